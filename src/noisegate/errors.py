@@ -17,15 +17,22 @@ DEBUG: Final = "NOISEGATE_DEBUG"  # of the environment: errors are shown whole
 class NoisegateError(Exception):
     """Base of all refusals: what is wrong, and what to do next.
 
+    ``code`` is stable, while words may improve: that of the class, and what it is ``about`` where
+    somebody has to tell it from others of its class.
+
     >>> str(SpecError("scale is 0.", fix="Use a scale above 0."))
     'scale is 0. Use a scale above 0.'
+    >>> Unsupported("A join has no equality.", fix="Join ON a column.", about="join").code
+    'unsupported.join'
     """
 
-    code: ClassVar[str] = "error"
+    code: str = "error"
     exit_code: ClassVar[int] = 1
 
-    def __init__(self, problem: str, *, fix: str) -> None:
+    def __init__(self, problem: str, *, fix: str, about: str = "") -> None:
         self.problem, self.fix = line(problem), line(fix)  # names in it come from anywhere
+        self.about = about
+        self.code = f"{type(self).code}.{about}" if about else type(self).code
         super().__init__(f"{self.problem} {self.fix}")
 
 
@@ -120,14 +127,17 @@ def stumbled(wrong: BaseException) -> NoisegateError:
     if isinstance(wrong, OSError) and wrong.strerror:
         file = wrong.filename
         named = f" ({Path(os.fsdecode(file)).name})" if isinstance(file, str | bytes) else ""
-        return OperatorError(f"The system says: {wrong.strerror}{named}.", fix="Mend it there.")
+        return OperatorError(
+            f"The operating system reports: {wrong.strerror}{named}.",
+            fix="Resolve this, then try again.",
+        )
     frames = traceback.extract_tb(wrong.__traceback__)
     own = [each for each in frames if f"{os.sep}noisegate{os.sep}" in each.filename] or frames
     place = f" in {Path(own[-1].filename).name}:{own[-1].lineno}" if own else ""
     return Bug(
-        f"noisegate stumbled: {type(wrong).__name__}{place}.",
-        fix=f"Please report this line to the maintainers. With {DEBUG}=1 the same shows more, "
-        "which may quote rows: for the steward alone.",
+        f"noisegate failed unexpectedly: {type(wrong).__name__}{place}.",
+        fix=f"Please report this line to the maintainers. With {DEBUG}=1 the error is shown in "
+        "full, which may quote rows: for the steward only.",
     )
 
 

@@ -67,7 +67,9 @@ def positive(value: Number, *, name: str) -> Fraction:
     """The same, and above zero."""
     exact = fraction(value, name=name)
     if exact <= 0:
-        raise SpecError(f"{name} is {shown(exact)}.", fix=f"Give {name} a value above 0.")
+        raise SpecError(
+            f"{name} is {shown(exact)}.", fix=f"Give {name} a value above 0.", about="positive"
+        )
     return exact
 
 
@@ -82,7 +84,7 @@ def shown(value: object) -> str:
 
 def _not_a_number(value: object, name: str) -> SpecError:
     fix = "Give a finite number, such as 0.5 or 1/3."
-    return SpecError(f"{name} is {shown(value)!r}.", fix=fix)
+    return SpecError(f"{name} is {shown(value)!r}.", fix=fix, about="number")
 
 
 def real(value: int | Fraction) -> Real:
@@ -122,7 +124,7 @@ def enclose(compute: Callable[[], Real], *, bits: int) -> tuple[int, int]:
             if hi - lo <= 2:
                 return lo, hi
         precision *= 2
-    raise Bug("A real number could not be enclosed.", fix="Report its formula.")
+    raise Bug("A real number could not be enclosed.", fix="Report its formula.", about="enclosure")
 
 
 def lower(compute: Callable[[], Real], *, digits_bits: int = 96) -> Fraction:
@@ -180,7 +182,7 @@ def _rounded(compute: Callable[[], Real], digits_bits: int) -> tuple[Fraction, F
             if (high - low) * (1 << digits_bits) <= size:
                 return low, high
         precision *= 2
-    raise Bug("A real number could not be enclosed.", fix="Report its formula.")
+    raise Bug("A real number could not be enclosed.", fix="Report its formula.", about="enclosure")
 
 
 def _ends(
@@ -207,7 +209,7 @@ def _scaled_floor(mantissa: int, exponent: int) -> int:
 def _dyadic_down(mantissa: int, exponent: int) -> Fraction:
     """At most mantissa · 2**exponent: numbers nearer to 0 than 2**-EXPONENT_MAX are cut."""
     if mantissa.bit_length() + exponent > EXPONENT_MAX:
-        raise SpecError("A number is beyond any use.", fix="Use smaller parameters.")
+        raise SpecError("A number is far outside the usable range.", fix="Use smaller parameters.")
     if exponent >= 0:
         return Fraction(mantissa << exponent)
     if exponent < -EXPONENT_MAX:

@@ -14,5 +14,7 @@ def extra(package: str, what: str, name: str | None = None) -> Any:  # noqa: ANN
         pass
     wanted = f"noisegate[{name}]" if name else package
     raise Unsupported(
-        f"{what} need the package {package.partition('.')[0]}.", fix=f"pip install '{wanted}'"
+        f"{what} need the package {package.partition('.')[0]}.",
+        fix=f"pip install '{wanted}'",
+        about="package",
     )

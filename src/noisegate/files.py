@@ -42,9 +42,10 @@ def table_of(inside: str) -> tuple[str | None, str]:
     """
     if (found := _TABLE.fullmatch(inside)) is None:
         raise SpecError(
-            f"{inside!r} behind # names no table.",
-            fix="Write 'table' or 'schema.table'; a name with a dot or a quote in it stands in "
+            f"{inside!r} after # does not name a table.",
+            fix="Write 'table' or 'schema.table'; put a name that contains a dot or a quote in "
             "double quotes: 'schema.\"odd.name\"'.",
+            about="table",
         )
     schema, table = (each and _unquoted(each) for each in found.groups())
     return schema, table
@@ -57,10 +58,12 @@ def _unquoted(name: str) -> str:
 def keep(file: str | Path, what: str) -> None:
     """From here on, nothing is written over this file. One file is one thing."""
     if "\x00" in str(file):
-        raise SpecError(f"{Path(file).name!r} is no name of a file.", fix="Check the path.")
+        raise SpecError(f"{Path(file).name!r} is not a valid file name.", fix="Check the path.")
     path = Path(file).resolve()
     if (other := _what(path)) is not None and other != what:
-        raise SpecError(f"{path.name!r} is {other}.", fix=f"Give another file as {what}.")
+        raise SpecError(
+            f"{path.name!r} is {other}.", fix=f"Choose another file for {what}.", about="other-file"
+        )
     _kept.update({f"{path}{ending}": what for ending in _BESIDE})
 
 
@@ -68,7 +71,11 @@ def require_output(file: str | Path, endings: Sequence[str] | None = None) -> Pa
     """A file that can be written to; for refusals before anything is paid for."""
     path = Path(file)
     if endings is not None and path.suffix.lower() not in endings:
-        raise SpecError(f"{path.name!r} has no known ending.", fix=f"Use {', '.join(endings)}.")
+        raise SpecError(
+            f"{path.name!r} has an unknown file ending.",
+            fix=f"Use {', '.join(endings)}.",
+            about="ending",
+        )
     try:
         what = _what(path)
         usable = what is not None or _opens(path)
@@ -76,10 +83,14 @@ def require_output(file: str | Path, endings: Sequence[str] | None = None) -> Pa
         what, usable = None, False
     if what is not None:
         raise SpecError(
-            f"{path.name!r} is {what}, and is not written over.", fix="Use another name."
+            f"{path.name!r} is {what} and is not overwritten.",
+            fix="Use another name.",
+            about="kept",
         )
     if not usable:
-        raise SpecError(f"{path.name!r} cannot be written there.", fix="Choose another folder.")
+        raise SpecError(
+            f"{path.name!r} cannot be written there.", fix="Choose another folder.", about="folder"
+        )
     return path
 
 
@@ -93,7 +104,8 @@ def written(file: str | Path, endings: Sequence[str] | None = None) -> Iterator[
         why = wrong.strerror or "the system refuses"
         raise SpecError(
             f"{path.name!r} was not written: {why}.",
-            fix="What was released is in the ledger: ask again, for free, and write elsewhere.",
+            fix="The release is in the ledger: ask again at no cost, and write it elsewhere.",
+            about="written",
         ) from None
 
 

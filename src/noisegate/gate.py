@@ -1,4 +1,4 @@
-"""The gate as analysts see it: ask, see the price first, look at the balance."""
+"""The gate as analysts see it: plan a question, ask it, see the balance."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -46,7 +46,7 @@ __all__ = ["Gate", "Rules"]
 
 @final
 class Gate(RobustFace):
-    """Private tables, their budget, and one analyst's way to ask. Made by `noisegate.open`."""
+    """Private tables and one analyst's account. Made by `noisegate.open`."""
 
     def __init__(self, curator: Curator, rules: Rules) -> None:
         self._curator, self._rules = curator, rules
@@ -67,23 +67,23 @@ class Gate(RobustFace):
         choose: str | Sequence[str] | None = None,
         fresh: bool = False,
     ) -> Answer:
-        """Ask a question. What was released before is used again, for free.
+        """Ask a question. What was released before is reused at no cost.
 
         Args:
             sql: One SELECT, in DuckDB's spelling.
-            epsilon: How much to pay; by default what the policy says. In an account that adds up
-                zCDP, ε buys ρ = ε² / 2.
-            within: Or how far each number may be off, at the ``confidence``: the cheapest noise
-                that keeps it is chosen.
-            relative: Or the same as a share of what a group is expected to hold.
-            confidence: How surely error bars hold: 0.95 unless said otherwise.
-            delta: The δ for finding groups whose keys are not declared.
-            rows_per_unit: How many rows of one unit count, instead of the policy's cap.
-            groups_per_unit: In how many groups one unit counts, instead of the policy's cap.
-            rows: About how many rows take part, if you know: then the error of averages can be
-                predicted, and ``within`` can be asked of them.
-            choose: "bounds", "caps" or both: find privately what nobody declared, for a fifth of ε;
-                bounds of columns, and how many rows of one unit count.
+            epsilon: The price; by default that of the policy. In an account that adds up zCDP,
+                ε buys ρ = ε² / 2.
+            within: Or the largest error of each number, at the ``confidence``: the lowest price
+                that achieves it is chosen.
+            relative: Or the largest relative error, as a share of the expected size of a group.
+            confidence: The confidence level of the error bars, by default 0.95.
+            delta: The δ for partition selection, where keys of groups are not declared.
+            rows_per_unit: Contribution bound: how many rows of one unit count.
+            groups_per_unit: Contribution bound: in how many groups one unit counts.
+            rows: An approximate public number of rows: then the error of averages can be
+                predicted, and ``within`` works for them.
+            choose: "bounds", "caps" or both: estimate privately what is not declared, for a fifth
+                of ε: bounds of columns, and contribution bounds.
             fresh: Pay for new, independent draws instead of using released ones.
         """
         terms = _terms(
@@ -113,7 +113,7 @@ class Gate(RobustFace):
         return TableQuestion(name, self.sql, self.plan)
 
     def choose(self, sql: str, *, fresh: bool = False, **terms: Any) -> "Choice":  # noqa: ANN401 - as for ChoiceOrder
-        """Choose privately whose score is best; nothing else is said about the scores.
+        """Choose privately the candidate with the best score; only the choice is released.
 
         ``gate.choose("SELECT ward, COUNT(*) FROM visits GROUP BY ward", epsilon=0.1).winner``: each
         declared key is a candidate, its number the score. Or each aggregate is a candidate:
@@ -123,8 +123,8 @@ class Gate(RobustFace):
             sql: One SELECT of counts or sums.
             fresh: Pay for a new, independent choice instead of the one that was made.
             terms: ``epsilon``, the price; ``k``, how many to choose; ``method``: "exponential",
-                "permute-and-flip", "noisy-max", or "auto", the sharpest; ``gap``: release how far
-                each leads the next, at no further price; ``least``: choose the lowest instead;
+                "permute-and-flip", "noisy-max", or "auto", the most accurate; ``gap``: also release
+                the gap to the next candidate, at no extra cost; ``least``: choose the lowest;
                 ``rows_per_unit``, ``groups_per_unit``.
         """
         return self._desk.run(self._choice(sql, terms), fresh=fresh)
@@ -148,11 +148,11 @@ class Gate(RobustFace):
         progress: "Progress | None" = None,
         **terms: Any,  # noqa: ANN401 - as for ApplyOrder
     ) -> "Applied":
-        """Run any program on private rows: on blocks of them, locked in, each by itself.
+        """Run any program on private rows by sample-and-aggregate, isolated, block by block.
 
         ``gate.apply(model, columns=["age", "cost"], range=(0, 10), blocks=100, epsilon=1)``: units
         are dealt to blocks by chance, the function (or "file.py:name") sees one block at a time, a
-        dictionary of NumPy arrays, and the noisy average of what it says is released. The terms
+        dictionary of NumPy arrays, and the noisy average of its results is released. The options
         are those of `ApplyOrder`, and ``fresh``. See docs/apply.md.
         """
         from noisegate.programs.applying import apply_job  # noqa: PLC0415 - when asked for
@@ -190,7 +190,7 @@ class Gate(RobustFace):
         progress: "Progress | None" = None,
         **options: Any,  # noqa: ANN401 - of the method
     ) -> Any:  # noqa: ANN401 - a TableRelease; some names have results of their own
-        """Publish a table once, to be asked for ever. What was released before is free.
+        """Publish a table once, to be used from then on. What was released before is free.
 
         Args:
             name: "histogram", "table", "map", "series", "marginals", or the name of a method: the
@@ -200,20 +200,20 @@ class Gate(RobustFace):
                 table for a ``workload`` of SQL counting questions: see docs/many.md.
             sql: One SELECT of one COUNT or SUM by declared groups, such as
                 ``SELECT COUNT(*) FROM visits GROUP BY BIN(age, 5), ward``.
-            table: Or, without SQL: the table, where there are several,
+            table: Or, without SQL: the table, if there are several,
             columns: and its columns: a bin width, a list of edges, a unit of time such as "month",
                 or None for declared keys,
             where: and a condition.
             method: How to measure; by default chosen by a public rule.
-            workload: What the public will ask: "cells", "ranges", "prefixes", "marginals", or
+            workload: The queries to be accurate for: "cells", "ranges", "prefixes", "marginals", or
                 ranges such as ``[{"age": (20, 39)}, {"ward": "north"}]``.
-            epsilon: The price of all of it; by default what the policy says. In an account that
-                adds up zCDP, ε buys ρ = ε² / 2.
-            rows_per_unit: How many rows of one unit count, instead of the policy's cap.
-            groups_per_unit: In how many groups one unit counts, instead of the policy's cap.
+            epsilon: The total price; by default that of the policy. In an account that adds up
+                zCDP, ε buys ρ = ε² / 2.
+            rows_per_unit: Contribution bound: how many rows of one unit count.
+            groups_per_unit: Contribution bound: in how many groups one unit counts.
             fresh: Pay for new, independent draws instead of the release that exists.
-            progress: Called with a part from 0 to 1 and words, now and then.
-            options: Those of the method.
+            progress: Called now and then with a fraction from 0 to 1 and a text.
+            options: Options of the method.
         """
         order = self._order(
             name, sql, table=table, where=where, method=method, columns=columns,
@@ -235,7 +235,7 @@ class Gate(RobustFace):
         return self._desk.plan(self._job(order, fresh=fresh), fresh=fresh)
 
     def release_endings(self, name: str, sql: str | None = None, **terms: Any) -> tuple[str, ...]:  # noqa: ANN401
-        """The forms of file that a release can be saved in. Free, so ask before paying."""
+        """The file formats that a release can be saved in. Free."""
         return self._job(self._order(name, sql, **terms)).endings
 
     def _order(self, name: str, sql: str | None, **terms: Any) -> "Order":  # noqa: ANN401 - as for release
@@ -251,15 +251,15 @@ class Gate(RobustFace):
     def sample(self, probability: Number) -> "Gate":
         """Ask about a secret sample that holds each unit with ``probability``.
 
-        ``gate.sample(0.1).sql("SELECT COUNT(*) FROM visits", epsilon=0.1)``: each question has a
-        sample of its own, and so has each release, all of it one; they are drawn behind the door.
-        Nobody knows who took part, so a price buys less noise about the sample; answers are scaled
-        up to all rows, and that noise with them. The ± holds what sampling adds. It is
-        for those who must not use all rows: with all of them, the same price errs less.
+        ``gate.sample(0.1).sql("SELECT COUNT(*) FROM visits", epsilon=0.1)``: each question, and
+        each release as a whole, draws its own sample, at the door. The sample is secret, so the
+        price is amplified and buys less noise; answers are scaled up to all rows, and the noise
+        with them. The ± includes the sampling error. Use it only where not all rows may be used:
+        with all rows, the same price gives a smaller error.
         """
         chance = chance_of(probability)
         if self._rules.sample is not None:
-            raise SpecError("This gate samples already.", fix="Sample once.")
+            raise SpecError("This gate already samples.", fix="Sample once.")
         return Gate(self._curator, replace(self._rules, sample=chance))
 
     def matrix(
@@ -271,23 +271,23 @@ class Gate(RobustFace):
         where: str | None = None,
         rows_per_unit: int | None = None,
     ) -> "Matrix":
-        """Columns of private rows for a learner: a handle, which reads nothing by itself.
+        """Columns of private rows for a learner: a handle, which itself reads nothing.
 
         ``KMeans(n_clusters=3, epsilon=1).fit(gate.matrix("visits", ["age", "cost"]))``
 
         Args:
-            table: The table, where there are several.
+            table: The table, if there are several.
             columns: Names of columns with declared bounds or keys, or expressions such as
                 "LN(cost + 1)"; by default all that can be used.
-            target: What is to be learnt: a column with declared keys, or a number with bounds.
-            where: Which rows.
-            rows_per_unit: How many rows of one unit count, instead of the policy's cap.
+            target: The target: a column with declared keys, or a number with bounds.
+            where: The condition on rows.
+            rows_per_unit: Contribution bound: how many rows of one unit count.
         """
         from noisegate.learners.matrix import matrix_of  # noqa: PLC0415 - when asked for
 
         require_texts(table=table, target=target, where=where)
         if columns is not None and not _are_texts(columns):
-            raise SpecError("The columns are not a list of texts.", fix='Use ["age", "cost"].')
+            raise SpecError("columns is not a list of strings.", fix='Use ["age", "cost"].')
         return matrix_of(
             self._curator, self._rules, table, columns,
             target=target, where=where, rows_per_unit=rows_per_unit,
@@ -308,19 +308,19 @@ class Gate(RobustFace):
     ) -> "Expectations":
         """The mean of each bounded expression over the rows, all for one price.
 
-        ``gate.statistic(["age >= 65", "cost / 800"], epsilon=1).values``; ``.within(0.95)`` says
-        how far each may be off. A condition counts as 1 or 0.
+        ``gate.statistic(["age >= 65", "cost / 800"], epsilon=1).values``; ``.within(0.95)`` is
+        the error bar of each. A condition counts as 1 or 0.
 
         Args:
             expressions: In SQL, with bounds that follow from what is declared.
-            table: The table, where there are several.
-            where: Which rows.
+            table: The table, if there are several.
+            where: The condition on rows.
             epsilon: The price.
-            tolerance: Or how far every mean may be off at the ``confidence``: the least price that
-                keeps it is found, for about so many ``rows``.
-            rows: About how many rows there are.
-            confidence: How surely the tolerance holds.
-            rows_per_unit: How many rows of one unit count, instead of the policy's cap.
+            tolerance: Or the largest error of every mean, at the ``confidence``: the lowest price
+                that achieves it is chosen, given ``rows``.
+            rows: An approximate public number of rows.
+            confidence: The confidence level of the tolerance.
+            rows_per_unit: Contribution bound: how many rows of one unit count.
             fresh: Pay for new, independent draws instead of the means that were released.
         """
         from noisegate.learners.expectations import expectations  # noqa: PLC0415 - when asked for
@@ -363,21 +363,21 @@ class Gate(RobustFace):
         progress: "Progress | None" = None,
         **terms: Any,  # noqa: ANN401 - as for ManyOrder
     ) -> "AbstractContextManager[ManySession]":
-        """A session of thousands of counting questions for one price, paying only for surprises.
+        """Thousands of counting questions for one price, by private multiplicative weights.
 
         ``with gate.many({"age": 10, "sex": None}, epsilon=1) as session:`` and then
         ``session.sql("SELECT COUNT(*) FROM people WHERE age < 30")``. See docs/many.md.
 
         Args:
             columns: What questions can be about: a bin width, a list of edges, a unit of time, or
-                None for declared keys; left out, what the ``workload`` needs.
-            sure: Promise answers to the last question, for a public number of ``rows``.
-            progress: Called with a part from 0 to 1 and words, now and then.
-            terms: ``epsilon``, the price of all of it; ``questions``, how many the promise is for;
-                ``within``, how far answers may be off, or ``surprises``, how many are answered with
-                noise of their own; ``table``; ``rows``; ``workload``, a list of the questions;
-                ``start``, of how many columns the first tables are; ``evidence``, a list of what is
-                out already; ``confidence``; ``rows_per_unit``.
+                None for declared keys; by default what the ``workload`` needs.
+            sure: Promise the error up to the last question, for a public number of ``rows``.
+            progress: Called now and then with a fraction from 0 to 1 and a text.
+            terms: ``epsilon``, the total price; ``questions``, how many the promise is for;
+                ``within``, the largest error, or ``surprises``, the number of updates, each
+                answered with noise of its own; ``table``; ``rows``; ``workload``, a list of the
+                questions; ``start``, the number of columns of the first tables; ``evidence``, a
+                list of earlier releases; ``confidence``; ``rows_per_unit``.
         """
         return self._many(columns, terms, sure=sure).open(progress)
 
@@ -388,7 +388,7 @@ class Gate(RobustFace):
         sure: bool = False,
         **terms: Any,  # noqa: ANN401 - as for many
     ) -> "Plan[ManyExpected]":
-        """Price and promise of a session of many questions. Free: reads no row."""
+        """Price and promised error of a session of many questions. Free: reads no row."""
         return self._many(columns, terms, sure=sure).plan
 
     def _many(
@@ -402,17 +402,17 @@ class Gate(RobustFace):
         return Many(self._desk, order, sure=sure)
 
     def caps(self, table: str, *, epsilon: Number) -> Profile:
-        """Look at how many rows units have, for a price; plans then show what a cap loses.
+        """Estimate how many rows units have, for a price; plans then show what a cap loses.
 
-        ``print(gate.caps("visits", epsilon=0.05))``; ``.best(epsilon)`` is the cap that errs least
-        for a count at that ε. Bought once; asking again is free.
+        ``print(gate.caps("visits", epsilon=0.05))``; ``.best(epsilon)`` is the cap with the
+        smallest error of a count at that ε. Paid once; asking again is free.
         """
         require_texts(table=table)
         exact = self._look_price(epsilon)
         return table_looks.profile(self._curator, table, exact, self._rules.sample)
 
     def bounds(self, table: str, column: str, *, epsilon: Number) -> tuple[Fraction, Fraction]:
-        """Bounds that hold nearly all values of a numeric column, found privately for a price.
+        """Private estimates of bounds that hold nearly all values of a numeric column.
 
         Powers of two. Use them in a question, ``SUM(LEAST(GREATEST(x, low), high))``, or declare
         them in the policy.
@@ -479,7 +479,7 @@ def _terms(**terms: Any) -> Terms:  # noqa: ANN401 - numbers as people write the
     choose = terms.pop("choose", None)
     listed = (choose,) if isinstance(choose, str) else choose
     if listed is not None and not _are_texts(listed):
-        raise SpecError("choose is not a text.", fix='Use "bounds", "caps" or both in a list.')
+        raise SpecError("choose is not a string.", fix='Use "bounds", "caps" or both in a list.')
     caps = {name: terms.get(name) for name in ("rows_per_unit", "groups_per_unit", "rows")}
     numbers = {
         name: fraction(value, name=name)

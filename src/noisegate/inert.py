@@ -9,7 +9,7 @@ import re
 from html import escape
 from typing import Any, Final
 
-# controls (C0, C1), marks that turn the direction of text, line separators, what is no character
+# controls (C0, C1), marks that turn the direction of text, line separators, what is not a character
 _ACTIVE: Final = (
     "\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufff9-\ufffb\ufffe\uffff"
     "\ud800-\udfff\U000e0000-\U000e007f"

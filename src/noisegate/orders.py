@@ -13,7 +13,7 @@ AnyJob: TypeAlias = Job[Any, Any, Any]
 
 
 def job_of(desk: Desk, order: Order, *, fresh: bool = False) -> AnyJob:
-    """The job that an order is; whatever is wrong with it is refused here, for nothing."""
+    """The job that an order is; whatever is wrong with it is refused here, at no cost."""
     if order.name.startswith("crowd-"):
         return _crowd(desk, order)
     if order.name == "boxplot":
@@ -77,11 +77,13 @@ def _crowd(desk: Desk, order: Order) -> AnyJob:
 
     names = ("crowd-histogram", "crowd-points")
     if desk.rules.sample is not None:
-        raise SpecError("A crowd has a sample of its own.", fix="Use the gate itself.")
+        raise SpecError(
+            "A crowd draws its own sample.", fix="Use the gate itself, not gate.sample(...)."
+        )
     if order.name not in names:
         raise SpecError(f"There is no release {order.name!r}.", fix=f"Use {' or '.join(names)}.")
     if order.rows_per_unit is not None:
-        raise SpecError("A crowd is of people with one row.", fix="Leave out rows_per_unit.")
+        raise SpecError("In a crowd everybody has exactly one row.", fix="Leave out rows_per_unit.")
     job = crowd_job(desk, own(CrowdOrder, order))
     if order.name == "crowd-histogram":
         return job

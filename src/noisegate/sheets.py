@@ -64,7 +64,11 @@ def read_csv(file: str | Path, types: "Mapping[str, pa.DataType] | None" = None)
     except (OSError, pa.ArrowException):
         table = None
     if table is None:
-        raise SpecError(f"{Path(file).name!r} cannot be read.", fix="Give a file of to_csv().")
+        raise SpecError(
+            f"{Path(file).name!r} cannot be read.",
+            fix="Give a file written by to_csv().",
+            about="file",
+        )
     columns = [
         pa.array(map(_from_cell, column.to_pylist()), pa.string())
         if pa.types.is_string(column.type)

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 HELP: Final = (
     ("SELECT …;", "ask; ends with a semicolon, may span lines"),
     ("\\plan SELECT …", "price and error of a question, free"),
-    ("\\epsilon 0.1", "what to pay for each question from here on; alone: what it is"),
-    ("\\rows 10000", "about how many rows take part, for the error of averages; alone: forget it"),
+    ("\\epsilon 0.1", "the ε for each question from here on; alone: show it"),
+    ("\\rows 10000", "approximate number of rows, for the error of averages; alone: forget it"),
     ("\\budget", "what is spent and what is left"),
     ("\\tables", "the tables"),
     ("\\d TABLE", "the columns of a table"),
@@ -162,7 +162,7 @@ class _Session:
             self._write(f"\ninterrupted: {charged(before, self._gate.spent)}")
         except Exception as wrong:  # noqa: BLE001 - none ends the session
             refusal = stumbled(wrong)
-            self._write(f"{refusal.code}: {refusal.problem}\n  {refusal.fix}")
+            self._write(f"{type(refusal).code}: {refusal.problem}\n  {refusal.fix}")
             if refusal is not wrong:
                 self._write(f"  {charged(before, self._gate.spent)}")
 
@@ -176,7 +176,7 @@ class _Session:
 
     def _plan(self, sql: str) -> None:
         if not sql:
-            raise SpecError("There is no question.", fix="Use \\plan SELECT ….")
+            raise SpecError("The command has no question.", fix="Use \\plan SELECT ….")
         plan = self._gate.plan(sql, epsilon=self._epsilon, rows=self._rows)
         self._table(("", ""), plan.facts(self._confidence))
 
@@ -184,13 +184,13 @@ class _Session:
         if text:
             positive(text, name="epsilon")
             self._epsilon = text
-        self._write(f"ε = {self._epsilon}" if self._epsilon else "ε is what the policy says.")
+        self._write(f"ε = {self._epsilon}" if self._epsilon else "ε is now the policy's default.")
 
     def _set_rows(self, text: str) -> None:
         if text and not (text.isdecimal() and int(text)):
-            raise SpecError("rows is no number of rows.", fix="Use \\rows 10000.")
+            raise SpecError("rows is not a number.", fix="Use \\rows 10000.")
         self._rows = int(text) if text else None
-        self._write(f"about {self._rows:,} rows" if self._rows else "Nobody says how many rows.")
+        self._write(f"about {self._rows:,} rows" if self._rows else "No number of rows is set.")
 
     def _budget(self, _: str) -> None:
         self._write(f"spent {self._gate.spent} · left {self._gate.remaining:left}")

@@ -41,6 +41,7 @@ from noisegate.privacy.unit import PrivacyUnit
 from noisegate.sources.duckdb.source import DuckDBSource
 from noisegate.transforms.query import Query
 from noisegate.transforms.restrict import restrict
+from refusals import about
 
 ONE = Term(expression=Literal(1), grain=Fraction(1), low=0, high=1)
 FINE = Term(expression=Literal(1), grain=Fraction(1, 1000), low=0, high=1000)  # for weights
@@ -245,7 +246,7 @@ def test_a_sum_of_one_unit_that_could_leave_the_range_of_doubles_is_refused():
     domain = table(column("x", Kind.NUMBER, (-(10**301), 10**301)))
     total = PerUnit(Table(domain), (), (Folded("s", Fold.SUM, Field("x")),))
     odd = Call("floor", (Call("modulo", (Field("s"), Literal(2))),))
-    with pytest.raises(NoisegateError, match="range of doubles"):
+    with pytest.raises(NoisegateError, check=about("range")):
         counts(total, terms=(Term(expression=odd, grain=Fraction(1), low=-2, high=2),))
 
 
@@ -271,7 +272,7 @@ def test_joins_that_compare_nothing_are_few(pair):
         relation = Join(relation, Table(public), (pair,))
         counts(relation, cap=1)
     public = table(column("z"), unit=None, name="q")
-    with pytest.raises(NoisegateError, match="More than 3 joins multiply rows"):
+    with pytest.raises(NoisegateError, check=about("growth"), match="3"):
         counts(Join(relation, Table(public), (pair,)), cap=1)
 
 

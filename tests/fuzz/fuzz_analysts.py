@@ -3,7 +3,7 @@
 import json
 import warnings
 
-from fuzz_target import Finding, NoisegateError, Target, Verdict, refused, shorter_lists
+from fuzz_target import PAID, Finding, NoisegateError, Target, Verdict, refused, shorter_lists
 from hard_worlds import KINDS, world
 from sql_grammar import FIELDS, Grammar
 
@@ -78,7 +78,7 @@ class Analysts(Target):
         except NoisegateError as refusal:
             mark = refused(refusal).marks[0]
             after = balances(gate, other, root)
-            if after != before and "paid for" not in str(refusal):
+            if after != before and refusal.about not in PAID:
                 raise Finding("a refused step is charged", f"{what}: {refusal}") from refusal
             if isinstance(refusal, OverBudget):
                 mark = "OverBudget"

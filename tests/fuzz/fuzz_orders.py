@@ -10,7 +10,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
-from fuzz_target import Finding, NoisegateError, Target, Verdict, name_of, refused
+from fuzz_target import PAID, Finding, NoisegateError, Target, Verdict, name_of, refused
 from hard_worlds import world
 from sql_grammar import Grammar
 
@@ -153,7 +153,7 @@ class Orders(Target):
                         pass
                 str(result), repr(result)
         except NoisegateError as refusal:
-            if gate.spent != spent and "paid for" not in str(refusal):
+            if gate.spent != spent and refusal.about not in PAID:
                 raise Finding(
                     f"a refused order is charged: {name_of(refusal)}", str(refusal)
                 ) from refusal

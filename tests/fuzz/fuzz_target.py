@@ -12,6 +12,8 @@ for folder in (".", "../property", "../unit"):  # whose oracles are used here
     if (where := str((Path(__file__).parent / folder).resolve())) not in sys.path:
         sys.path.insert(0, where)
 
+PAID = frozenset({"no-range", "after-paying", "partly"})  # what refusals after a charge are about
+
 
 class Finding(AssertionError):  # noqa: N818 - what it is
     """Something is wrong: its name tells kinds of findings apart, its words tell of this one."""

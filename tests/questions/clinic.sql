@@ -141,22 +141,22 @@ SELECT TRIM(LOWER(note)) AS note, COUNT(*) AS n FROM visits WHERE note IS NOT NU
 -- answered
 SELECT LPAD(CAST(MONTH(day) AS VARCHAR), 2, '0') AS mm, COUNT(*) AS n FROM visits GROUP BY mm ORDER BY mm;
 
--- refused: rows do not leave
+-- refused: rows
 SELECT p.town, v.day, v.cost FROM patients p JOIN visits v USING (patient_id) WHERE v.cost > 700;
 
 -- refused: hidden
 SELECT name FROM patients WHERE smoker;
 
--- refused: would not be one question
+-- refused: function
 SELECT COUNT(*) FROM patients USING SAMPLE 10%;
 
--- refused: rows
+-- refused: function STRING_AGG
 SELECT ward, STRING_AGG(note, ', ') AS notes FROM visits GROUP BY ward;
 
 -- refused: rows
 SELECT patient_id, COUNT(*) OVER (PARTITION BY patient_id) AS visits FROM visits;
 
--- refused: A list of values is joined with private rows
+-- refused: values
 SELECT w.ward, m.month, COUNT(*) AS n FROM visits v JOIN wards w USING (ward)
 CROSS JOIN (SELECT UNNEST([1, 2, 3]) AS month) m WHERE MONTH(v.day) = m.month GROUP BY ALL;
 
@@ -176,10 +176,10 @@ SELECT sex, VAR_SAMP(weight) AS v, STDDEV_POP(weight) AS s, MIN(YEAR(born)) < 20
 -- answered
 SELECT d.class, d.drug, COUNT(p.visit_id) AS n, COALESCE(SUM(p.days), 0) AS days FROM drugs d LEFT JOIN prescriptions p ON p.drug = d.drug GROUP BY ALL;
 
--- refused: one person's row may decide it
+-- refused: match
 SELECT drug FROM drugs WHERE drug NOT IN (SELECT drug FROM prescriptions);
 
--- refused: compare rows of several units
+-- refused: units
 SELECT COUNT(*) AS shared FROM (SELECT note FROM visits WHERE kind = 'urgent' INTERSECT SELECT note FROM visits WHERE kind = 'planned');
 
 -- answered

@@ -116,7 +116,7 @@ SELECT AVG(LEAST(n, 20)) AS pages_per_session FROM (SELECT session_id, COUNT(*) 
 SELECT COUNT(*) FILTER (WHERE n = 1) * 100.0 / COUNT(*) AS bounce_rate
 FROM (SELECT session_id, COUNT(*) AS n FROM views GROUP BY session_id) x;
 
--- refused: needs bounds
+-- refused: bounds
 SELECT AVG(LEAST(gap, 60)) AS days_between FROM (
   SELECT DATE_DIFF('day', LAG(started) OVER (PARTITION BY user_id ORDER BY started), started) AS gap FROM sessions) t
 WHERE gap IS NOT NULL;
@@ -125,19 +125,19 @@ WHERE gap IS NOT NULL;
 SELECT device, COUNT(*) AS n FROM (
   SELECT device FROM sessions QUALIFY ROW_NUMBER() OVER (PARTITION BY user_id ORDER BY started DESC) = 1) last GROUP BY device;
 
--- refused: needs bounds
+-- refused: bounds
 SELECT SUM(bytes) AS traffic FROM views;
 
 -- answered
 SELECT SUM(LEAST(GREATEST(bytes, 0), 2000000)) / 1e9 AS gigabytes FROM views;
 
--- refused: one row per user_id, and rows do not leave
+-- refused: rows one row per user_id
 SELECT user_id, COUNT(*) AS sessions FROM sessions GROUP BY user_id HAVING COUNT(*) > 20;
 
--- refused: would let rows decide which rows count
+-- refused: function
 SELECT DISTINCT ON (user_id) user_id, started, device FROM sessions ORDER BY user_id, started;
 
--- refused: rows do not leave
+-- refused: rows
 SELECT url, ts FROM views WHERE status = 500 ORDER BY ts DESC LIMIT 50;
 
 -- answered
@@ -182,7 +182,7 @@ SELECT UPPER(LEFT(country, 1)) AS initial, COUNT(*) AS n FROM users WHERE countr
 -- answered
 SELECT device, COUNT(*) AS n, RANK() OVER (ORDER BY COUNT(*) DESC) AS place FROM sessions GROUP BY device;
 
--- refused: joined on something else than the unit
+-- refused: unit
 SELECT COUNT(*) AS pairs FROM sessions a JOIN sessions b ON a.browser = b.browser AND a.session_id < b.session_id;
 
 -- answered

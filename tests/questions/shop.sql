@@ -60,7 +60,7 @@ SELECT EXTRACT(YEAR FROM placed) AS y, EXTRACT(MONTH FROM placed) AS m,
        COUNT(DISTINCT customer_id) AS active_customers
 FROM orders GROUP BY y, m ORDER BY y, m;
 
--- refused: needs bounds
+-- refused: bounds
 SELECT AVG(n) AS orders_per_customer
 FROM (SELECT customer_id, COUNT(*) AS n FROM orders GROUP BY customer_id);
 
@@ -137,16 +137,16 @@ SELECT STRFTIME(placed, '%Y-%m') AS month, COUNT(*) AS n FROM orders GROUP BY mo
 SELECT COUNT(*) AS recent, SUM(total) AS value FROM orders
 WHERE placed >= DATE '2024-12-31' - INTERVAL 90 DAY;
 
--- refused: would not be one question
+-- refused: function
 SELECT COUNT(*) FROM orders WHERE placed > CURRENT_DATE - INTERVAL 30 DAY;
 
--- refused: rows do not leave
+-- refused: rows
 SELECT * FROM orders WHERE total > 1500 LIMIT 20;
 
--- refused: one row per customer_id, and rows do not leave
+-- refused: rows one row per customer_id
 SELECT customer_id, SUM(total) AS spent FROM orders GROUP BY customer_id ORDER BY spent DESC LIMIT 10;
 
--- refused: would let rows decide which rows count
+-- refused: function
 SELECT AVG(total) FROM (SELECT total FROM orders ORDER BY total DESC LIMIT 100);
 
 -- answered
@@ -171,7 +171,7 @@ ORDER BY 1, 3 DESC;
 SELECT COUNT(DISTINCT o.customer_id) AS gamers FROM orders o JOIN lines l ON l.order_id = o.order_id
 WHERE l.product_id IN (SELECT product_id FROM products WHERE category = 'games');
 
--- refused: needs bounds
+-- refused: bounds
 SELECT AVG(n) AS lines_per_order FROM (SELECT order_id, COUNT(*) AS n FROM lines GROUP BY order_id);
 
 -- answered
@@ -183,7 +183,7 @@ SELECT c.segment, COUNT(o.order_id) AS orders, COUNT(DISTINCT c.customer_id) AS 
 FROM customers c LEFT JOIN orders o ON o.customer_id = c.customer_id
 GROUP BY c.segment ORDER BY c.segment NULLS LAST;
 
--- refused: would mix the rows of several units
+-- refused: units
 SELECT decile, AVG(total) FROM (SELECT total, NTILE(10) OVER (ORDER BY total) AS decile FROM orders) GROUP BY decile;
 
 -- answered, within 5 %
@@ -194,7 +194,7 @@ SELECT MIN(total) AS lowest, MAX(total) AS highest FROM orders;
 SELECT STDDEV(total) AS spread, CORR(quantity, price) AS r, COVAR_POP(quantity, price) AS c
 FROM lines JOIN orders USING (order_id);
 
--- refused: one person's row may decide it
+-- refused: match
 SELECT COUNT(*) AS never_sold FROM products p
 WHERE NOT EXISTS (SELECT 1 FROM lines l WHERE l.product_id = p.product_id);
 

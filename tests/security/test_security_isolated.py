@@ -20,6 +20,7 @@ from noisegate.isolated.alone import alone
 from noisegate.isolated.cell import Cell, Task
 from noisegate.isolated.lockdown import can_lock
 from noisegate.isolated.rows import packed
+from refusals import about
 
 pytestmark = pytest.mark.skipif(not can_lock(), reason="this machine cannot lock programs in")
 
@@ -105,7 +106,7 @@ ATTEMPTS = {
     "change its priority": "os.nice(1)",
     "choose its processor": "os.sched_setaffinity(0, {0})",
     "merge its memory with others'": "checked(libc.madvise(ctypes.c_void_p(1 << 12), 0, 12))",
-    "write elsewhere": "os.write(4, b'x')",
+    "write it elsewhere": "os.write(4, b'x')",
     "see how long another process worked": "time.clock_gettime(~1 << 3 | 2)",
     "see whether a process is there": "os.sched_getaffinity(1)",
     "try a lock that a process holds": by_number(
@@ -397,7 +398,7 @@ def test_a_question_whose_processes_are_gone_is_refused():
         end = time.monotonic() + 10
         while any(Path("/proc", child).exists() for child in made) and time.monotonic() < end:
             time.sleep(0.01)  # it ends with the root, a moment later
-        with pytest.raises(SourceError, match="ended"):
+        with pytest.raises(SourceError, check=about("ended")):
             cell.answers([block(WITH)] * 3)
 
 
@@ -415,7 +416,7 @@ import json, os
 os.write(3, b"E" + json.dumps({"words": [1], "module": {"math": 1}}).encode())
 os._exit(0)
 """
-    with Cell(task(forged)) as cell, pytest.raises(SpecError, match=r"fails: \[1\]"):
+    with Cell(task(forged)) as cell, pytest.raises(SpecError, check=about("rehearsal")):
         cell.rehearse(block(WITHOUT))
 
 

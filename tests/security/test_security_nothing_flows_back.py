@@ -18,6 +18,7 @@ from noisegate.isolated.alone import alone
 from noisegate.isolated.cell import Cell, Task
 from noisegate.isolated.lockdown import can_lock
 from noisegate.isolated.rows import packed
+from refusals import about
 
 pytestmark = pytest.mark.skipif(not can_lock(), reason="this machine cannot lock programs in")
 
@@ -214,7 +215,7 @@ def test_room_is_kept_for_tables_of_memory_that_lies_apart(monkeypatch):
     """Of 64 MB in single pages the kernel makes 188 MB, and more with tables of five levels."""
     monkeypatch.setattr(cells, "_memory_of_machine", lambda: 1 << 30)
     Cell(task("", memory=1 << 27))
-    with pytest.raises(cells.SpecError, match="memory"):
+    with pytest.raises(cells.SpecError, check=about("memory")):
         Cell(task("", memory=(1 << 27) + 1))
     monkeypatch.setattr(cells, "_memory_of_machine", lambda: 1 << 40)
     Cell(task("", memory=(1 << 39) - 6 * cells._apart(1 << 39)))
@@ -400,5 +401,8 @@ os.write(1, repr(tries()).encode())
 
 def test_modules_that_take_too_long_are_refused(monkeypatch):
     monkeypatch.setattr(cells, "_LOADING", 0.01)
-    with pytest.raises(cells.SpecError, match="not loaded in"), Cell(task("def f(rows): return 1")):
+    with (
+        pytest.raises(cells.SpecError, check=about("slow-modules")),
+        Cell(task("def f(rows): return 1")),
+    ):
         pass

@@ -11,6 +11,7 @@ from naive import Rewriter
 from worlds import CANARY, COLUMNS, EVE, OTHERS, eve, gate, loss, row, seen, visits, worlds
 
 import noisegate as ng
+from refusals import about
 
 COUNT = "SELECT COUNT(*) AS n FROM visits WHERE "
 # what is asked, and Eve's values that break it; the first ones are answered, the others refused
@@ -247,6 +248,6 @@ def test_no_row_keeps_an_engine_busy_until_it_gives_up(tmp_path):
         "visits WHERE EXISTS (SELECT 1 FROM big a JOIN big b ON a.k = b.k WHERE a.k = who)",
         "visits WHERE who IN (SELECT a.k FROM big a JOIN big b ON a.k = b.k)",
     ):
-        with pytest.raises(ng.NoisegateError, match="10,000,000 rows of public"):
+        with pytest.raises(ng.NoisegateError, check=about("growth"), match="10,000,000"):
             door.sql(f"SELECT COUNT(*) FROM {rows}", epsilon=1, rows_per_unit=1)
     assert door.spent.epsilon == 1

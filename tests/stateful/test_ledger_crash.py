@@ -24,6 +24,7 @@ from noisegate.errors import LedgerError, NoisegateError, RequestConflict
 from noisegate.ledger.open import open_ledger
 from noisegate.privacy.event import DeclaredEvent
 from noisegate.privacy.loss import ApproxDP
+from refusals import about
 
 BUDGET = 3
 COSTS = {"r1": Fraction(1, 2), "r2": Fraction(1, 3), "a1": Fraction(1)}
@@ -257,7 +258,7 @@ def test_a_server_that_stays_away_is_an_operators_error(own_server, monkeypatch)
     monkeypatch.setattr("noisegate.ledger.postgres.RETRY_AFTER_S", (0.0, 0.01))
     with opened(own_server.fresh()) as ledger:
         own_server.crash()
-        with pytest.raises(LedgerError, match="nothing is charged twice"):
+        with pytest.raises(LedgerError, check=about("server")):
             reserve(ledger, "r1", Fraction(1, 2))
         own_server.start()
         assert not reserve(ledger, "r1", Fraction(1, 2)).resumed
@@ -358,7 +359,7 @@ def test_an_idle_connection_that_the_server_ended_is_replaced(server):
 def test_a_complaint_of_the_server_is_an_operators_error_and_no_reason_to_reconnect(server):
     with opened(server.fresh()) as ledger:
         backend = ledger._connection.info.backend_pid
-        with pytest.raises(LedgerError, match="division by zero"):
+        with pytest.raises(LedgerError, check=about("server")):
             ledger._write(lambda tx: tx.run("SELECT 1 / 0"))
         assert reserve(ledger, "r1", Fraction(1, 2)).settle(b"42") == b"42"
         assert ledger._connection.info.backend_pid == backend
@@ -370,7 +371,7 @@ def test_a_table_that_says_it_is_something_else_is_refused(server):
     opened(address).close()
     with psycopg.connect(server.uri, autocommit=True) as admin:
         admin.execute(f"UPDATE {schema}.ledger_format SET application = 'shop'")
-    with pytest.raises(LedgerError, match="not a ledger"):
+    with pytest.raises(LedgerError, check=about("not-a-ledger")):
         open_ledger(address)
 
 
@@ -405,7 +406,7 @@ def test_a_server_without_fsync_is_refused(own_server):
         admin.execute("ALTER SYSTEM SET fsync = off")
         admin.execute("SELECT pg_reload_conf()")
     time.sleep(0.2)
-    with pytest.raises(LedgerError, match="fsync off"):
+    with pytest.raises(LedgerError, check=about("fsync")):
         open_ledger(own_server.fresh())
 
 
@@ -415,7 +416,7 @@ def test_a_schema_that_is_not_a_ledger_is_refused_and_not_changed(server):
     with psycopg.connect(server.uri, autocommit=True) as admin:
         admin.execute(f"CREATE SCHEMA {schema}")
         admin.execute(f"CREATE TABLE {schema}.patients (name text)")
-        with pytest.raises(LedgerError, match="not a ledger"):
+        with pytest.raises(LedgerError, check=about("not-a-ledger")):
             open_ledger(address)
         tables = admin.execute(
             "SELECT relname FROM pg_class WHERE relnamespace = to_regnamespace(%s)", (schema,)
@@ -424,7 +425,7 @@ def test_a_schema_that_is_not_a_ledger_is_refused_and_not_changed(server):
         admin.execute(f"DROP TABLE {schema}.patients")
         with opened(address):  # an empty schema that a steward made for us is fine
             admin.execute(f"UPDATE {schema}.ledger_format SET format = 3")
-        with pytest.raises(LedgerError, match="format 3; this version knows 2"):
+        with pytest.raises(LedgerError, check=about("format"), match=r"3.*2"):
             open_ledger(address)
 
 

@@ -23,6 +23,7 @@ from noisegate.ledger import sqlite_file
 from noisegate.ledger.open import inspect_ledger, open_ledger
 from noisegate.privacy.event import DeclaredEvent
 from noisegate.privacy.loss import ApproxDP
+from refusals import about
 
 BUDGET = Fraction(1)
 GOLDEN = Path(__file__).parents[1] / "golden" / "ledger_story_1.sqlite"
@@ -102,10 +103,10 @@ def test_a_ledger_with_two_names_is_refused_with_the_way_out(path, tmp_path):
         pay(ledger, "before")
         os.link(path, tmp_path / "backup.db")  # as cp -al and rsnapshot do
         for action in (lambda: pay(ledger, "after"), lambda: ledger.balance("data")):
-            with pytest.raises(LedgerError, match=r"2 names.*hard link"):
+            with pytest.raises(LedgerError, check=about("names")):
                 action()
     for name in ("ledger.db", "backup.db"):
-        with pytest.raises(LedgerError, match=r"cp .* mv"):
+        with pytest.raises(LedgerError, check=about("names")):
             open_ledger(str(tmp_path / name))
     copy = tmp_path / "copy.db"
     shutil.copy(path, copy)  # the way out that the message names
@@ -256,7 +257,7 @@ def test_an_answer_does_not_leave_if_its_charge_went_to_a_file_without_a_name(
                 commit(connection)
 
         monkeypatch.setattr(sqlite_ledger, "_commit", renamed)
-        with pytest.raises(LedgerError, match="moved, removed or replaced"):
+        with pytest.raises(LedgerError, check=about("replaced")):
             reservation.settle(b"42")
 
 
@@ -268,7 +269,7 @@ def test_a_symbolic_link_that_is_turned_elsewhere_is_noticed(path, tmp_path):
         pay(ledger, "first")
         link.unlink()
         link.symlink_to(other)
-        with pytest.raises(LedgerError, match="replaced"):
+        with pytest.raises(LedgerError, check=about("replaced")):
             pay(ledger, "second")
     assert noted(path) == Fraction(1, 10)
 
@@ -279,25 +280,25 @@ def test_a_symbolic_link_that_is_turned_elsewhere_is_noticed(path, tmp_path):
 def test_a_write_ahead_log_of_another_history_is_refused_and_reported(path):
     wal = Path(f"{path}-wal")
     wal.write_bytes(b"any")
-    with pytest.raises(LedgerError, match=r"-wal file of another history"):
+    with pytest.raises(LedgerError, check=about("history")):
         open_ledger(str(path))
     with inspect_ledger(str(path)) as looked_at:
         assert any("-wal" in problem for problem in looked_at.verify().problems)
-        with pytest.raises(LedgerError, match="to be looked at"):
+        with pytest.raises(LedgerError, check=about("inspection")):
             looked_at.note("no")
     assert wal.read_bytes() == b"any"
     wal.unlink()
     with opened(path) as ledger:
         pay(ledger, "first")
         wal.write_bytes(b"any")
-        with pytest.raises(LedgerError, match=r"-wal file of another history"):
+        with pytest.raises(LedgerError, check=about("history")):
             pay(ledger, "second")
 
 
 def test_a_new_ledger_is_not_begun_over_what_is_left_of_another(path):
     path.unlink()
     Path(f"{path}-wal").write_bytes(b"any")
-    with pytest.raises(LedgerError, match=r"-wal file of another history"):
+    with pytest.raises(LedgerError, check=about("history")):
         open_ledger(str(path))
 
 
@@ -326,9 +327,9 @@ def test_a_journal_of_an_older_state_is_refused_before_it_is_rolled_back(path):
         for number in range(3):
             pay(ledger, f"more-{number}")
         Path(f"{path}-journal").write_bytes(old)
-        with pytest.raises(LedgerError, match=r"-journal file of another history"):
+        with pytest.raises(LedgerError, check=about("history")):
             ledger.balance("data")
-    with pytest.raises(LedgerError, match=r"-journal file of another history"):
+    with pytest.raises(LedgerError, check=about("history")):
         open_ledger(str(path))
     with inspect_ledger(str(path)) as looked_at:
         assert any("-journal" in problem for problem in looked_at.verify().problems)
@@ -379,7 +380,7 @@ def test_an_older_version_that_has_the_ledger_open_keeps_a_newer_one_out(tmp_pat
     path = tmp_path / "old.db"
     connection = older(path)
     connection.execute("SELECT count(*) FROM entries").fetchone()
-    with pytest.raises(LedgerError, match="older noisegate"):
+    with pytest.raises(LedgerError, check=about("sqlite")):
         open_ledger(str(path))
     connection.close()
     open_ledger(str(path)).close()
@@ -390,7 +391,7 @@ def test_a_ledger_that_another_program_switched_is_not_charged(path):
         pay(ledger, "first")
         raw = sqlite3.connect(path, isolation_level=None)
         assert raw.execute("PRAGMA journal_mode = WAL").fetchone() == ("wal",)
-        with pytest.raises(LedgerError, match=r"journal mode 'wal'|-wal file"):
+        with pytest.raises(LedgerError, check=about("journal")):
             pay(ledger, "second")
         raw.execute("PRAGMA journal_mode = DELETE")
         raw.close()
@@ -430,7 +431,7 @@ def test_a_damaged_file_is_reported_by_an_inspection(path, tmp_path):
     with path.open("r+b") as file:
         file.seek(4096)
         file.write(b"\xff" * 8 * 4096)
-    with inspect_ledger(str(path)) as looked_at, pytest.raises(LedgerError, match="Restore"):
+    with inspect_ledger(str(path)) as looked_at, pytest.raises(LedgerError, check=about("sqlite")):
         looked_at.verify()
 
 

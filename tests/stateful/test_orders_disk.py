@@ -71,7 +71,7 @@ def check_every_write(order, directory):
             assert number > 2
             return
         assert refusal is not None, "nobody is shown what could not be written"
-        assert "ledger file says" in refusal.problem
+        assert "SQLite reports" in refusal.problem
         assert refusal.fix
         check_again(order, gate, seen)
 

@@ -9,6 +9,7 @@ from noisegate.curator.allowance import Scope
 from noisegate.errors import OverBudget, RequestConflict, Unsupported
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.privacy.event import DeclaredEvent, NothingEvent, Parallel, Sequential
+from refusals import about
 
 
 def spent(door):
@@ -34,7 +35,7 @@ def test_questions_along_a_line_add_up_and_the_last_that_does_not_fit_is_refused
     with allow(door) as recipe:
         recipe.whole.measure(counting("0.3"))
         recipe.whole.measure(counting("0.3"))  # the same question again is drawn and charged again
-        with pytest.raises(OverBudget, match="allowance"):
+        with pytest.raises(OverBudget, check=about("allowance")):
             recipe.whole.measure(counting("0.01"))
     assert spent(door) == "ε = 0.6"
     assert source.reads == 2
@@ -43,7 +44,7 @@ def test_questions_along_a_line_add_up_and_the_last_that_does_not_fit_is_refused
 def test_what_is_no_measurement_is_refused_before_it_is_noted_down():
     door = curator()
     with allow(door) as recipe:
-        with pytest.raises(Unsupported, match="measurements alone"):
+        with pytest.raises(Unsupported, check=about("measurement")):
             recipe.whole.measure(object())
         assert recipe.used() == NothingEvent()
 
@@ -84,7 +85,7 @@ def test_two_cuts_add_up():
 def test_parts_are_not_parallel_where_a_person_may_be_in_several():
     table = domain(unit="id")
     door = curator(table=table)
-    with allow(door) as recipe, pytest.raises(Unsupported, match="several parts"):
+    with allow(door) as recipe, pytest.raises(Unsupported, check=about("parallel")):
         recipe.whole.cut("ward", WARDS)[0].measure(counting("0.1", table, cap=5))
 
 
@@ -97,7 +98,7 @@ def test_parts_must_be_declared_and_listed_once(keys):
 
 
 def test_a_part_is_not_cut_by_the_same_column_again():
-    with allow(curator()) as recipe, pytest.raises(Unsupported, match="already"):
+    with allow(curator()) as recipe, pytest.raises(Unsupported, check=about("part")):
         recipe.whole.cut("ward", WARDS)[0].cut("ward", WARDS)
 
 
@@ -150,7 +151,7 @@ def test_an_allowance_left_open_by_a_crash_stays_spent_and_cannot_be_run_again(t
         account="clinic",
         kind="allowance",
     )
-    with pytest.raises(RequestConflict, match="never closed"), allow(curator(tmp_path / "l")):
+    with pytest.raises(RequestConflict, check=about("begun")), allow(curator(tmp_path / "l")):
         raise AssertionError
     assert spent(door) == "ε = 0.6"
 
@@ -210,16 +211,16 @@ def test_a_part_made_by_hand_is_refused():
     door = curator()
     with allow(door) as recipe:
         stranger = Scope(recipe, type(recipe._whole)((), recipe._nothing))
-        with pytest.raises(Unsupported, match="no part"):
+        with pytest.raises(Unsupported, check=about("part")):
             stranger.measure(counting("0.1"))
-        with pytest.raises(Unsupported, match="no part"):
+        with pytest.raises(Unsupported, check=about("part")):
             stranger.cut("ward", WARDS)
     assert spent(door) == "ε = 0"
 
 
 def test_an_allowance_cannot_be_copied():
     door = curator()
-    with allow(door) as recipe, pytest.raises(RequestConflict, match="one thing"):
+    with allow(door) as recipe, pytest.raises(RequestConflict, check=about("copy")):
         copy.copy(recipe)
 
 

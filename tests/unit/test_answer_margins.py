@@ -14,6 +14,7 @@ from noisegate.sql.laws.laws import Draws, Law
 from noisegate.sql.outer.engine import run_outer
 from noisegate.sql.outer.items import ReleasedBlock
 from noisegate.sql.outer.margins import Margins
+from refusals import about
 
 TABLE = pa.table({"k0": ["n", "s", "w"], "a0": [10, 30, 20], "a1": [100.0, 200.0, 2.0]})
 PUBLIC = {"wards": pa.table({"ward": ["n", "s"], "beds": [5, 10]})}
@@ -259,7 +260,7 @@ def test_a_column_without_half_widths_is_none():
 
 
 def test_a_confidence_that_is_none_is_refused():
-    with pytest.raises(SpecError, match="confidence"):
+    with pytest.raises(SpecError, check=about("confidence")):
         bars("SELECT a0 FROM noisegate_0", 1)
 
 

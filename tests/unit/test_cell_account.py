@@ -20,6 +20,7 @@ from noisegate.privacy.domain import Kind
 from noisegate.privacy.event import DeclaredEvent, DeclaredZCDPEvent, NothingEvent, Sequential
 from noisegate.transforms.query import Query
 from noisegate.transforms.strategy import Groups, Matrix, Strategy
+from refusals import about
 
 ROWS = Table(table("rows", None, ("g", Kind.INTEGER)))
 CELLS = Sums(relation=ROWS, by=(by("g", 0, 1, 2, 3),), terms=(ONE,))
@@ -152,7 +153,7 @@ def test_what_one_cell_has_no_room_for_is_refused_before_a_row_is_read_and_not_n
     door = curator(source=source)
     with allow(door) as recipe:
         recipe.whole.measure(wards((groups(0, -1, -1), "1/2")))
-        with pytest.raises(OverBudget, match="allowance"):
+        with pytest.raises(OverBudget, check=about("allowance")):
             recipe.whole.measure(wards((groups(0, 1, 2), "1/5")))
         recipe.whole.measure(wards((groups(-1, 0, 1), "3/5")))
     assert (spent(door), source.reads) == ("ε = 0.6", 2)

@@ -55,7 +55,7 @@ def test_each_column_is_counted(policy):
         "columns.day": ["2 of 5 values cannot be read as date and count as NULL."],
         "columns.at": ["1 of 6 values cannot be read as timestamp and count as NULL."],
         "columns.ward": ["1 of 6 values are none of the declared keys and are in no group."],
-        "unit": ["1 of 6 rows have no pid, belong to nobody and are left out."],
+        "unit": ["1 of 6 rows have no pid, belong to no unit and are left out."],
     }
     assert "decimal point" in next(e.fix for e in check_rows(policy) if e.place.endswith("cost"))
 

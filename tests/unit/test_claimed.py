@@ -12,6 +12,7 @@ from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.robust.claimed import ClaimOrder, _query
 from noisegate.robust.paying import Till
+from refusals import about
 
 pytestmark = pytest.mark.skipif(not can_lock(), reason="this machine cannot lock programs in")
 FACTS = {"x": {"type": "integer", "between": [0, 99]}}
@@ -33,7 +34,10 @@ def test_a_steward_may_vouch_for_a_program_and_the_promise_says_so():
     door = gate()
     answer = door.distance(repeated, trusted=True, epsilon=40, seconds="0.5")
     assert answer.rows == ((3,),)  # e^-40
-    assert "provided that one unit with all its rows moves what 'repeated' says" in answer.promise
+    assert (
+        "provided that one unit with all its rows changes the result of 'repeated'"
+        in answer.promise
+    )
     assert door.distance(repeated, trusted=True, epsilon=40, seconds="0.5").free
     assert door.spent.epsilon == 40
     assert "claimed" in answer.questions[0]
@@ -41,7 +45,7 @@ def test_a_steward_may_vouch_for_a_program_and_the_promise_says_so():
 
 def test_an_analyst_may_not_vouch():
     door = gate(analyst="ana", share=100)
-    with pytest.raises(Unsupported, match="Only the steward"):
+    with pytest.raises(Unsupported, check=about("steward")):
         door.distance(repeated, trusted=True, epsilon=1, seconds="0.5")
     assert door.spent.epsilon == 0
 

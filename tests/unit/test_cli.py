@@ -262,7 +262,7 @@ def test_the_story_of_an_analyst(clinic):
     [
         ((BY_SEX,), 4, "ana, ben"),
         ((BY_SEX, "--analyst", "eve"), 4, "'eve'"),
-        ((BY_SEX, "--analyst", "ana", "--budget", "9"), 2, "policy says budget"),
+        ((BY_SEX, "--analyst", "ana", "--budget", "9"), 2, "policy already states the budget"),
         ((BY_SEX, "--analyst", "ana", "--epsilon", "1.5"), 2, "at most ε = 1"),
         (("SELECT COUNT(*) FROM nowhere", "--analyst", "ana"), 2, "patients, visits"),
         (("SELECT name, COUNT(*) FROM patients GROUP BY name", "--analyst", "ana"), 2, "'name'"),
@@ -304,7 +304,7 @@ def test_an_answer_is_saved_in_the_form_of_the_ending(clinic):
 def test_a_picture_of_no_numbers_is_refused_before_any_charge(clinic, sql):
     words = ("ask", "clinic.toml", sql, "--analyst", "ben", "--keys-delta", "1e-9")
     refused = run(*words, "--save", "a.csv", "--save", "a.svg", code=2, cwd=clinic)
-    assert "no numbers to draw" in refused.stderr
+    assert "no numeric column to plot" in refused.stderr
     assert not (clinic / "a.csv").exists()
     gate = noisegate.open(clinic / "clinic.toml", analyst="ben")
     assert gate.spent.epsilon == 0

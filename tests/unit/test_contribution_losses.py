@@ -247,7 +247,7 @@ def test_what_a_cap_cuts_off_unseen_is_shown_as_a_lower_bound(rows):
     answer = gate.sql(sql, epsilon=1)
     assert answer.to_dict()["lower_bounds"] == ["n", "d"]  # of people, each counts once
     assert [cell.startswith("≥ ") for cell in answer.cells()[0]] == [True, True, False, False]
-    assert "≥: a cap leaves some out" in str(answer)
+    assert "≥: a contribution bound leaves some out" in str(answer)
     found = opened(rows).sql(sql, epsilon=1)
     assert found.lower() == ()
     assert "≥" not in str(found)

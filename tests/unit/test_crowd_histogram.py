@@ -14,6 +14,7 @@ from noisegate.crowd.histogram import CrowdRelease
 from noisegate.crowd.points import CrowdPoints
 from noisegate.errors import OverBudget, SpecError, Unsupported
 from noisegate.sql.laws.counted import between, most
+from refusals import about, listed
 
 TENTH = Fraction(1, 10)
 PEOPLE = pa.table(
@@ -150,18 +151,16 @@ def test_nonsense_is_refused_before_any_charge(gate, wrong):
     assert gate.spent.epsilon == 0
 
 
-@pytest.mark.parametrize(
-    ("probability", "words"), [("1e-9", "hardly anybody"), ("1e-5", "too small to be found")]
-)
+@pytest.mark.parametrize(("probability", "words"), [("1e-9", "sample"), ("1e-5", "epsilon")])
 def test_tiny_samples_are_refused_in_words_of_the_sample(gate, probability, words):
-    with pytest.raises(SpecError, match=words):
+    with pytest.raises(SpecError, check=listed(words)):
         gate.release_plan("crowd-histogram", columns={"ward": None}, probability=probability, crowd=5, delta="1e-6")  # fmt: skip
     assert gate.spent.epsilon == 0
 
 
 def test_people_with_several_rows_are_no_crowd():
     gate = ng.open(PEOPLE, unit="id", rows_per_unit=3, epsilon=2, delta=1e-3, columns=COLUMNS)
-    with pytest.raises(Unsupported, match="several rows"):
+    with pytest.raises(Unsupported, check=about("several-rows")):
         gate.release("crowd-histogram", **ASKED)
 
 

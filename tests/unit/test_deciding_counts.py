@@ -193,9 +193,9 @@ def test_an_accuracy_buys_counts_that_keep_it():
 
 def test_a_cap_that_leaves_groups_out_makes_lower_bounds_unless_it_was_looked_at():
     declared = gate(groups_per_unit=1).sql(PEOPLE, **TERMS)
-    assert "Capped: 1 group per person; of one with more, some are left out" in str(declared)
+    assert "Capped: 1 group per person; of a unit with more, some are left out" in str(declared)
     assert "≥" in str(declared)
     looked = gate(groups_per_unit=None, rows_per_unit=None).sql(PEOPLE, epsilon=4, delta="1e-6")
-    assert "the cap on groups per unit, as found" in str(looked)
+    assert "the cap on groups per unit, as estimated" in str(looked)
     for (town, n), width in zip(looked.rows, looked.margins(1 - ALARM)["n"], strict=True):
         assert abs(n - EXACT[town]) <= width

@@ -27,6 +27,7 @@ from noisegate.exact import (
     sqrt_up,
     upper,
 )
+from refusals import about
 
 
 @pytest.mark.parametrize(
@@ -100,7 +101,7 @@ REFUSED = [
 @pytest.mark.parametrize("value", REFUSED, ids=range(len(REFUSED)))
 def test_what_is_no_finite_number_is_refused_quickly_with_a_fix(value):
     start = time.process_time()
-    with pytest.raises(SpecError, match=r"sigma is .*Give a finite number") as refusal:
+    with pytest.raises(SpecError, check=about("number")) as refusal:
         fraction(value, name="sigma")
     assert time.process_time() - start < 1
     assert len(str(refusal.value)) < 200
@@ -110,7 +111,7 @@ def test_what_is_no_finite_number_is_refused_quickly_with_a_fix(value):
     "value", [0, -1, "-1e-300", 0.0, Fraction(-1, 3), -(10**4200)], ids=range(6)
 )
 def test_a_positive_number_is_above_zero(value):
-    with pytest.raises(SpecError, match="above 0"):
+    with pytest.raises(SpecError, check=about("positive")):
         positive(value, name="scale")
 
 
@@ -165,9 +166,9 @@ def test_an_enclosure_of_a_rational_holds_it_within_two_units(bits, x):
 
 @pytest.mark.parametrize("bits", [-200, -64, -1, 0, 64])
 def test_a_formula_without_a_value_is_never_enclosed(bits):
-    with pytest.raises(Bug, match="could not be enclosed"):
+    with pytest.raises(Bug, check=about("enclosure")):
         enclose(lambda: real(0).log(), bits=bits)
-    with pytest.raises(Bug, match="could not be enclosed"):
+    with pytest.raises(Bug, check=about("enclosure")):
         upper(lambda: real(-1).sqrt())
 
 

@@ -10,6 +10,7 @@ from noisegate.algebra.expression import Call, Literal
 from noisegate.errors import NoisegateError, OverBudget, SpecError, Unsupported
 from noisegate.privacy.domain import Kind
 from noisegate.sql.first import number_of
+from refusals import about
 
 ABOVE = "SELECT COUNT(*) AS n FROM people WHERE v > (SELECT AVG(v) FROM people)"
 
@@ -44,10 +45,10 @@ def test_the_plan_and_the_answer_say_what_is_measured_first_and_for_how_much():
     assert value.free
     ((width,),) = value.margins().values()
     assert f"for ε = 10, and {value.rows[0][0]} (± {width:.6g}) is used" in words
-    assert words.endswith("and leaves out how far that is off.")
+    assert words.endswith("and does not include the number's own error.")
     assert words in str(answer)
     assert words in answer.to_dict()["caveats"]
-    assert "leaves out how far that is off" in answer._repr_html_()
+    assert "does not include the number" in answer._repr_html_()
     explained = gate_of().sql("EXPLAIN " + ABOVE, epsilon=20).to_pandas()
     assert "first" in set(explained["about"])
 
@@ -84,7 +85,7 @@ def test_what_can_be_refused_is_refused_before_the_first_charge(sql, terms, why)
 
 def test_the_price_of_all_parts_together_is_what_a_policy_limits():
     gate = gate_of(epsilon_max=Fraction(3, 2))
-    with pytest.raises(SpecError, match="at most"):
+    with pytest.raises(SpecError, check=about("max-price")):
         gate.sql(ABOVE, epsilon=2)
     assert gate.spent.epsilon == 0
 

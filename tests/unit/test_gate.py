@@ -6,6 +6,7 @@ import pytest
 from test_shelf import BY_K, COUNT, HIGH, gate_of, people
 
 from noisegate.errors import OverBudget, SpecError
+from refusals import about
 
 
 def test_terms_that_do_not_exist_are_refused_by_name():
@@ -17,7 +18,7 @@ def test_terms_that_do_not_exist_are_refused_by_name():
     "ways", [{}, {"epsilon": 1, "within": 2}, {"within": 1, "relative": "0.1"}]
 )
 def test_exactly_one_way_to_pay_is_given(ways):
-    with pytest.raises(SpecError, match="epsilon"):
+    with pytest.raises(SpecError, check=about("price")):
         gate_of().sql(COUNT, **ways)
 
 
@@ -27,7 +28,7 @@ def test_numbers_are_read_as_people_write_them():
         gate.sql(COUNT, epsilon=0.1, fresh=True)
     assert gate.spent.epsilon == 1
     assert gate.remaining.epsilon == 0
-    with pytest.raises(OverBudget, match="Nothing was spent"):
+    with pytest.raises(OverBudget):
         gate.sql(COUNT, epsilon="1e-9", fresh=True)
 
 

@@ -68,7 +68,7 @@ def test_at_a_large_epsilon_as_many_groups_count_as_are_declared():
 def test_people_in_groups_that_only_a_cap_of_rows_bounds_are_looked_at(caps, looks):
     door = gate(**caps)
     answer = door.sql(PEOPLE, **TERMS)
-    assert ("the cap on groups per unit, as found" in str(answer)) is looks
+    assert ("the cap on groups per unit, as estimated" in str(answer)) is looks
     assert answer.cost.epsilon == 1
     most = {"rows_per_unit": 400} | caps
     assert asked(answer.plan).query.per_unit <= min(most.values())

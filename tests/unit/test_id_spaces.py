@@ -16,6 +16,7 @@ from noisegate.steward.check import Severity, check
 from noisegate.steward.draft import draft
 from noisegate.steward.page import page
 from noisegate.steward.practice import practice_rows
+from refusals import about
 
 HEAD = 'name = "d"\n[budget]\nepsilon = 2\n'
 
@@ -71,7 +72,7 @@ def test_columns_of_different_names_are_apart_unless_the_steward_says_otherwise(
 
 def test_names_that_differ_by_case_are_one(read):
     assert spaces(read(a='"patient_id"', b='"Patient_ID"')) == {"patient_id": ["a", "b"]}
-    with pytest.raises(PolicyError, match="one name"):
+    with pytest.raises(PolicyError, check=about("name")):
         read(a='{ column = "x", ids = "Patient" }', b='{ column = "y", ids = "patient" }')
 
 
@@ -145,7 +146,7 @@ class Agreeable(str):
 
 @pytest.mark.parametrize("name", ["column", "ids"])
 def test_a_name_that_equals_every_other_names_no_unit(name):
-    with pytest.raises(SpecError, match="plain text"):
+    with pytest.raises(SpecError, check=about("text")):
         PrivacyUnit(**{"column": "id", name: Agreeable("id")})
 
 
@@ -194,26 +195,26 @@ def findings(policy, **stored):
     return check(policy, tables, stored=stored, error=error)
 
 
-def about(found, severity, words):
+def told(found, severity, words):
     return [one for one in found if one.severity is severity and words in one.problem]
 
 
 def test_tables_that_may_belong_together_but_are_apart_are_warned_of(read):
     policy = read(a='"patient_id"', b='"person"')
     found = findings(policy, a={"patient_id": Kind.INTEGER}, b={"person": Kind.INTEGER})
-    (one,) = about(found, Severity.WARNING, "b.person and a.patient_id are taken for ids of")
+    (one,) = told(found, Severity.WARNING, "b.person and a.patient_id are treated as ids of")
     assert (one.place, "ids = 'patient'" in one.fix) == ("tables.b.unit", True)
-    assert len(about(found, Severity.ADVICE, "The id space")) == 2
+    assert len(told(found, Severity.ADVICE, "The id space")) == 2
     said = read(a='{ column = "id", ids = "patient" }', b='{ column = "id", ids = "doctor" }')
     found = findings(said, a={"id": Kind.INTEGER}, b={"id": Kind.INTEGER})
-    assert not about(found, Severity.WARNING, "different people")
-    assert len(about(found, Severity.ADVICE, "The id space")) == 2
+    assert not told(found, Severity.WARNING, "different people")
+    assert len(told(found, Severity.ADVICE, "The id space")) == 2
 
 
 def test_tables_that_only_a_name_brings_together_are_shown(read):
     policy = read(a='"patient_id"', b='"patient_id"')
     found = findings(policy, a={"patient_id": Kind.TEXT}, b={"patient_id": Kind.TEXT})
-    assert about(found, Severity.ADVICE, "a.patient_id, b.patient_id are taken for ids of the same")
+    assert told(found, Severity.ADVICE, "a.patient_id, b.patient_id are treated as ids of the same")
 
 
 def test_ids_of_one_space_that_are_stored_in_two_types_are_warned_of(read):
@@ -221,17 +222,17 @@ def test_ids_of_one_space_that_are_stored_in_two_types_are_warned_of(read):
         a='"patient_id"', b='"patient_id"\ncolumns = { patient_id = { type = "integer" } }'
     )
     found = findings(policy, a={"patient_id": Kind.INTEGER}, b={"patient_id": Kind.TEXT})
-    (one,) = about(found, Severity.WARNING, "letter by letter")
+    (one,) = told(found, Severity.WARNING, "letter by letter")
     assert one.place == "tables.b.unit"
     apart = read(a='"patient_id"', b='"doctor_id"')
     found = findings(apart, a={"patient_id": Kind.INTEGER}, b={"doctor_id": Kind.TEXT})
-    assert not about(found, Severity.WARNING, "letter by letter")
-    assert not about(found, Severity.ERROR, "do not meet")
+    assert not told(found, Severity.WARNING, "letter by letter")
+    assert not told(found, Severity.ERROR, "are not matched")
 
 
 def test_a_view_that_is_vouched_for_is_warned_of(read):
     found = findings(read(a='"patient_id"\ntrusted_view = true'), a={"patient_id": Kind.TEXT})
-    assert [one.place for one in about(found, Severity.WARNING, "a view's")] == [
+    assert [one.place for one in told(found, Severity.WARNING, "a view.")] == [
         "tables.a.trusted_view"
     ]
 

@@ -15,6 +15,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 import noisegate
 from noisegate import learners
 from noisegate.errors import NoisegateError, OverBudget, SpecError
+from refusals import about
 
 DECLARED = {"bounds": (-10, 10), "classes": [0, 1, 2], "target_bounds": (-100, 100)}
 # Estimator, part of the names of checks, and how many pass: in long runs all checks of all of them.
@@ -110,11 +111,11 @@ def test_all_of_scikit_learns_checks_hold_for_every_estimator(name):
 def test_nothing_is_learnt_from_an_array_without_a_budget_or_bounds(name):
     made, rows = getattr(learners, name), np.zeros((10, 2))
     target = np.zeros(10)
-    with pytest.raises(NoisegateError, match="budget"):
+    with pytest.raises(NoisegateError, check=about("budget")):
         made().fit(rows, target)
     budget = noisegate.memory(1)
     for fact in said(made):
-        with pytest.raises(NoisegateError, match="declared"):
+        with pytest.raises(NoisegateError, check=about("bounds", "target")):
             made_of(name, memory=budget).set_params(**{fact: None}).fit(rows, target)
     assert budget.spent.epsilon == 0
 
@@ -179,5 +180,5 @@ def test_clones_share_a_budget_and_other_processes_have_none():
     budget = noisegate.memory(1)
     assert deepcopy(budget) is budget
     elsewhere = pickle.loads(pickle.dumps(budget))
-    with pytest.raises(NoisegateError, match="another process"):
+    with pytest.raises(NoisegateError, check=about("process")):
         elsewhere.matrix(np.zeros((2, 2)), bounds=(0, 1))

@@ -33,6 +33,7 @@ from noisegate.learners.linear.scores import (
 from noisegate.transforms.statistics.features import Linear, One
 from noisegate.transforms.statistics.statistic import Statistic
 from noisegate.transforms.statistics.weighings import Slopes
+from refusals import about
 from trials import TrialRows
 
 
@@ -276,7 +277,7 @@ def test_tables_and_curves_of_private_rows_are_paid_for():
     assert np.all(np.diff(wrong) >= 0)
     other = model.roc(held, epsilon=5, positive="no")
     assert other.area == pytest.approx(area, abs=6 * other.deviation + 0.01)
-    with pytest.raises(SpecError, match="no such class"):
+    with pytest.raises(SpecError, check=about("class")):
         model.roc(held, epsilon=1, positive="perhaps")
     assert purse.spent.epsilon == 20
 

@@ -16,6 +16,7 @@ from noisegate.learners.scoring import scorer
 from noisegate.transforms.statistics.features import Linear, One
 from noisegate.transforms.statistics.statistic import Statistic
 from noisegate.transforms.statistics.weighings import ByKey, Plain
+from refusals import about, listed
 
 COLUMNS = {
     "age": {"between": [0, 100]},
@@ -75,19 +76,19 @@ def test_a_target_is_classes_or_a_number_or_both():
 @pytest.mark.parametrize(
     ("terms", "words"),
     [
-        ({"columns": ["free"]}, "free has no bounds"),
-        ({"columns": "age"}, "one text"),
-        ({"columns": ["age", "age"]}, "twice"),
-        ({"columns": ["age"], "target": "age"}, "twice"),
-        ({"columns": ["age"], "target": "free"}, "neither declared keys nor bounds"),
-        ({"columns": ["height"]}, "no column 'height'"),
-        ({"columns": ["age"], "table": "other"}, "Which table"),
-        ({"columns": ["age"], "where": "height > 1"}, "no column 'height'"),
+        ({"columns": ["free"]}, "bounds"),
+        ({"columns": "age"}, "text"),
+        ({"columns": ["age", "age"]}, "columns"),
+        ({"columns": ["age"], "target": "age"}, "columns"),
+        ({"columns": ["age"], "target": "free"}, "target"),
+        ({"columns": ["height"]}, "column 'height'"),
+        ({"columns": ["age"], "table": "other"}, "table"),
+        ({"columns": ["age"], "where": "height > 1"}, "column 'height'"),
     ],
 )
 def test_what_cannot_be_used_is_refused_before_anything_is_paid(terms, words):
     gate = clinic()
-    with pytest.raises(NoisegateError, match=words):
+    with pytest.raises(NoisegateError, check=listed(words)):
         gate.matrix(**terms)
     assert gate.spent.epsilon == 0
 
@@ -110,7 +111,7 @@ def test_a_stored_fit_that_cannot_be_read_is_told(monkeypatch, kept):
     learn(gate.matrix(columns=["age"]), sums(), epsilon=2)
     found = Attempts.found
     monkeypatch.setattr(Attempts, "found", lambda self: ("x", kept(found(self)[1])))
-    with pytest.raises(LedgerError, match="cannot be read"):
+    with pytest.raises(LedgerError, check=about("stored")):
         learn(gate.matrix(columns=["age"]), sums(), epsilon=2)
     assert gate.spent.epsilon == 2
 
@@ -183,7 +184,7 @@ def test_private_rows_are_not_predicted():
     model = noisegate.learners.GaussianNB(epsilon=2).fit(
         gate.matrix(columns=["age"], target="ward")
     )
-    with pytest.raises(NoisegateError, match="private"):
+    with pytest.raises(NoisegateError, check=about("private")):
         model.predict(gate.matrix(columns=["age"]))
     assert set(model.predict([[30.0], [50.0]])) <= {"north", "south"}
 
@@ -218,14 +219,14 @@ FRAME = import_module("pandas").DataFrame
     ],
 )
 def test_what_is_no_number_is_refused_without_quoting_it(rows, target):
-    with pytest.raises(ValueError, match="no number") as refusal:
+    with pytest.raises(ValueError, match="not numbers") as refusal:
         noisegate.memory(1).matrix(rows, target, bounds=(0, 1), target_bounds=(0, 1))
     assert SECRET not in "".join(format_exception(refusal.value))
 
 
 def test_a_column_cannot_stand_where_the_target_goes():
     frame = FRAME({"target": [1.0, 2.0]})
-    with pytest.raises(NoisegateError, match="called 'target'"):
+    with pytest.raises(NoisegateError, match="'target'"):
         noisegate.memory(1).matrix(frame, [0.0, 1.0], bounds=(0, 3), target_bounds=(0, 1))
 
 

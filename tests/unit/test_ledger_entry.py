@@ -19,6 +19,7 @@ from noisegate.ledger.entry import (
     encode_charges,
     parse,
 )
+from refusals import about
 
 PLAIN = st.recursive(
     st.none() | st.integers() | st.text(),
@@ -37,7 +38,7 @@ def test_canonical_text_is_ascii_and_reads_back_the_same(value):
 
 @pytest.mark.parametrize("value", [0.5, {"x": [1.0]}, Fraction(1, 2), {1: "x"}, (1, 2), True, b"x"])
 def test_floats_and_objects_cannot_enter_the_log(value):
-    with pytest.raises(Bug, match="Write numbers as text"):
+    with pytest.raises(Bug, check=about("plain")):
         canonical(value)
 
 
@@ -72,7 +73,7 @@ def test_every_column_is_sealed(column):
 
 @pytest.mark.parametrize("text", ['{"b":1, "a":2}', '{"b":1,"a":2}', '{"a":1,"a":2}', "[]"])
 def test_a_body_that_is_not_canonical_is_refused(text):
-    with pytest.raises(LedgerError, match="canonical"):
+    with pytest.raises(LedgerError, check=about("canonical")):
         Entry.from_row((0, "note", "noon", text, NO_HASH, NO_HASH))
 
 

@@ -17,6 +17,7 @@ from noisegate.ledger.open import open_ledger, restore_ledger
 from noisegate.ledger.sqlite import SQLiteLedger
 from noisegate.privacy.event import DeclaredEvent, encode
 from noisegate.privacy.loss import ApproxDP
+from refusals import about
 
 
 def digest_of(path):
@@ -34,7 +35,7 @@ def test_addresses_name_the_store(tmp_path):
 
 @pytest.mark.parametrize("address", ["mysql://server/db", "", "sqlite:///", "sqlite://x"])
 def test_an_unknown_kind_of_address_is_refused_without_showing_it(address):
-    with pytest.raises(SpecError, match="Name a file") as refusal:
+    with pytest.raises(SpecError, check=about("kind")) as refusal:
         open_ledger(address)
     assert "server" not in refusal.value.problem  # an address may hold a password
 
@@ -79,7 +80,7 @@ def test_a_file_that_is_not_a_ledger_is_refused_and_not_changed(tmp_path, kind):
         connection.execute("PRAGMA application_id = 1196444487")
         connection.close()
     before = digest_of(path)
-    with pytest.raises(LedgerError, match="is not a ledger"):
+    with pytest.raises(LedgerError, check=about("not-a-ledger")):
         open_ledger(str(path))
     after = digest_of(path)
     assert before[0] == after[0]
@@ -93,21 +94,21 @@ def test_a_newer_format_is_refused_and_not_changed(tmp_path):
     connection.execute("PRAGMA user_version = 3")
     connection.close()
     before = digest_of(path)
-    with pytest.raises(LedgerError, match="format 3; this version knows 2"):
+    with pytest.raises(LedgerError, check=about("format"), match=r"3.*2"):
         open_ledger(str(path))
     assert digest_of(path) == before
 
 
 def test_a_place_that_cannot_hold_a_ledger_is_refused_in_public_terms(tmp_path):
-    with pytest.raises(LedgerError, match="No such file or directory"):
+    with pytest.raises(LedgerError, check=about("path")):
         open_ledger(str(tmp_path / "missing" / "ledger.db"))
-    with pytest.raises(LedgerError, match="Is a directory"):
+    with pytest.raises(LedgerError, check=about("path")):
         open_ledger(str(tmp_path))
 
 
 def test_a_ledger_without_psycopg_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(Unsupported, match=r"noisegate\[postgres\]"):
+    with pytest.raises(Unsupported, check=about("package")):
         open_ledger("postgresql://localhost/db")
 
 
@@ -141,8 +142,8 @@ def test_a_ledger_whose_file_is_taken_away_stops_instead_of_starting_anew(tmp_pa
             path.touch()
         if fate == "replaced":
             open_ledger(str(path)).close()
-        expected = "No such file" if (fate, closed) == ("removed", True) else "moved, removed"
-        with pytest.raises(LedgerError, match=expected):
+        expected = "path" if (fate, closed) == ("removed", True) else "replaced"
+        with pytest.raises(LedgerError, check=about(expected)):
             ledger.note("is anybody there?")
         with pytest.raises(LedgerError):
             ledger.head()
@@ -168,7 +169,7 @@ def test_a_creation_that_fails_leaves_a_place_for_the_next(tmp_path):
 
 def test_any_other_complaint_of_sqlite_is_an_operators_error(tmp_path):
     with open_ledger(str(tmp_path / "ledger.db")) as ledger:
-        with pytest.raises(LedgerError, match="no such table: nowhere"):
+        with pytest.raises(LedgerError, check=about("sqlite")):
             ledger._write(lambda tx: tx._run("SELECT * FROM nowhere"))
         assert ledger.verify().ok
 
@@ -176,9 +177,9 @@ def test_any_other_complaint_of_sqlite_is_an_operators_error(tmp_path):
 def test_a_store_without_a_first_entry_is_refused():
     ledger = open_ledger(":memory:")
     ledger._kept._rows.clear()
-    with pytest.raises(LedgerError, match="no first entry"):
+    with pytest.raises(LedgerError, check=about("first-entry")):
         ledger.head()
-    with pytest.raises(LedgerError, match="no first entry"):
+    with pytest.raises(LedgerError, check=about("first-entry")):
         ledger.note("hello")
 
 
@@ -187,16 +188,16 @@ def test_two_ledgers_with_the_same_history_have_different_chains():
 
 
 def test_an_export_without_a_first_entry_restores_nothing():
-    with pytest.raises(LedgerError, match="no first entry"):
+    with pytest.raises(LedgerError, check=about("first-entry")):
         restore_ledger([], ":memory:")
 
 
 def test_an_account_with_an_unknown_accountant_or_hopeless_budget_is_refused():
     ledger = open_ledger(":memory:")
     terms = {"parent": None, "budget": ApproxDP(1), "unit": "one person"}
-    with pytest.raises(Exception, match="magic"):
+    with pytest.raises(SpecError, check=about("accountant")):
         ledger.open_account("data", accountant="magic", **terms)
-    with pytest.raises(PolicyError, match="not open"):
+    with pytest.raises(PolicyError, check=about("closed")):
         ledger.balance("data")
     assert len(ledger.history()) == 1
 

@@ -10,6 +10,7 @@ import pytest
 import noisegate as ng
 from noisegate.curator.curator import Curator
 from noisegate.errors import OverBudget, SpecError, Unsupported
+from refusals import about
 
 AVERAGE = "SELECT AVG(x) AS a, COUNT(*) AS n FROM visits"
 
@@ -38,8 +39,10 @@ def test_found_bounds_and_caps_cost_a_share_and_the_whole_costs_what_was_said(vi
     assert (plan.price.epsilon, plan.fits) == (1, True)
     assert gate.spent.epsilon == 0
     said = " ".join(plan.expected.clipping)
-    assert "found first, for ε = 0.125; errors are shown for a cap of 1, and grow with it" in said
-    assert "found first, for ε = 0.125; errors are shown for values from 0 to 1" in said
+    assert (
+        "estimated first, for ε = 0.125; errors are shown for a cap of 1, and grow with it" in said
+    )
+    assert "estimated first, for ε = 0.125; errors are shown for values from 0 to 1" in said
     answer = gate.sql(AVERAGE, epsilon=1, choose=("bounds", "caps"))
     assert answer.cost.epsilon == gate.spent.epsilon == 1
     average, count = answer.rows[0]
@@ -53,7 +56,7 @@ def test_what_was_found_is_free_afterwards_and_shown_by_the_plan(visits):
     gate.sql("SELECT SUM(x) AS s FROM visits", epsilon=1, choose="bounds")
     again = gate.plan("SELECT SUM(x) AS s FROM visits", epsilon=1, choose="bounds")
     assert again.price.epsilon == 0
-    assert any("the bounds of x, as found: " in words for words in again.expected.clipping)
+    assert any("the bounds of x, as estimated: " in words for words in again.expected.clipping)
     other = gate.plan("SELECT AVG(x) AS s FROM visits", epsilon=1, choose="bounds")
     assert other.price.epsilon <= Fraction(7, 8)
 
@@ -79,7 +82,7 @@ def test_the_price_does_not_depend_on_what_is_found(visits, tmp_path):
 def test_looks_that_find_nothing_say_that_they_were_paid(tmp_path):
     pq.write_table(pa.table({"x": [1.0]}), tmp_path / "visits.parquet")
     gate = opened(tmp_path / "visits.parquet")
-    with pytest.raises(Unsupported, match="no range stands clear of the noise; it was paid for"):
+    with pytest.raises(Unsupported, check=about("no-range")):
         gate.sql("SELECT SUM(x) AS s FROM visits", epsilon=Fraction(1, 100), choose="bounds")
     assert gate.spent.epsilon == Fraction(1, 800)
 
@@ -101,7 +104,7 @@ def test_a_question_that_others_cut_short_says_what_was_paid(visits, monkeypatch
         return release
 
     monkeypatch.setattr(Curator, "measure", crowded)
-    with pytest.raises(OverBudget, match="A part was measured before; it is paid for"):
+    with pytest.raises(OverBudget, check=about("partly")):
         gate.sql("SELECT COUNT(*) AS n FROM visits", epsilon=4)
     assert gate.spent.epsilon == 2 + Fraction(4, 8)
 
@@ -120,12 +123,12 @@ def test_caps_are_found_unless_that_is_ruled_out_and_bounds_if_asked(visits):
     gate = opened(visits, unit="who")
     answer = gate.sql("SELECT COUNT(*) AS n FROM visits", epsilon=1)
     assert (answer.cost.epsilon, measured(gate)) == (1, 2)
-    assert any("the cap on rows per unit, as found" in words for words in answer.caveats)
+    assert any("the cap on rows per unit, as estimated" in words for words in answer.caveats)
     with pytest.raises(Unsupported, match='choose="bounds"'):
         opened(visits).sql("SELECT SUM(x) AS s FROM visits", epsilon=1)
     with pytest.raises(Unsupported, match='choose="caps"'):
         opened(visits, unit="who").sql("SELECT COUNT(*) FROM visits", epsilon=1, choose=())
-    with pytest.raises(Unsupported, match="give epsilon"):  # nobody can say what it would cost
+    with pytest.raises(Unsupported, check=about("cap")):  # nobody can say what it would cost
         opened(visits, unit="who").sql("SELECT COUNT(*) FROM visits", within=50)
 
 
@@ -146,15 +149,15 @@ def test_each_table_of_a_question_has_a_cap_of_its_own(tmp_path):
     assert answer.rows == ((20_000, 1_000),)  # noise of scale 1/20; off once in e^9 or less
     caps = [words for words in answer.caveats if "the cap on rows" in words]
     assert caps == [
-        "the cap on rows per unit, as found: 41", "the cap on rows per unit, as found: 2",
+        "the cap on rows per unit, as estimated: 41", "the cap on rows per unit, as estimated: 2",
     ]  # fmt: skip
 
 
 def test_bad_choices_are_refused(visits):
     gate = opened(visits)
-    with pytest.raises(SpecError, match="'limits' cannot be chosen"):
+    with pytest.raises(SpecError, check=about("choice"), match="'limits'"):
         gate.sql("SELECT SUM(x) AS s FROM visits", epsilon=1, choose="limits")
-    with pytest.raises(SpecError, match="share of ε"):
+    with pytest.raises(SpecError, check=about("share")):
         gate.sql("SELECT SUM(x) AS s FROM visits", within=5, choose="bounds")
     assert gate.spent.epsilon == 0
 
@@ -214,7 +217,7 @@ def test_a_sum_beside_a_count_has_a_cap_of_its_own(small, accountant, by):
     assert sum(row[-1] for row in both.rows) == pytest.approx(60_000, rel=0.01)
     said = " ".join(both.caveats)
     assert "Capped: what one person adds to SUM(x) counts up to " in said
-    assert "rows per person; of one with more" in said
+    assert "rows per person; a unit with more" in said
     assert gate.sql(BOTH + by, epsilon=SURE).free
 
 
@@ -239,8 +242,8 @@ def test_looks_at_bounds_come_before_those_at_what_is_added(small, choose):
     assert measured(gate) == 3  # two looks: bounds that were found lie near to the values
     assert answer.rows[0][1] == pytest.approx(60_000, rel=0.01)
     said = " ".join(answer.caveats)
-    assert "the bounds of x, as found: 8 to 16" in said
-    assert "the cap on rows per unit, as found: 31" in said
+    assert "the bounds of x, as estimated: 8 to 16" in said
+    assert "the cap on rows per unit, as estimated: 31" in said
     assert gate.sql(BOTH, epsilon=SURE, choose=choose).free
 
 

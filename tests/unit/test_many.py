@@ -13,6 +13,7 @@ import noisegate
 from noisegate.cli import main
 from noisegate.errors import OverBudget, SpecError, Unsupported
 from noisegate.synthetic.pmw.cells_model import CellsModel
+from refusals import about
 
 DICE = np.random.default_rng(11)
 COUNT = 3000
@@ -90,9 +91,9 @@ def test_evidence_is_refused_where_it_is_no_help_to_a_promise():
     gate = opened("pure")
     known = evidence(gate)
     spent = gate.spent
-    with pytest.raises(SpecError, match="not certain"):
+    with pytest.raises(SpecError, check=about("evidence")):
         gate.many_plan(COLUMNS, evidence=known, rows=COUNT, sure=True, epsilon=1)
-    with pytest.raises(SpecError, match="inside a bin"):
+    with pytest.raises(SpecError, check=about("bin")):
         gate.many_plan({"age": 10, "sex": None}, evidence=known[2:], epsilon=1)
     assert gate.spent == spent
 
@@ -145,7 +146,7 @@ def test_after_the_last_surprise_nothing_is_promised():
     assert [each.free for each in answers].count(False) == 1
     last = [each for each in answers if each.margin is None]
     assert last
-    assert "no surprise is left" in str(last[0])
+    assert "no update is left" in str(last[0])
     assert "± ?" in str(last[0])
 
 
@@ -162,7 +163,7 @@ def test_a_question_without_sql_is_the_same_question():
         assert (other.value, other.margin) == (one.value, one.margin)
         assert other.sql == "count(age=(10, 29), city=[0, 3])"
         assert session.balance.asked == 1
-        with pytest.raises(SpecError, match="no axis"):
+        with pytest.raises(SpecError, check=about("axis")):
             session.count(town=3)
 
 
@@ -257,7 +258,7 @@ def test_a_session_that_does_not_fit_costs_nothing():
 
 def test_a_question_that_cuts_a_bin_is_refused_before_any_is_asked():
     with opened().many(COLUMNS, epsilon=1) as session:
-        with pytest.raises(SpecError, match="inside a bin"):
+        with pytest.raises(SpecError, check=about("bin")):
             session.answers([counting("age < 10"), counting("age < 7")])
         assert session.balance.asked == 0
 
@@ -383,7 +384,7 @@ OWNED = pa.table({
     "age": [i % 40 for i in range(400)],
     "ward": [("north", "south", "attic", None)[i % 4] for i in range(400)],
 })  # fmt: skip
-UNLISTED = "Rows whose ward is none of the declared values are in no cell: not counted."
+UNLISTED = "Rows whose ward is not a declared value are in no cell and not counted."
 
 
 def owned(accountant="pure", **ward):
@@ -417,9 +418,9 @@ def test_a_key_that_nobody_declared_is_not_counted_as_nothing():
     """Its rows are there, and in no cell: 0 ± 0 would be wrong."""
     gate = owned()
     for condition in ("ward = 'attic'", "ward IN ('north', 'attic')", "ward IS NULL"):
-        with pytest.raises(Unsupported, match="none of the declared values"):
+        with pytest.raises(Unsupported, check=about("value")):
             gate.release("questions", workload=[counting(condition)], epsilon=1)
-        with pytest.raises(Unsupported, match="none of the declared values"):
+        with pytest.raises(Unsupported, check=about("value")):
             gate.many({"ward": None}, workload=[counting(condition)], epsilon=1).__enter__()
     assert gate.spent.epsilon == 0
     with owned(nullable=True).many({"ward": None}, epsilon=9, questions=9) as session:
@@ -442,12 +443,12 @@ def test_questions_about_no_cell_are_nothing_and_are_not_measured():
     asked = [counting("age < 0"), counting("age < 20")]
     made = owned("zcdp").release("questions", workload=asked, columns={"age": 20}, epsilon=1)
     assert made.values.shape == (3,)
-    with pytest.raises(SpecError, match="counts any cell"):
+    with pytest.raises(SpecError, check=about("no-cell")):
         owned().release("questions", workload=asked[:1], columns={"age": 20}, epsilon=1)
 
 
 def test_a_sample_in_zcdp_is_refused_before_the_first_tables_are_paid():
     gate = owned("zcdp")
-    with pytest.raises(Unsupported, match="add up ε"):
+    with pytest.raises(Unsupported, check=about("accountant")):
         gate.sample("1/2").many({"age": 10}, epsilon=1, surprises=2).__enter__()
     assert gate.spent.epsilon == 0

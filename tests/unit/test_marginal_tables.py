@@ -33,6 +33,7 @@ from noisegate.releases.fit.residuals import Question, combine
 from noisegate.releases.forms.cube import CubeRelease
 from noisegate.releases.forms.cube_job import MarginalOrder, cube_job
 from noisegate.releases.forms.marginal_tables import Marginals, build_tables
+from refusals import about
 
 SIZES = (4, 2, 5, 3)
 PAIRS = list(combinations(range(4), 2))
@@ -255,9 +256,9 @@ def test_stored_and_read_again_it_is_the_same():
     assert table.num_rows == 8
     with pytest.raises(ValueError, match="read-only"):
         again.values[0][0] = 1
-    with pytest.raises(LedgerError, match="cannot be read"):
+    with pytest.raises(LedgerError, check=about("stored")):
         Marginals.from_bytes(b"nothing")
-    with pytest.raises(SpecError, match="together"):
+    with pytest.raises(SpecError, check=about("table")):
         again.table("a", "b", "c")
 
 
@@ -421,9 +422,9 @@ def test_a_cube_has_price_promise_card_pictures_and_files(tmp_path):
     assert "by age × ward" in str(made.plot(x="ward", y="age").to_dict()["title"])
     spec = made.plot(x="age").to_dict()
     assert "count by age" in str(spec["title"])
-    with pytest.raises(SpecError, match="together"):
+    with pytest.raises(SpecError, check=about("table")):
         made.plot(x="age", y="sick")
-    with pytest.raises(SpecError, match="no release of this kind"):
+    with pytest.raises(SpecError, check=about("kind")):
         CubeRelease.load(tmp_path / "cube.csv")
 
 

@@ -23,6 +23,7 @@ from noisegate.sources.duckdb.source import DuckDBSource
 from noisegate.transforms.checks import CELLS_MAX
 from noisegate.transforms.distances import Distances
 from noisegate.transforms.query import Query
+from refusals import about
 
 COLUMNS = ("a", Kind.TEXT), ("b", Kind.INTEGER), ("c", Kind.BOOLEAN), ("x", Kind.NUMBER)
 ROWS, OWNED = table("t", None, *COLUMNS), table("t", "id", *COLUMNS)
@@ -224,31 +225,31 @@ def test_sets_are_rising_places_each_once(sets):
 
 def test_tables_have_no_more_cells_than_one_table_may_have():
     wide = tuple(by(name, *range(5000)) for name in ("b", "b"))
-    with pytest.raises(Unsupported, match="groups"):
+    with pytest.raises(Unsupported, check=about("groups")):
         Query(marginals(ROWS, groupings=wide, sets=((0, 1),)))
     square = (by("b", *range(1 << 12)), by("b", *range(1 << 11)), by("b", 0, 1))
     sets = (0, 1), (0, 1, 2)  # half of what is allowed, and all of it
-    with pytest.raises(Unsupported, match="groups"):
+    with pytest.raises(Unsupported, check=about("groups")):
         Query(marginals(ROWS, groupings=square, sets=sets))
     assert Query(marginals(ROWS, groupings=square, sets=sets[1:])).tally.cells == CELLS_MAX
 
 
 def test_terms_and_groupings_have_the_rules_of_a_sum():
-    with pytest.raises(Unsupported, match="cap has no meaning"):
+    with pytest.raises(Unsupported, check=about("cap")):
         Query(marginals(ROWS, cap=2))
-    with pytest.raises(Unsupported, match="any number of rows"):
+    with pytest.raises(Unsupported, check=about("no-cap")):
         Query(marginals(OWNED))
-    with pytest.raises(Unsupported, match="cannot be added"):
+    with pytest.raises(Unsupported, check=about("type")):
         Query(marginals(ROWS, term=field("a")))
-    with pytest.raises(Unsupported, match="distinct keys"):
+    with pytest.raises(Unsupported, check=about("keys")):
         Query(marginals(ROWS, groupings=(by("a", "u", "u"),), sets=((0,),)))
-    with pytest.raises(Unsupported, match="too wide"):
+    with pytest.raises(Unsupported, check=about("bounds")):
         Query(marginals(ROWS, term=Term(expression=Literal(1), grain=Fraction(1), low=0, high=0)))
 
 
 def test_a_sample_has_no_rule():
     """Tables are kept for several rounds, and a sample's coins are for one draw."""
-    with pytest.raises(Unsupported, match="no sample of their own"):
+    with pytest.raises(Unsupported, check=about("sample")):
         Query(marginals(ROWS, relation=Sampled(Table(ROWS), Fraction(1, 2))))
 
 

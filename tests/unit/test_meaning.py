@@ -10,6 +10,7 @@ from noisegate.planning.meaning import epsilon_of_posterior_down, meaning, poste
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ZCDP, ApproxDP
 from noisegate.privacy.unit import Adjacency, PrivacyUnit
+from refusals import about
 
 PERSON = PrivacyUnit(column="patient_id")
 
@@ -61,7 +62,8 @@ def test_no_loss_leaves_beliefs_alone():
 def test_the_sentences_say_the_numbers_and_the_proviso():
     lines = meaning(1, delta="1e-6").sentences
     assert (
-        lines[0] == "The answers raise the odds that one person is in the data at most 2.719 times."
+        lines[0]
+        == "The answers raise the odds that one person is in the data by a factor of at most 2.719."
     )
     assert "73.2 % and at least 26.8 %" in lines[1]
     assert any("For 5 people" in line and "148.414 times" in line for line in lines)
@@ -84,13 +86,13 @@ def test_the_loss_for_a_wanted_belief_is_the_inverse():
     assert float(epsilon) == pytest.approx(math.log(3), rel=1e-12)
     assert posterior_up(epsilon, prior=Fraction(1, 2)) <= Fraction(3, 4) + Fraction(1, 10**20)
     assert epsilon_of_posterior_down(Fraction(1, 2), prior=Fraction(1, 2)) == 0
-    with pytest.raises(SpecError, match="posterior"):
+    with pytest.raises(SpecError, check=about("posterior")):
         epsilon_of_posterior_down(Fraction(1, 4), prior=Fraction(1, 2))
 
 
 @pytest.mark.parametrize("prior", [0, 1, -1, 2])
 def test_a_belief_of_certainty_is_refused(prior):
-    with pytest.raises(SpecError, match="prior"):
+    with pytest.raises(SpecError, check=about("prior")):
         meaning(1, prior=prior)
 
 
@@ -128,5 +130,5 @@ def test_a_guarantee_travels_as_exact_text():
 
 
 def test_a_guarantee_without_scope_is_refused():
-    with pytest.raises(SpecError, match="scope"):
+    with pytest.raises(SpecError, check=about("scope")):
         Guarantee(loss=ApproxDP(1), unit=PERSON, scope="")

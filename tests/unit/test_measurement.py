@@ -29,6 +29,7 @@ from noisegate.privacy.domain import Kind
 from noisegate.privacy.event import DiscreteGaussianEvent, GeometricEvent, Sequential
 from noisegate.sources.source import Held, HeldCells, Source
 from noisegate.transforms.query import Query
+from refusals import about
 
 VISITS = table("visits", "who", ("who", Kind.INTEGER), ("code", Kind.TEXT), ("cost", Kind.NUMBER))
 ROWS, CODES = Table(VISITS), by("code", "a", "b", "c")
@@ -67,7 +68,7 @@ def test_each_tally_takes_the_mechanisms_that_have_a_rule_for_it(tally, noise):
     if noise in FITTING[tally]:
         assert measured(TALLIES[tally], NOISES[noise]).event() is not None
     else:
-        with pytest.raises(Unsupported, match="no rule"):
+        with pytest.raises(Unsupported, check=about("noise")):
             measured(TALLIES[tally], NOISES[noise])
 
 
@@ -75,7 +76,7 @@ def test_each_tally_takes_the_mechanisms_that_have_a_rule_for_it(tally, noise):
 def test_there_is_one_mechanism_for_each_number(tally):
     noise = NOISES[min(FITTING[tally])]
     for mechanisms in ((), (noise, noise)):
-        with pytest.raises(Unsupported, match="mechanisms"):
+        with pytest.raises(Unsupported, check=about("mechanisms")):
             measured(TALLIES[tally], *mechanisms)
 
 
@@ -87,7 +88,7 @@ class Quiet(Geometric):
 
 
 def test_heirs_of_a_mechanism_are_refused():
-    with pytest.raises(Unsupported, match="no rule"):
+    with pytest.raises(Unsupported, check=about("noise")):
         measured(TALLIES["sums"], Quiet(scale=1000))
 
 
@@ -224,7 +225,7 @@ def test_keys_leave_in_their_own_order_and_rare_ones_stay(noise):
 def test_a_choice_for_another_table_is_refused_before_it_is_paid():
     cells = count_query(by="ward")
     assert cells.tally.cells == 3
-    with pytest.raises(Unsupported, match="another table"):
+    with pytest.raises(Unsupported, check=about("shape")):
         Measurement(query=cells, mechanisms=(PrivTree.for_epsilon(1, shape=(4,)),))
     Measurement(query=cells, mechanisms=(PrivTree.for_epsilon(1, shape=(3,)),))
 
@@ -238,7 +239,7 @@ def test_a_choice_for_another_table_is_refused_before_it_is_paid():
 )
 def test_a_choice_for_more_cells_is_refused_before_it_is_paid(choice):
     few = Sums(relation=ROWS, by=(by("code", "a"),), terms=(ONE,), rows_per_unit=3)
-    with pytest.raises(SpecError, match=r"too few|no series"):
+    with pytest.raises(SpecError, check=about("cells")):
         measured(few, choice)
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from noisegate.errors import SpecError
 from noisegate.mechanisms.selection.above_threshold import CUT, AboveThreshold, cut_off
+from refusals import about
 
 FAR = 10**9
 
@@ -111,7 +112,7 @@ def test_a_number_of_another_type_is_refused():
         def __rmul__(self, other):
             return other
 
-    with pytest.raises(SpecError, match="cutoff"):
+    with pytest.raises(SpecError, check=about("whole"), match="cutoff"):
         AboveThreshold(
             threshold=0, threshold_scale=Fraction(1), query_scale=Fraction(1), cutoff=Shy(1000)
         )

@@ -6,7 +6,7 @@ from test_cli import run
 from noisegate.cli.printing import as_options
 
 TOLD = [
-    (("ask", ".", "SELECT 1"), 4, "source: '.' is a folder.\n  Name a file, or a policy."),
+    (("ask", ".", "SELECT 1"), 4, "source: '.' is a folder.\n  Give a data file or a policy."),
     (("ask", "no.csv", "SELECT 1"), 4, "source: There is no file 'no.csv'.\n  Check the path."),
     (("ask", "x.txt", "SELECT 1"), 4, "source: 'x.txt' does not end in .csv, .tsv, .parquet, "),
     (("ask", "x.csv", "DROP TABLE x"), 2, "Only SELECT is answered, not DROP.\n  For example: SELECT "),
@@ -23,7 +23,7 @@ TOLD = [
     (("ask", "x.csv", "SELECT COUNT(*) FROM y", "--epsilon", "1"), 2, "There is no table 'y'.\n"),
     (("ask", "x.csv", "SELECT SUM(b) FROM x", "--epsilon", "1"), 2, "There is no column 'b'.\n"),
     (("ask", "x.csv", "SELECT COUNT(*)\nFROM x WHERE aa > 1", "--epsilon", "1"), 2, "unsupported: Line 2, column 14: There is no column 'aa'.\n  There are: a."),
-    (("ask", "x.csv", "SELECT SUM(a) FROM x", "--epsilon", "1"), 2, "or have them found for a share of ε: --choose bounds."),
+    (("ask", "x.csv", "SELECT SUM(a) FROM x", "--epsilon", "1"), 2, "or have bounds estimated for a share of ε: --choose bounds."),
     (("ask", "x.csv", "SELECT a, COUNT(*) FROM x GROUP BY a", "--epsilon", "1"), 2, "or give --keys-delta 1e-6 from an account that has δ."),
 ]  # fmt: skip
 
@@ -53,6 +53,6 @@ def test_a_word_that_is_no_head_raises_no_alarm_of_a_rollback(tmp_path):
     (tmp_path / "x.csv").write_text("a\n1\n")
     run("ask", "x.csv", "SELECT COUNT(*) FROM x", "--epsilon", "1", "--budget", "1", cwd=tmp_path)
     done = run("ledger", "verify", "x.csv", "--head", "foo", code=2, cwd=tmp_path)
-    assert "This is not the head of a ledger." in done.stderr
+    assert "This is not a ledger head." in done.stderr
     lost = run("ledger", "verify", "x.csv", "--head", "f" * 64, code=5, cwd=tmp_path)
     assert "its tail was cut off, or it was rewritten" in lost.stdout + lost.stderr

@@ -4,6 +4,7 @@ import duckdb
 import pytest
 
 import noisegate as ng
+from refusals import about, listed
 
 ROWS = {  # each table has its own number of rows
     "visits": 10, "consented": 20, '"my table"': 30, '"a.b"': 40, '"od""d"': 50, '"h#sh"': 60,
@@ -27,13 +28,13 @@ NAMED = [  # source, rows
     ("c#d/clinic.duckdb#consented", 20),
 ]
 WRONG = [
-    ("clinic.duckdb#nobody", "has no table 'nobody' in its schema 'main'"),
-    ("clinic.duckdb#there", "has no table 'there' in its schema 'main'"),
-    ("clinic.duckdb#other.consented", "has no table 'consented' in its schema 'other'"),
-    ("clinic.duckdb#a.b", "has no table 'b' in its schema 'a'"),
-    ("clinic.duckdb#x.y.visits", "names no table"),
-    ('clinic.duckdb#od"d', "names no table"),
-    ("clinic.duckdb#", "names no table"),
+    ("clinic.duckdb#nobody", "table 'nobody'.*'main'"),
+    ("clinic.duckdb#there", "table 'there'.*'main'"),
+    ("clinic.duckdb#other.consented", "table 'consented'.*'other'"),
+    ("clinic.duckdb#a.b", "table 'b'.*'a'"),
+    ("clinic.duckdb#x.y.visits", "table"),
+    ('clinic.duckdb#od"d', "table"),
+    ("clinic.duckdb#", "table"),
 ]
 POLICY = """
 name = "clinic"
@@ -81,14 +82,14 @@ def test_a_source_is_the_table_that_it_names(folder, source, count):
 @pytest.mark.parametrize(("source", "count"), [("few", 5), ("other.few", 7)])
 def test_a_view_is_the_one_that_the_source_names(folder, source, count):
     text = f"source = 'clinic.duckdb#{source}'"
-    with pytest.raises(ng.NoisegateError, match="is a view"):
+    with pytest.raises(ng.NoisegateError, check=about("view")):
         opened(folder, text)
     assert rows(opened(folder, f"{text}\ntrusted_view = true")) == count
 
 
 @pytest.mark.parametrize(("source", "said"), WRONG)
 def test_a_table_that_is_not_there_is_named_and_no_other_one_is(folder, source, said):
-    with pytest.raises(ng.NoisegateError, match=said) as refusal:
+    with pytest.raises(ng.NoisegateError, check=listed(said)) as refusal:
         opened(folder, f"source = '{source}'")
     words = f"{refusal.value} {refusal.value.fix}"
     assert not any(name in words for name in ("visits", "my table", "h#sh") if name not in source)
@@ -96,7 +97,7 @@ def test_a_table_that_is_not_there_is_named_and_no_other_one_is(folder, source, 
 
 def test_a_source_of_all_tables_names_no_single_one(folder):
     assert rows(opened(folder, of_all="source = 'c#d/clinic.duckdb'")) == 10
-    with pytest.raises(ng.NoisegateError, match="names one table, for all") as refusal:
+    with pytest.raises(ng.NoisegateError, check=about("source")) as refusal:
         opened(folder, of_all="source = 'clinic.duckdb#consented'")
     assert "[tables.visits]" in refusal.value.fix
 
@@ -106,10 +107,10 @@ def test_a_database_that_is_opened_alone_says_how_its_table_is_named(folder):
         folder / "clinic.duckdb", table="consented", unit="patient_id", epsilon=1, ledger=":memory:"
     )
     assert list(found.tables) == ["consented"]
-    with pytest.raises(ng.NoisegateError, match="has no table 'clinic'") as refusal:
+    with pytest.raises(ng.NoisegateError, check=about("table"), match="'clinic'") as refusal:
         ng.open(folder / "clinic.duckdb", epsilon=1, ledger=":memory:")
     assert "table=" in refusal.value.fix
-    with pytest.raises(ng.NoisegateError, match="no file") as refusal:
+    with pytest.raises(ng.NoisegateError, check=about("file")) as refusal:
         ng.open(f"{folder}/clinic.duckdb#consented", epsilon=1, ledger=":memory:")
     assert "table=" in refusal.value.fix
 
@@ -119,5 +120,5 @@ def test_one_table_by_two_names_has_one_owner(folder, same):
     again = f"[tables.again]\nsource = 'clinic.duckdb#{same}'\nevery_row_is_one_person = true\n"
     text = POLICY % ("", "source = 'clinic.duckdb#consented'") + again
     (folder / "two.toml").write_text(text)
-    with pytest.raises(ng.NoisegateError, match="somebody else's"):
+    with pytest.raises(ng.NoisegateError, check=about("owner")):
         ng.open(folder / "two.toml", ledger=":memory:")

@@ -21,6 +21,7 @@ from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Kind, Step
 from noisegate.sources.duckdb.source import DuckDBSource
 from noisegate.transforms.query import Query
+from refusals import about
 
 CELLS = 3
 VECTORS = list(product(range(-3, 4), repeat=CELLS))
@@ -224,14 +225,14 @@ def test_the_widest_terms_and_heaviest_units_neither_fail_nor_leave_their_bound(
 def test_bounds_that_128_bits_do_not_hold_are_refused():
     here = table("t", "u", ("x", Kind.INTEGER))
     wide = Term(expression=Field("x"), grain=Fraction(1), low=0, high=1 << 40)
-    with pytest.raises(Unsupported, match="too wide"):
+    with pytest.raises(Unsupported, check=about("bounds")):
         Query(Sums(relation=Table(here), terms=(wide,), squares_per_unit=(1 << 8) ** 2 + (1 << 20)))
-    with pytest.raises(Unsupported, match="too wide"):
+    with pytest.raises(Unsupported, check=about("bounds")):
         Query(Sums(relation=Table(here), terms=(ONE,), sized=(wide,), squares_per_unit=1 << 20))
     for wrong in (0, -1, True, 2.0, Fraction(3)):
         with pytest.raises(Unsupported):
             Query(Sums(relation=Table(here), terms=(ONE,), squares_per_unit=wrong))
-    with pytest.raises(Unsupported, match="squares"):
+    with pytest.raises(Unsupported, check=about("squares")):
         Query(Sums(relation=Table(here), terms=(ONE,), squares_per_unit=4, rows_per_unit=2))
 
 
@@ -241,5 +242,5 @@ def test_what_no_engine_could_answer_is_refused():
         with pytest.raises(Unsupported):
             Query(Sums(relation=here, terms=(ONE,), rows_per_unit=1, sized=sized))
     empty = Grouping(name="x", expression=Field("x"), keys=(), rest=True)
-    with pytest.raises(Unsupported, match="keys"):
+    with pytest.raises(Unsupported, check=about("keys")):
         Query(Sums(relation=here, by=(empty,), terms=(ONE,), rows_per_unit=1))

@@ -11,6 +11,7 @@ import pytest
 from noisegate.errors import Unsupported
 from noisegate.sql.outer import engine
 from noisegate.sql.outer.engine import run_outer
+from refusals import about
 
 RELEASED = {
     "noisegate_0": pa.table(
@@ -136,7 +137,7 @@ def test_what_changes_from_call_to_call_is_refused(sql):
 def test_a_variable_of_the_program_is_no_table():
     secret = pa.table({"x": [1]})
     assert secret.num_rows == 1
-    with pytest.raises(Unsupported, match="no table 'secret'"):
+    with pytest.raises(Unsupported, check=about("table"), match="'secret'"):
         run("SELECT * FROM secret")
 
 
@@ -165,29 +166,29 @@ def test_errors_are_short_and_about_the_statement():
         run("SELECT nothing FROM noisegate_0")
     assert "\n" not in str(refusal.value)
     assert "LINE" not in str(refusal.value)
-    with pytest.raises(Unsupported, match="cannot be read"):
+    with pytest.raises(Unsupported, check=about("syntax")):
         run("SELEC 1")
-    with pytest.raises(Unsupported, match="Cast it"):
+    with pytest.raises(Unsupported, check=about("type")):
         run("SELECT [LIST(a0)] FROM noisegate_0")
 
 
 def test_time_rows_and_memory_are_limited(monkeypatch):
     monkeypatch.setattr(engine, "SECONDS_MAX", 0.2)
-    with pytest.raises(Unsupported, match="longer than"):
+    with pytest.raises(Unsupported, check=about("time")):
         run(
             "WITH RECURSIVE r AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM r) SELECT MAX(i) FROM r"
         )
     monkeypatch.setattr(engine, "SECONDS_MAX", 10.0)
-    with pytest.raises(Unsupported, match="too large"):
+    with pytest.raises(Unsupported, check=about("size")):
         run("FROM range(10000000)")
-    with pytest.raises(Unsupported, match="too much memory"):
+    with pytest.raises(Unsupported, check=about("memory")):
         run("SELECT LIST(r)::VARCHAR FROM range(100000000) t(r)")
 
 
 def test_calls_do_not_see_each_others_tables():
     mine = {"noisegate_0": pa.table({"a0": [1]}), "mine": pa.table({"x": [1]})}
     assert run_outer("SELECT a0 FROM noisegate_0", mine, {}).to_pydict() == {"a0": [1]}
-    with pytest.raises(Unsupported, match="no table 'mine'"):
+    with pytest.raises(Unsupported, check=about("table"), match="'mine'"):
         run("SELECT * FROM mine")
     found = {}
 

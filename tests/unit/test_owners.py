@@ -38,6 +38,7 @@ from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.noise.bits import SYSTEM
 from noisegate.privacy.loss import ApproxDP
 from noisegate.transforms.strategy import Groups
+from refusals import about
 
 SURE = Fraction(900)  # noise is 0, but for one draw in e^800
 
@@ -168,7 +169,7 @@ def test_an_aggregator_that_tells_owners_different_things_learns_nothing():
         session, _, proofs = attacked()
         for n, owner in session.owners.items():
             told = {s: text for s, text in passed_on(proofs, n).items() if pick(s)}
-            with pytest.raises(Unsupported, match=r"told different things|Too few"):
+            with pytest.raises(Unsupported, check=about("told", "too-few")):
                 owner.reveal(told)
 
 
@@ -199,7 +200,7 @@ def test_one_owner_that_heard_others_or_was_told_of_others_stops_the_rest():
     for session, told in ((heard_less, [0, 1, 2, 4]), (told_less, range(5))):
         proofs = {n: session.owners[n].agree(told) for n in (0, 1, 2)}
         proofs[4] = session.owners[4].agree([0, 1, 2, 4])
-        with pytest.raises(Unsupported, match="told different things"):
+        with pytest.raises(Unsupported, check=about("told")):
             session.owners[0].reveal(passed_on(proofs, 0))
 
 
@@ -309,7 +310,7 @@ def test_an_owner_goes_on_with_no_fewer_owners_than_agreed():
 def test_a_message_that_was_changed_is_noticed():
     session = Session(agreement())
     session.pieces[1][0] = session.pieces[1][0][:-1] + b"x"
-    with pytest.raises(Unsupported, match="changed"):
+    with pytest.raises(Unsupported, check=about("changed")):
         session.contribute(0)
 
 
@@ -325,7 +326,7 @@ def test_owners_with_different_agreements_do_not_go_on(other):
     session.roster = {n: owner.advertise() for n, owner in session.owners.items()}
     session.pieces = {n: owner.share(session.roster) for n, owner in session.owners.items()}
     for n in range(5):
-        with pytest.raises(Unsupported, match="agreed to something else"):
+        with pytest.raises(Unsupported, check=about("changed")):
             session.contribute(n)
         assert session.owners[n].ledger.balance("o").spent.epsilon == 0
 
@@ -352,7 +353,7 @@ def test_keys_that_are_none_are_refused_before_any_charge(bad):
         owners = {n: owner_of(agreement(), n) for n in range(5)}
         roster = {n: owner.advertise() for n, owner in owners.items()}
         roster[1] = replace(roster[1], **{place: bad})
-        with pytest.raises(Unsupported, match="no key"):
+        with pytest.raises(Unsupported, check=about("key")):
             owners[0].share(roster)
 
 
@@ -485,7 +486,7 @@ def test_a_session_bears_the_agreed_drop_outs_at_any_step(step):
 
 
 def test_a_session_with_more_drop_outs_says_nothing():
-    with pytest.raises(Unsupported, match="nothing comes out"):
+    with pytest.raises(Unsupported, check=about("too-few")):
         by_pipes(agreement(), {1: "contribute", 3: "reveal"})
 
 

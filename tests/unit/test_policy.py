@@ -22,6 +22,7 @@ from noisegate.sources.policy.policy import read_policy
 from noisegate.sources.policy.tables import domains
 from noisegate.steward.draft import draft
 from noisegate.steward.page import page
+from refusals import about, listed
 
 ROOT = Path(__file__).parents[2]
 CLINIC = ROOT / "examples" / "clinic.toml"
@@ -165,8 +166,8 @@ def test_the_schema_refuses_the_same(text):
 
 
 MEANING = [
-    ("[tables.a]\nrows_max = 3", "tables.a: nothing is said about whose rows", "public = true"),
-    (VISITS + "public = true", "tables.visits: too much is said", "one of"),
+    ("[tables.a]\nrows_max = 3", "tables.a: nothing says whose rows", "public = true"),
+    (VISITS + "public = true", "tables.visits: more than one statement says", "one of"),
     ('[tables.a]\nunit = "row"', "'row' is not the name", "every_row_is_one_person = true"),
     ("[tables.a]\nevery_row_is_one_person = true\nrows_per_unit = 2", "a.rows_per_unit", "Leave"),
     ("[tables.a]\npublic = true\ngroups_per_unit = 2", "a.groups_per_unit", "Leave out"),
@@ -186,8 +187,8 @@ MEANING = [
     (VISITS + 'columns = { x = { references = "b.c" } }', "no table 'b'", "table.column"),
     (VISITS + 'columns = { x = { references = "visits" } }', "no column", "table.column"),
     (VISITS + 'columns = { x = { references = "visits.y" } }', "is private", "public = true"),
-    (VISITS + "columns = { x = {}, X = {} }", "'x' and 'X' are one name", "Rename"),
-    (VISITS + "[tables.Visits]\npublic = true", "are one name", "Rename"),
+    (VISITS + "columns = { x = {}, X = {} }", "'x' and 'X' apart", "Rename"),
+    (VISITS + "[tables.Visits]\npublic = true", "apart", "Rename"),
     ("[tables.noisegate_0]\npublic = true", "'noisegate_0' cannot be a name", "start"),
     ('[tables."a.b"]\npublic = true', "'a.b' cannot be a name", "letters"),
     ('[analysts]\n"a/b" = 1\n[tables]', "analysts: 'a/b' cannot be a name", "letters"),
@@ -216,7 +217,7 @@ def test_a_budget_that_is_no_number_is_refused(read, value):
 @pytest.mark.parametrize("accountant", ["zcdp", "renyi-16"])
 def test_an_accountant_that_needs_a_delta_gets_one(read, accountant):
     head = f'name = "d"\n[budget]\nepsilon = 1\naccountant = "{accountant}"\n'
-    with pytest.raises(PolicyError, match="needs a delta"):
+    with pytest.raises(PolicyError, check=about("delta")):
         read("[tables]", head=head)
     assert read("[tables]", head=head + "delta = 1e-6\n").accountant == accountant
     with pytest.raises(PolicyError, match=r"budget\.accountant"):
@@ -227,15 +228,15 @@ def test_an_accountant_that_needs_a_delta_gets_one(read, accountant):
     "text", ["name = ", "name = 'a'\nname = 'b'", "a = 1e99999999999999999999", "[" * 9000]
 )
 def test_what_is_no_toml_is_refused(read, text):
-    with pytest.raises(PolicyError, match=r"d\.toml is no"):
+    with pytest.raises(PolicyError, check=about("toml"), match=r"d\.toml"):
         read(text, head="")
 
 
 def test_a_file_that_is_not_there_or_no_text_is_refused(tmp_path):
-    with pytest.raises(PolicyError, match="cannot be read"):
+    with pytest.raises(PolicyError, check=about("file")):
         read_policy(tmp_path / "none.toml")
     (tmp_path / "bytes.toml").write_bytes(b"name = '\xff'")
-    with pytest.raises(PolicyError, match="cannot be read"):
+    with pytest.raises(PolicyError, check=about("file")):
         read_policy(tmp_path / "bytes.toml")
 
 
@@ -282,28 +283,28 @@ def test_several_hops_lead_to_the_person(read):
             if column in ("secret", "value"):
                 assert domains(policy, stored=less, keys_of=never)
             else:
-                with pytest.raises(PolicyError, match=f"has no column '{column}'"):
+                with pytest.raises(PolicyError, check=about("column"), match=f"'{column}'"):
                     domains(policy, stored=less, keys_of=never)
 
 
 WAYS = [
-    ("a hop to nowhere", '"sample -> samples.id"', '"sample -> sample.id"', "no table 'sample'"),
-    ("no arrow", '"sample -> samples.id"', '"sample samples.id"', "no foreign key"),
-    ("no key", '"sample -> samples.id"', '"sample -> samples"', "no foreign key"),
-    ("a way that stops early", ', "visit -> visits.visit_id"]', "]", "'samples' does not say"),
-    ("another column", 'unit = "patient_id"', 'unit = "doctor_id"', "'visits' does not say"),
-    ("over public rows", 'visits]\nunit = "patient_id"', "visits]\npublic = true", "does not say"),
+    ("a hop to nowhere", '"sample -> samples.id"', '"sample -> sample.id"', "path 'sample'"),
+    ("no arrow", '"sample -> samples.id"', '"sample samples.id"', "foreign-key"),
+    ("no key", '"sample -> samples.id"', '"sample -> samples"', "foreign-key"),
+    ("a way that stops early", ', "visit -> visits.visit_id"]', "]", "path 'samples'"),
+    ("another column", 'unit = "patient_id"', 'unit = "doctor_id"', "path 'visits'"),
+    ("over public rows", 'visits]\nunit = "patient_id"', "visits]\npublic = true", "path"),
     (
         "over rows of other owners",
         'samples]\nunit = { column = "patient_id", via = ["visit -> visits.visit_id"] }',
         'samples]\nunit = "patient_id"',
-        "'samples' does not say",
+        "path 'samples'",
     ),
     (
         "in a circle",
         'visits]\nunit = "patient_id"',
         'visits]\nunit = { column = "patient_id", via = ["last -> results.id"] }',
-        "does not say",
+        "path",
     ),
 ]
 
@@ -311,7 +312,7 @@ WAYS = [
 @pytest.mark.parametrize(("old", "new", "words"), [w[1:] for w in WAYS], ids=[w[0] for w in WAYS])
 def test_a_way_that_could_change_other_persons_rows_is_refused(read, old, new, words):
     assert old in CHAIN
-    with pytest.raises(PolicyError, match=re.escape(words)):
+    with pytest.raises(PolicyError, check=listed(words)):
         read(CHAIN.replace(old, new, 1))
 
 
@@ -344,7 +345,7 @@ def test_the_kind_is_the_declared_one_or_the_stored_one(read, terms, stored, kin
 
 def test_a_type_that_nothing_stored_can_be_read_as_is_refused(read):
     policy = read(VISITS + 'columns = { x = { type = "date" } }')
-    with pytest.raises(PolicyError, match=r"tables\.visits\.columns\.x: .* every value would be"):
+    with pytest.raises(PolicyError, check=about("stored"), match=r"tables\.visits.*columns\.x"):
         domains(
             policy,
             stored={"visits": {"patient_id": Kind.TEXT, "x": Kind.NUMBER}},
@@ -354,13 +355,13 @@ def test_a_type_that_nothing_stored_can_be_read_as_is_refused(read):
 
 def test_a_name_that_is_not_stored_is_refused_with_the_nearest(read):
     policy = read(VISITS + "columns = { wrad = {} }")
-    with pytest.raises(PolicyError, match=r"columns\.wrad.*Did you mean 'ward'"):
+    with pytest.raises(PolicyError, check=about("column"), match=r"columns\.wrad.*'ward'"):
         domains(
             policy, stored={"visits": {"patient_id": Kind.TEXT, "ward": Kind.TEXT}}, keys_of=never
         )
-    with pytest.raises(PolicyError, match=r"tables\.visits: the source has no such table"):
+    with pytest.raises(PolicyError, check=about("table"), match=r"tables\.visits"):
         domains(policy, stored={"visit": {}}, keys_of=never)
-    with pytest.raises(PolicyError, match="has no column 'patient_id'"):
+    with pytest.raises(PolicyError, check=about("column"), match="'patient_id'"):
         domains(policy, stored={"visits": {"Patient_ID": Kind.TEXT, "wrad": Kind.TEXT}},
                 keys_of=never)  # fmt: skip
 
@@ -397,13 +398,13 @@ def test_a_row_level_table_says_so_in_its_unit(read):
 def test_sources_are_found_from_the_policy_file(read, tmp_path):
     text = VISITS + '[tables.codes]\npublic = true\nsource = "codes.parquet"\n'
     policy = read(text)
-    with pytest.raises(PolicyError, match="has no files"):
+    with pytest.raises(PolicyError, check=about("files")):
         policy.origin("visits")
     (tmp_path / "visits.csv").touch()
     assert policy.origin("visits") == str(tmp_path / "visits.csv")
     assert policy.origin("codes") == str(tmp_path / "codes.parquet")
     (tmp_path / "visits.parquet").touch()
-    with pytest.raises(PolicyError, match="has 2 files"):
+    with pytest.raises(PolicyError, check=about("files"), match="2"):
         policy.origin("visits")
     in_file = read(text, head='source = "x.duckdb"\nledger = "b.ledger"\n' + HEAD)
     assert in_file.origin("visits") == f"{tmp_path / 'x.duckdb'}#visits"
@@ -418,7 +419,7 @@ def test_only_listed_analysts_have_a_share(read):
     assert read("[tables]").share_of("anyone") == ApproxDP(2, "1e-6")
     policy = read("[analysts]\nana = 1\n[tables]")
     assert policy.share_of("ana") == ApproxDP(1, "1e-6")
-    with pytest.raises(PolicyError, match="'ben' has no share"):
+    with pytest.raises(PolicyError, check=about("share"), match="'ben'"):
         policy.share_of("ben")
 
 

@@ -95,7 +95,7 @@ def test_the_example_has_no_errors_and_no_warnings():
 
 E, W, A = Severity.ERROR, Severity.WARNING, Severity.ADVICE
 CASES = [
-    ("epsilon = 2", "epsilon = 11", W, "budget.epsilon", "59,874 times"),
+    ("epsilon = 2", "epsilon = 11", W, "budget.epsilon", "59,874"),
     ("epsilon = 2", "epsilon = 900", W, "budget.epsilon", "million"),
     ("delta = 1e-8", "delta = 2e-6", W, "budget.delta", "100,000 rows"),
     ("delta = 1e-8", "delta = 1e-5", E, "budget.delta", "100,000 rows"),
@@ -107,15 +107,15 @@ CASES = [
     ("groups_per_unit = 3", "", A, "tables.visits", "by group"),
     ('key = ["code"]', "", A, "tables.codes", "joined"),
     ("ward =", "x = {}\nward =", A, "tables.visits.columns.x", "SUM, AVG"),
-    ("ward = { in = ['north', 'south'] }", "ward = {}", A, "tables.visits.columns.ward", "cost δ"),
+    ("ward = { in = ['north', 'south'] }", "ward = {}", A, "tables.visits.columns.ward", "costs δ"),
     ("ward =", "email = {}\nward =", W, "tables.visits.columns.email", "identified"),
     ('unit = "patient_id"', 'unit = "x"', E, "tables.visits.unit", "exactly"),
     ('unit = "patient_id"', 'unit = "day"', E, "tables.visits.unit", "exactly"),
     ("ward =", "patient_id = { hidden = true }\nward =", W, "tables.visits.unit", "hidden"),
-    ("rows_per_unit = 20", "rows_per_unit = 101", W, "tables.visits.rows_per_unit", "much"),
+    ("rows_per_unit = 20", "rows_per_unit = 101", W, "tables.visits.rows_per_unit", "a lot"),
     ("rows_max = 100_000", "rows_max = 1000", W, "tables.visits.columns.cost", "at most 800,000"),
     ("[tables.codes]", "[tables.other]\nunit = 'patient_id'\n[tables.codes]",
-     E, "tables.other.unit", "do not meet"),
+     E, "tables.other.unit", "are not matched"),
 ]  # fmt: skip
 
 

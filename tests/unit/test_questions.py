@@ -11,6 +11,7 @@ import pytest
 import noisegate
 from noisegate.errors import SpecError, Unsupported
 from noisegate.synthetic.questions import columns_for, counting_grid
+from refusals import about, listed
 
 DICE = Random(5)
 DAYS = [date(2026, 1, 1) + timedelta(days=each) for each in range(365)]
@@ -85,15 +86,15 @@ def test_conditions_count_what_sql_counts(gate):
 @pytest.mark.parametrize(
     ("condition", "words"),
     [
-        ("age < 25", "inside a bin of 'age', 20–29"),
-        ("age = 3", "inside a bin"),
-        ("cost <= 5", "inside a bin of 'cost'"),
-        ("day < DATE '2026-04-02'", "inside a bin of 'day'"),
+        ("age < 25", "bin 'age'.*20.*29"),
+        ("age = 3", "bin"),
+        ("cost <= 5", "bin 'cost'"),
+        ("day < DATE '2026-04-02'", "bin 'day'"),
     ],
 )
 def test_what_would_cut_a_bin_is_refused_with_the_fix(gate, condition, words):
     grid = counting_grid(gate.tables, columns=COLUMNS)
-    with pytest.raises(SpecError, match=words) as refused:
+    with pytest.raises(SpecError, check=listed(words)) as refused:
         grid.mask(f"SELECT COUNT(*) FROM people WHERE {condition}")
     assert "finer" in refused.value.fix
 
@@ -135,5 +136,5 @@ def test_questions_choose_their_own_grid(gate):
 
 
 def test_a_real_column_has_no_bin_that_ends_with_a_number(gate):
-    with pytest.raises(Unsupported, match="not whole"):
+    with pytest.raises(Unsupported, check=about("whole")):
         columns_for(gate.tables, ["SELECT COUNT(*) FROM people WHERE cost <= 5"])

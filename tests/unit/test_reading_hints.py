@@ -8,6 +8,7 @@ from reading_oracle import TABLES
 from noisegate.desk.terms import Terms
 from noisegate.errors import UserError
 from noisegate.sql.reading.reader import read
+from refusals import listed
 
 COUNT = "COUNT(*) AS n FROM patients"
 
@@ -64,20 +65,20 @@ def test_explain_asks_for_the_plan_of_the_same_question(sql):
 @pytest.mark.parametrize(
     ("hint", "words"),
     [
-        ("/* noisegate: epsilom=1 */", "no option 'epsilom'. Use epsilon"),
-        ("/* noisegate: privacy_unit_column=x */", "no option"),
-        ("/* noisegate: epsilon */", "not name=value"),
-        ("/* noisegate: epsilon=0 */", "above 0"),
-        ("/* noisegate: epsilon=lots */", "epsilon is 'lots'"),
-        ("/* noisegate: confidence=1 */", "below 1"),
-        ("/* noisegate: rows_per_unit=1.5 */", "not whole"),
-        ("/* noisegate: rows=1.5 */", "not whole"),
-        ("/* noisegate: epsilon=1 */ /* noisegate: epsilon=2 */", "said twice"),
-        ("WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon 1)", "not a list"),
-        ("WITH DIFFERENTIAL_PRIVACY OPTIONS epsilon=1", "no brackets"),
-        ("WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1; DROP TABLE patients)", "not a list"),
+        ("/* noisegate: epsilom=1 */", "option 'epsilom'"),
+        ("/* noisegate: privacy_unit_column=x */", "option privacy_unit_column"),
+        ("/* noisegate: epsilon */", "option name=value"),
+        ("/* noisegate: epsilon=0 */", "positive"),
+        ("/* noisegate: epsilon=lots */", "number 'lots'"),
+        ("/* noisegate: confidence=1 */", "confidence"),
+        ("/* noisegate: rows_per_unit=1.5 */", "whole"),
+        ("/* noisegate: rows=1.5 */", "whole"),
+        ("/* noisegate: epsilon=1 */ /* noisegate: epsilon=2 */", "twice"),
+        ("WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon 1)", "option"),
+        ("WITH DIFFERENTIAL_PRIVACY OPTIONS epsilon=1", "option OPTIONS"),
+        ("WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1; DROP TABLE patients)", "option"),
     ],
 )
 def test_a_hint_that_cannot_be_followed_is_refused(hint, words):
-    with pytest.raises(UserError, match=words):
+    with pytest.raises(UserError, check=listed(words)):
         read(f"SELECT {hint} {COUNT}", TABLES)

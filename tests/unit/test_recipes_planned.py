@@ -20,6 +20,7 @@ from noisegate.releases.trees.dyadic_row import Halves, added_up
 from noisegate.releases.trees.prior import Evidence, fit, least_squares
 from noisegate.releases.trees.risk import Boxes, Risk, Singles
 from noisegate.transforms.strategy import Groups
+from refusals import about
 
 rng = np.random.default_rng(8)
 
@@ -74,7 +75,7 @@ def test_a_trial_refuses_what_is_beyond_the_price():
     ask = CellsAsk(np.ones(4), Fraction(1))
     total = Groups(np.zeros(4, np.int32), 1)
     ask.sums([total], [Fraction(2, 3)])
-    with pytest.raises(Bug, match="more than its price"):
+    with pytest.raises(Bug, check=about("price")):
         ask.sums([total], [Fraction(1, 2)])
 
 
@@ -106,9 +107,9 @@ def test_one_cell_gets_the_whole_price():
 
 
 def test_more_axes_and_other_shapes_are_refused_before_anything_is_asked():
-    with pytest.raises(NoisegateError, match="2 axes"):
+    with pytest.raises(NoisegateError, check=about("axes")):
         recipe("planned").require((4, 4), cells((4, 4)))
-    with pytest.raises(NoisegateError, match="other cells"):
+    with pytest.raises(NoisegateError, check=about("workload")):
         recipe("planned").require((5,), prefixes(4))
 
 
@@ -210,7 +211,7 @@ def test_answers_of_another_version_are_not_taken_for_its_own():
         moved=1,
         rounds=((np.arange(16),), (np.arange(4),)),
     )
-    with pytest.raises(Bug, match="not those of this recipe"):
+    with pytest.raises(Bug, check=about("answers")):
         recipe("planned").build(told, prefixes(64))
 
 

@@ -59,7 +59,7 @@ def test_refusals_end_as_those_of_questions_do(folder):
                                *AGE, code=2, cwd=folder).stderr  # fmt: skip
     assert "not understood" in release(folder, "--columns", "=5", sql=None, code=2).stderr
     assert "not understood" in release(folder, "--option", "depth", code=2).stderr
-    assert "no such option" in release(folder, "--option", "depth=3", code=2).stderr
+    assert "has no option" in release(folder, "--option", "depth=3", code=2).stderr
     assert "ending" in release(folder, "--save", "out.xyz", code=2).stderr
     error = json.loads(release(folder, "--method", "magic", "--json", code=2).stdout)["error"]
     assert error["code"] == "bad-parameter"
@@ -74,7 +74,7 @@ def test_refusals_end_as_those_of_questions_do(folder):
         (("--columns", "age=5,ward,age=10"), "names age twice"),
         (("--columns", "age=5", "--workload", "age="), "not understood"),
         (("--columns", "age=5", "--workload", "ward=north"), "no axis 'ward'"),
-        (("--columns", "age=5", "--option", "depth=3"), "no such option"),
+        (("--columns", "age=5", "--option", "depth=3"), "has no option"),
     ],
 )
 def test_what_is_said_wrong_is_refused_before_any_charge(folder, words, said):
@@ -164,4 +164,4 @@ def test_a_release_of_a_sample_is_another_one(folder):
     assert 0.4999 < made["price"] <= 0.5
     assert any("secret sample" in words for words in made["caveats"])
     assert not json.loads(release(folder, "--json").stdout)["free"]
-    assert "This is no sample" in release(folder, "--sample", "1", code=2).stderr
+    assert "The sampling probability" in release(folder, "--sample", "1", code=2).stderr

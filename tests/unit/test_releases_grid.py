@@ -14,6 +14,7 @@ from noisegate.errors import NoisegateError, SpecError, Unsupported
 from noisegate.releases.cells.axes import Axis
 from noisegate.releases.cells.grid import grid_of, sql_of
 from noisegate.sql.reading.reader import read
+from refusals import about, listed
 
 ROWS = {
     "age": [31, 45, 62],
@@ -98,14 +99,14 @@ def test_outer_bins_reach_to_the_bounds_as_they_hold_all_beyond(by_columns):
     (ages,) = by_columns({"age": [50, 60, 70]}, missing=False).axes
     assert ages.labels == ("0–59", "60–110")
     assert ages.runs((0, 59)) == [(0, 0)]
-    with pytest.raises(SpecError, match="50 is inside a bin"):
+    with pytest.raises(SpecError, check=about("bin"), match="50"):
         ages.runs((50, 59))
     (costs,) = by_columns({"cost": [-5, 50, 200]}, missing=False).axes
     assert costs.edges.tolist() == [-5, 50, 200]
 
 
 def test_a_condition_stays_one(by_columns):
-    with pytest.raises(Unsupported, match="cannot be read"):
+    with pytest.raises(Unsupported, check=about("syntax")):
         by_columns({"ward": None}, where="age > 3 GROUP BY age --")
 
 
@@ -168,23 +169,23 @@ def test_a_persons_rows_are_capped_as_in_questions():
 @pytest.mark.parametrize(
     ("sql", "words"),
     [
-        ("SELECT COUNT(*) FROM rows", "Nothing is grouped"),
-        ("SELECT COUNT(*), SUM(age) FROM rows GROUP BY ward", "exactly one"),
-        ("SELECT AVG(age) FROM rows GROUP BY ward", "exactly one"),
-        ("SELECT COUNT(*) FROM rows GROUP BY town", "not declared"),
-        ("SELECT COUNT(*) FROM rows GROUP BY ROLLUP (ward, age)", "one table of groups"),
-        ("SELECT ward, COUNT(*) AS n FROM rows GROUP BY ward HAVING n > 1", "plain SELECT"),
-        ("SELECT ward, COUNT(*) FROM rows GROUP BY ward ORDER BY 2 LIMIT 1", "plain SELECT"),
-        ("EXPLAIN SELECT COUNT(*) FROM rows GROUP BY ward", "plain SELECT"),
-        ("SELECT COUNT(*) FROM rows GROUP BY BIN(age, 0)", "width above 0"),
+        ("SELECT COUNT(*) FROM rows", "group-by"),
+        ("SELECT COUNT(*), SUM(age) FROM rows GROUP BY ward", "aggregate"),
+        ("SELECT AVG(age) FROM rows GROUP BY ward", "aggregate"),
+        ("SELECT COUNT(*) FROM rows GROUP BY town", "groups"),
+        ("SELECT COUNT(*) FROM rows GROUP BY ROLLUP (ward, age)", "grouping"),
+        ("SELECT ward, COUNT(*) AS n FROM rows GROUP BY ward HAVING n > 1", "select SELECT"),
+        ("SELECT ward, COUNT(*) FROM rows GROUP BY ward ORDER BY 2 LIMIT 1", "select SELECT"),
+        ("EXPLAIN SELECT COUNT(*) FROM rows GROUP BY ward", "select SELECT"),
+        ("SELECT COUNT(*) FROM rows GROUP BY BIN(age, 0)", "width"),
         (
             "SELECT COUNT(*) FROM rows GROUP BY age, BIN(cost, 0.02), DATE_TRUNC('day', day)",
-            "cells, more than",
+            "cells",
         ),
     ],
 )
 def test_what_is_no_grid_is_refused_with_a_way_out(grid, sql, words):
-    with pytest.raises(Unsupported, match=words) as refused:
+    with pytest.raises(Unsupported, check=listed(words)) as refused:
         grid(sql)
     assert refused.value.fix
 
@@ -192,31 +193,31 @@ def test_what_is_no_grid_is_refused_with_a_way_out(grid, sql, words):
 @pytest.mark.parametrize(
     ("columns", "words"),
     [
-        ({}, "No column"),
-        ({"x": 1}, "no column 'x'"),
-        ({"age": 0}, "empty or overlap"),
-        ({"age": -5}, "empty or overlap"),
-        ({"age": True}, "no bin width"),
-        ({"age": {}}, "no bin width"),
-        ({"age": "wide"}, "bin width"),
-        ({"age": [0, 10, 10, 20]}, "empty or overlap"),
-        ({"age": [0, 20, 10]}, "empty or overlap"),
-        ({"age": [5]}, "empty or overlap"),
-        ({"age": [0, 50, 150, 200]}, "outside its declared bounds"),
-        ({"age": [200, 300]}, "outside its declared bounds"),
-        ({"age": [-20, -10]}, "outside its declared bounds"),
-        ({"age": [-20, 0, 50]}, "outside its declared bounds"),
-        ({"cost": None}, "no list of groups"),
-        ({"cost": 1e-9}, "100,000,000,001 bins, more than 10,000"),
-        ({"day": 5}, "date or a time"),
-        ({"day": "minute"}, "date or a time"),
-        ({"day": ["2024-01-01", "2024-02-01"]}, "date or a time"),
-        ({"town": [0, 1]}, "no declared bounds"),
-        ({"town": None}, "not declared"),
+        ({}, "no-column"),
+        ({"x": 1}, "column 'x'"),
+        ({"age": 0}, "bins"),
+        ({"age": -5}, "bins"),
+        ({"age": True}, "width"),
+        ({"age": {}}, "width"),
+        ({"age": "wide"}, "number bin width"),
+        ({"age": [0, 10, 10, 20]}, "bins"),
+        ({"age": [0, 20, 10]}, "bins"),
+        ({"age": [5]}, "bins"),
+        ({"age": [0, 50, 150, 200]}, "outside"),
+        ({"age": [200, 300]}, "outside"),
+        ({"age": [-20, -10]}, "outside"),
+        ({"age": [-20, 0, 50]}, "outside"),
+        ({"cost": None}, "groups"),
+        ({"cost": 1e-9}, "many-bins 100,000,000,001.*10,000"),
+        ({"day": 5}, "time"),
+        ({"day": "minute"}, "time"),
+        ({"day": ["2024-01-01", "2024-02-01"]}, "time"),
+        ({"town": [0, 1]}, "bounds"),
+        ({"town": None}, "groups"),
     ],
 )
 def test_bins_that_are_none_are_refused(by_columns, columns, words):
-    with pytest.raises(NoisegateError, match=words) as refused:
+    with pytest.raises(NoisegateError, check=listed(words)) as refused:
         by_columns(columns)
     assert refused.value.fix
 
@@ -269,29 +270,29 @@ def test_a_key_a_list_or_a_range_says_which_cells_are_meant(axis, asked, runs):
 @pytest.mark.parametrize(
     ("axis", "asked", "words"),
     [
-        (BINS, (5, 8), "inside a bin"),
-        (BINS, (3, 9), "inside a bin"),
+        (BINS, (5, 8), "bin"),
+        (BINS, (3, 9), "bin"),
         (BINS, (10, 4), "empty"),
-        (BINS, (100, 200), "100 is beyond the bins"),
-        (BINS, (-9, -3), "-3 is beyond the bins"),
-        (DAYS, ("2025-01-01", None), "among its keys: '2024-01-01'"),
-        (DAYS, "8 January", "no key '8 January'"),
-        (DAYS, datetime(2024, 1, 8, 12), "no key"),  # noqa: DTZ001 - as in tables
-        (MONTHS, ("2024-01-01", "2024-02-15"), "2024-02-15 is inside a period"),
-        (MONTHS, ("2024-01-15", None), "2024-01-15 is inside a period"),
-        (MONTHS, ("2024-03-15", None), "range of 'month' is empty"),
-        (HOURS, ("2024-01-01 08:30", None), "2024-01-01 08:30:00 is inside a period"),
-        (HOURS, (None, "2024-01-01 08:59:30"), "2024-01-01 08:59:30 is inside a period"),
-        (BINS, (1, 2, 3), "no pair"),
-        (BINS, 7, "no key 7"),
-        (BINS, [], "No key"),
-        (WARDS, ("north", "south"), "no order"),
-        (WARDS, "east", "no key 'east'"),
-        (DAYS, (1, 2), "another type"),
+        (BINS, (100, 200), "beyond 100"),
+        (BINS, (-9, -3), "beyond -3"),
+        (DAYS, ("2025-01-01", None), "empty '2024-01-01'"),
+        (DAYS, "8 January", "key '8 January'"),
+        (DAYS, datetime(2024, 1, 8, 12), "key"),  # noqa: DTZ001 - as in tables
+        (MONTHS, ("2024-01-01", "2024-02-15"), "period 2024-02-15"),
+        (MONTHS, ("2024-01-15", None), "period 2024-01-15"),
+        (MONTHS, ("2024-03-15", None), "empty 'month'"),
+        (HOURS, ("2024-01-01 08:30", None), "period 2024-01-01 08:30:00"),
+        (HOURS, (None, "2024-01-01 08:59:30"), "period 2024-01-01 08:59:30"),
+        (BINS, (1, 2, 3), "pair"),
+        (BINS, 7, "key"),
+        (BINS, [], "no-key"),
+        (WARDS, ("north", "south"), "order"),
+        (WARDS, "east", "key 'east'"),
+        (DAYS, (1, 2), "type"),
     ],
 )
 def test_what_is_no_set_of_cells_is_refused(axis, asked, words):
-    with pytest.raises(SpecError, match=words):
+    with pytest.raises(SpecError, check=listed(words)):
         axis.runs(asked)
 
 

@@ -12,6 +12,7 @@ from noisegate.desk.options import require_options
 from noisegate.errors import NoisegateError, SpecError
 from noisegate.releases.recipes import RECIPES
 from noisegate.releases.recipes.totals import Totals
+from refusals import about, listed
 
 ROWS = pa.table({"x": list(range(16)), "w": ["a", "b"] * 8})
 COLUMNS = {
@@ -67,7 +68,7 @@ def test_no_option_of_no_recipe_takes_what_it_cannot_use(method):
 def test_options_of_another_type_are_refused_before_any_charge(method, options):
     gate = gate_of()
     before = len(gate.history())
-    with pytest.raises(SpecError, match=f"^{min(options)} is "):
+    with pytest.raises(SpecError, check=about("value"), match=f"^{min(options)} "):
         gate.release("histogram", columns={"x": None}, method=method, epsilon=1, **options)
     assert (gate.spent.epsilon, len(gate.history())) == (0, before)
 
@@ -75,27 +76,27 @@ def test_options_of_another_type_are_refused_before_any_charge(method, options):
 @pytest.mark.parametrize(
     ("name", "terms", "words"),
     [
-        ("cube", {"sets": 2.5}, "lists of columns"),
-        ("cube", {"sets": "x"}, "lists of columns"),
-        ("cube", {"sets": True}, "lists of columns"),
-        ("cube", {"sets": [1]}, "lists of columns"),
-        ("cube", {"sets": [("x", "z")]}, "'z' is not among"),
-        ("cube", {"sets": 3}, "no tables of 3"),
-        ("cube", {"shrink": "no"}, "shrink is 'no'"),
-        ("cube", {"depth": 3}, "no such option: 'depth'"),
-        ("sparse", {"unbiased": "yes"}, "unbiased is 'yes'"),
-        ("sparse", {"depth": 3}, "no such option: 'depth'"),
-        ("boxplot", {"method": "tree"}, "one method"),
-        ("boxplot", {"workload": "cells"}, "one method"),
-        ("boxplot", {"depth": 3}, "no such option: 'depth'"),
-        ("totals", {}, "to be told 'parents'"),
-        ("histogram", {"method": ["tree"]}, "no method"),
+        ("cube", {"sets": 2.5}, "sets"),
+        ("cube", {"sets": "x"}, "sets"),
+        ("cube", {"sets": True}, "sets"),
+        ("cube", {"sets": [1]}, "sets"),
+        ("cube", {"sets": [("x", "z")]}, "column 'z'"),
+        ("cube", {"sets": 3}, "sets"),
+        ("cube", {"shrink": "no"}, "value 'no'"),
+        ("cube", {"depth": 3}, "option 'depth'"),
+        ("sparse", {"unbiased": "yes"}, "value 'yes'"),
+        ("sparse", {"depth": 3}, "option 'depth'"),
+        ("boxplot", {"method": "tree"}, "method"),
+        ("boxplot", {"workload": "cells"}, "method"),
+        ("boxplot", {"depth": 3}, "option 'depth'"),
+        ("totals", {}, "missing 'parents'"),
+        ("histogram", {"method": ["tree"]}, "method"),
     ],
 )
 def test_names_with_their_own_results_refuse_so_too(name, terms, words):
     gate = gate_of()
     for ask in (gate.release, gate.release_plan):
-        with pytest.raises(NoisegateError, match=words):
+        with pytest.raises(NoisegateError, check=listed(words)):
             ask(name, columns=GROUPS, epsilon=1, **terms)
     assert gate.spent.epsilon == 0
 

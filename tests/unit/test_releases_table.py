@@ -21,6 +21,7 @@ from noisegate.releases.forms import picture
 from noisegate.releases.forms.geo import map_picture
 from noisegate.releases.forms.table import TableRelease
 from noisegate.transforms.strategy import Groups
+from refusals import about, listed
 
 DAYS = [date(2024, 1 + i % 3, 5) for i in range(300)]
 ROWS = {
@@ -58,7 +59,7 @@ def test_sums_are_asked_by_the_names_of_axes(release):
     assert release.total.value == int(release.total) == cells.sum()
     assert release.query(0.99).margin > release.query(0.5).margin > 0
     assert str(release.query(age=(0, 9))).count("±") == 1
-    with pytest.raises(SpecError, match="no axis 'sex'"):
+    with pytest.raises(SpecError, check=about("axis"), match="'sex'"):
         release.query(sex="f")
 
 
@@ -149,11 +150,11 @@ def test_files_that_are_no_release_or_were_changed_are_refused(release, tmp_path
     pq.write_table(table.take(list(range(table.num_rows))[::-1]), tmp_path / "turned.parquet")
     pq.write_table(table.replace_schema_metadata({}), tmp_path / "bare.parquet")
     (tmp_path / "text.parquet").write_text("no")
-    for name, words in (("turned", "changed"), ("bare", "no release"), ("text", "no release"),
-                        ("missing", "no release")):  # fmt: skip
-        with pytest.raises(SpecError, match=words):
+    for name, words in (("turned", "changed"), ("bare", "kind"), ("text", "kind"),
+                        ("missing", "kind")):  # fmt: skip
+        with pytest.raises(SpecError, check=listed(words)):
             TableRelease.load(tmp_path / f"{name}.parquet")
-    with pytest.raises(SpecError, match="ending"):
+    with pytest.raises(SpecError, check=about("ending")):
         release.save(tmp_path / "r.xyz")
 
 
@@ -211,7 +212,7 @@ def test_pictures_are_bars_lines_or_a_heat_map(gate, release):
     parts = [every["datasets"][each["data"]["name"]] for each in every["concat"]]
     assert [len(each) for each in parts] == [axis.size for axis in release.axes]
     assert {sum(point["y"] for point in each) for each in parts} == {release.total.value}
-    with pytest.raises(SpecError, match="no axis"):
+    with pytest.raises(SpecError, check=about("axis")):
         release.plot(x="sex")
 
 
@@ -296,7 +297,7 @@ def test_a_transcript_is_read_as_it_was_written():
     assert [[each.tolist() for each in told] for told in found] == [
         [each.tolist() for each in told] for told in rounds
     ]
-    with pytest.raises(LedgerError, match="cannot be read"):
+    with pytest.raises(LedgerError, check=about("stored")):
         unpack(b"\x03\0\0\0\0\0\0\0{}")
 
 

@@ -43,6 +43,7 @@ from noisegate.privacy.domain import Column, Kind
 from noisegate.privacy.loss import ApproxDP
 from noisegate.releases.series.running import SeriesRelease, predicted, totals_of
 from noisegate.sources.duckdb.source import DuckDBSource
+from refusals import about, listed
 
 DAYS = tuple(date(2024, 1, 1) + timedelta(days=i) for i in range(100))
 ONE = Term(expression=Literal(1), grain=Fraction(1), low=0, high=1)
@@ -197,7 +198,7 @@ def test_that_check_catches_rows_that_change_so_that_a_filter_leaves_them_out():
 def test_such_a_filter_is_refused_where_units_have_several_rows():
     made = counter("pid", 2)
     chosen = Filter(made.relation, Call("eq", (Field("pid"), Literal(1))))
-    with pytest.raises(Unsupported, match="more than their period"):
+    with pytest.raises(Unsupported, check=about("where")):
         replace(made, relation=chosen)
     early = Filter(made.relation, Call("is_null", (made.period,)))
     assert replace(made, relation=early).relation == early
@@ -302,7 +303,7 @@ def test_an_older_state_cannot_go_on_with_a_series_of_people(tmp_path):
 
     old._curator._source.sums = read
     before = len(old._curator.ledger.history())
-    with pytest.raises(RequestConflict, match="older state"):
+    with pytest.raises(RequestConflict, check=about("snapshot")):
         old.advance(8)
     assert [e.tolist() for e in old.advance(4)] == [e.tolist() for e in first]  # that is out
     assert len(old._curator.ledger.history()) == before
@@ -327,7 +328,7 @@ def test_an_older_state_is_refused_also_if_the_newer_one_settles_first(tmp_path)
         return inner(start, until)
 
     old._draw = slow
-    with pytest.raises(RequestConflict, match="older state"):
+    with pytest.raises(RequestConflict, check=about("snapshot")):
         old.advance(8)
     assert len(old.read()) == 4
 
@@ -346,7 +347,7 @@ def test_a_gate_on_an_older_state_is_refused_and_one_on_the_same_is_not(tmp_path
     more = {"unit": "pid", "rows_per_unit": 3, "epsilon": SURE}
     newer, older = gate_of(tmp_path, 20, "2", **more), gate_of(tmp_path, 10, "1", **more)
     newer.release("series", **ask, until=DAYS[3])
-    with pytest.raises(RequestConflict, match="older state"):
+    with pytest.raises(RequestConflict, check=about("snapshot")):
         older.release("series", **ask, until=DAYS[9])
     again = gate_of(tmp_path, 20, "2", **more).release("series", **ask, until=DAYS[9])
     assert again.free
@@ -356,7 +357,7 @@ def test_a_series_is_refused_before_any_charge():
     curator, domain = door(":memory:", [(1, 0)], budget="0.5")
     with pytest.raises(OverBudget):
         Series(curator, counter()).advance(1)
-    with pytest.raises(SpecError, match="reach"):
+    with pytest.raises(SpecError, check=about("horizon")):
         Series(curator, counter(amount=Fraction(1, 4))).advance(16)
     refusals = [
         lambda: counter(amount=Fraction(-1)),
@@ -469,7 +470,7 @@ def test_a_gate_opens_a_series_once_and_adds_to_it_for_nothing(tmp_path):
     assert (str(again.guarantee), again.card()) == (str(second.guarantee), second.card())
     with pytest.raises(ValueError, match="read-only"):
         again.totals.values[0] = 1
-    with pytest.raises(SpecError, match="no release"):
+    with pytest.raises(SpecError, check=about("kind")):
         SeriesRelease.load(tmp_path / "s.csv")
     second.save(tmp_path / "s.csv")
     assert "20 periods" in repr(second)
@@ -486,29 +487,29 @@ def test_sums_over_periods_are_differences_of_totals(tmp_path):
     apart = made.query(0.9, day=[DAYS[0], DAYS[2]])
     assert apart.value == max(0, made.values[0] + made.values[2] - made.values[1])
     assert apart.margin == made.margins(1 - Fraction(1, 30))[:3].sum()
-    for wrong, words in (("2024-01-31", "no key"), (("2024-02-01", None), "empty")):
-        with pytest.raises(SpecError, match=words):
+    for wrong, words in (("2024-01-31", "key"), (("2024-02-01", None), "empty")):
+        with pytest.raises(SpecError, check=listed(words)):
             made.query(day=wrong)
-    with pytest.raises(SpecError, match="no axis 'week'"):
+    with pytest.raises(SpecError, check=about("axis"), match="'week'"):
         made.query(week=1)
-    with pytest.raises(SpecError, match="2024-02-01 is not measured"):
+    with pytest.raises(SpecError, check=about("period"), match="2024-02-01"):
         made.total("2024-02-01")
     for ask in (gate.release, gate.release_plan):
-        with pytest.raises(SpecError, match="keeps the totals"):
+        with pytest.raises(SpecError, check=about("fresh")):
             ask("series", columns={"day": "day"}, until=DAYS[29], horizon=60, epsilon=1, fresh=True)
 
 
 def test_a_period_is_not_measured_before_it_ends(tmp_path):
     gate = gate_of(tmp_path, 60, "1")
     asked = {"columns": {"day": "month"}, "horizon": 3, "epsilon": 1}
-    with pytest.raises(SpecError, match="2024-02-10 is inside a period") as refused:
+    with pytest.raises(SpecError, check=about("period"), match="2024-02-10") as refused:
         gate.release("series", until="2024-02-10", **asked)
     assert "until=2024-02-29" in refused.value.fix
     assert gate.spent.epsilon == 0
     ends = gate.release("series", until="2024-02-29", **asked)
     assert ends.periods == (date(2024, 1, 1), date(2024, 2, 1))
     assert ends.query(day=("2024-01-01", "2024-02-29")) == ends.total("2024-02-01")
-    with pytest.raises(SpecError, match="2024-02-10 is inside a period"):
+    with pytest.raises(SpecError, check=about("period"), match="2024-02-10"):
         ends.query(day=("2024-01-01", "2024-02-10"))
     assert gate.release("series", until="2024-02-01", **asked).free  # the name of the period
 
@@ -516,12 +517,12 @@ def test_a_period_is_not_measured_before_it_ends(tmp_path):
 @pytest.mark.parametrize(
     ("unit", "until", "said"),
     [
-        ("day", "2024-04-10", "beyond the declared periods"),  # bounds end with 2024-04-09
-        ("day", "2199-01-01", "beyond the declared periods"),
-        ("month", "2024-05-01", "beyond the declared periods"),
-        ("month", "2024-04-08", "inside a period"),
-        ("year", "2024-03-31", "inside a period"),
-        ("year", "2025-01-01", "beyond the declared periods"),
+        ("day", "2024-04-10", "beyond"),  # bounds end with 2024-04-09
+        ("day", "2199-01-01", "beyond"),
+        ("month", "2024-05-01", "beyond"),
+        ("month", "2024-04-08", "period"),
+        ("year", "2024-03-31", "period"),
+        ("year", "2025-01-01", "beyond"),
     ],
 )
 @pytest.mark.parametrize(
@@ -531,7 +532,7 @@ def test_a_series_does_not_freeze_periods_to_come(tmp_path, unit, until, said, t
     """Totals that are out never change: rows of a period that was measured too early are lost."""
     gate = gate_of(tmp_path, 60, "1", **terms)
     for ask in (gate.release, gate.release_plan):
-        with pytest.raises(SpecError, match=said):
+        with pytest.raises(SpecError, check=listed(said)):
             ask("series", columns={"day": unit}, until=until, epsilon=1)
     assert gate.spent.epsilon == 0
 
@@ -553,7 +554,7 @@ def test_a_series_ends_with_its_bounds(tmp_path, unit, until, periods):
 
 
 @pytest.mark.parametrize(
-    ("until", "said"), [(15, "inside"), (29, None), (99, None), (100, "beyond"), (10, None)]
+    ("until", "said"), [(15, "period"), (29, None), (99, None), (100, "beyond"), (10, None)]
 )
 def test_periods_of_numbers_end_too(tmp_path, until, said):
     rows = pa.table({"t": [0, 15, 99]})
@@ -562,7 +563,7 @@ def test_periods_of_numbers_end_too(tmp_path, until, said):
     if said is None:
         assert gate.release_plan("series", **asked).expected.questions == until // 10 + 1
     else:
-        with pytest.raises(SpecError, match=said):
+        with pytest.raises(SpecError, check=listed(said)):
             gate.release("series", **asked)
 
 

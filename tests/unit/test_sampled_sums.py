@@ -57,7 +57,7 @@ def test_bars_hold_what_sampling_adds(asked, unit):
     widths = np.array(found.margins(0.9)["n"])
     off = np.abs(np.array([n for _, n in found.rows]) - exact)
     assert (off <= widths).sum() >= 89
-    assert "the ± holds what sampling adds" in " ".join(found.caveats)
+    assert "the ± includes the sampling error" in " ".join(found.caveats)
     far = {"SUM(gain)": 10, "SUM(cost)": 75, "AVG(cost)": 50 / SIZE, "VAR_POP(cost)": 2500 / SIZE}
     assert widths.mean() < 8 * far[asked] * (SIZE * 3 * (1 if unit is None else 2)) ** 0.5
 
@@ -89,19 +89,19 @@ def test_grouping_sets_say_that_their_bars_are_about_noise():
     gate = ng.open(ROWS, epsilon=100, columns=COLUMNS)
     asked = 'SELECT "group", SUM(cost) AS n FROM data GROUP BY ROLLUP("group")'
     found = gate.sample(P).plan(asked, epsilon=1)
-    assert "the ± is about the noise" in " ".join(found.notes)
+    assert "the ± covers the noise only" in " ".join(found.notes)
 
 
 def test_errors_in_ranks_are_said_to_be_about_noise():
     gate = ng.open(ROWS, epsilon=100, columns=COLUMNS)
     for asked, said in [
-        ("MEDIAN(cost)", "the ± is about the noise"),
+        ("MEDIAN(cost)", "the ± covers the noise only"),
         ("MEDIAN(cost)", "ranks of the sample at 95 %"),
         (
             "COUNT(*), MEDIAN(cost)",
-            "Errors of quantiles, and of distinct values, are about the noise",
+            "Error bars of quantiles, and of distinct values, cover the noise",
         ),
-        ("COUNT(*), COUNT(DISTINCT cost)", "the ± holds what sampling adds"),
+        ("COUNT(*), COUNT(DISTINCT cost)", "the ± includes the sampling error"),
     ]:
         plan = gate.sample(P).plan(f"SELECT {asked} FROM data", epsilon=1)
         assert said in " ".join(plan.notes)

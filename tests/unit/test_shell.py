@@ -65,7 +65,7 @@ class Desk:
 
     def sql(self, sql, *, epsilon, rows):
         if epsilon == "9":
-            raise OverBudget("This costs ε = 9.", fix="Ask for less.")
+            raise OverBudget("This costs ε = 9.", fix="Use a smaller epsilon.")
         self.paid.append((sql, epsilon))
         table = run_outer(sql, {"visits": RELEASED}, {})
         bars = Margins(sql, {"visits": BLOCK}, {}, table)
@@ -118,7 +118,7 @@ def test_a_refusal_is_shown_and_ends_nothing():
         "SELECT x FROM visits;", "\\epsilon 9", "SELECT n FROM visits;", "\\nonsense",
         "\\epsilon 0.1", "SELECT n FROM visits;",
     )  # fmt: skip
-    assert "over-budget: This costs ε = 9.\n  Ask for less." in shown
+    assert "over-budget: This costs ε = 9.\n  Use a smaller epsilon." in shown
     assert "There is no command \\nonsense." in shown
     assert "unsupported: " in shown
     assert "price ε = 0.1" in shown
@@ -142,10 +142,10 @@ def test_plans_prices_tables_and_columns_are_shown():
     )  # fmt: skip
     assert desk.paid == []  # nothing was paid, and \quit left before the question
     for words in (
-        "ε is what the policy says.", "ε = 0.25", "SELECT n FROM visits", "spent ε = 0.1 · left ε = 1",
+        "ε is now the policy's default.", "ε = 0.25", "SELECT n FROM visits", "spent ε = 0.1 · left ε = 1",
         "public", "patient", "north, south", "0 to 120", "\\save FILE", "no table 'nothing'",
-        "There is no question.", "bad-parameter",
-        "about 12,345 rows", "│ rows     │ 12345", "rows is no number", "Nobody says how many",
+        "The command has no question.", "bad-parameter",
+        "about 12,345 rows", "│ rows     │ 12345", "rows is not a number", "No number of rows is set",
     ):  # fmt: skip
         assert words in shown, words
     assert "secret" not in shown  # a hidden column is not listed
@@ -166,7 +166,7 @@ def test_the_last_answer_can_be_saved(tmp_path):
     assert "There is no answer yet." in shown
     assert (tmp_path / "a.csv").read_text().splitlines()[1] == "north,4242,6"
     assert {file.suffix for file in tmp_path.iterdir()} == {".csv", ".json", ".parquet", ".md"}
-    assert "no known ending" in shown
+    assert "unknown file ending" in shown
     assert "cannot be written" in shown
     assert "There is no file name." in shown
 

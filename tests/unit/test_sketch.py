@@ -16,6 +16,7 @@ from noisegate.releases.forms.table import model_factor
 from noisegate.releases.recipes import recipe
 from noisegate.releases.recipes.sketch import Sensing, Sketch, hashes, pursuit
 from noisegate.transforms.strategy import Strategy
+from refusals import about
 
 HUGE = Fraction(1000)  # an ε at which noise is 0 but for odds below e^-100
 
@@ -140,7 +141,7 @@ def test_what_is_no_sketch_is_refused(made):
 
 def test_sensing_refuses_tables_beyond_its_reach_and_recipes_know_both():
     small = every_cell((4,))
-    with pytest.raises(SpecError, match="method='sketch'"):
+    with pytest.raises(SpecError, check=about("cells"), match="method='sketch'"):
         Sensing(width=10).require((1 << 20, 2), replace(small))
     assert recipe("sketch", depth=3) == Sketch(depth=3)
     assert recipe("sensing", salt=4) == Sensing(salt=4)

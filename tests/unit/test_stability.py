@@ -28,6 +28,7 @@ from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Column, Kind, Step
 from noisegate.privacy.unit import PrivacyUnit
 from noisegate.transforms.stability import GROWTH_MAX, stability_of
+from refusals import about
 
 PEOPLE = table("people", "pid", ("pid", Kind.INTEGER), ("ward", Kind.TEXT))
 VISITS = table("visits", "who", ("vid", Kind.INTEGER), ("who", Kind.INTEGER), ("code", Kind.TEXT))
@@ -140,7 +141,7 @@ def test_a_unique_key_stays_one_through_names_and_filters():
 )  # fmt: skip
 def test_a_join_that_could_multiply_rows_has_no_bound_and_is_refused_where_rows_are_persons(public):
     persons = renamed(Table(ROWS), drug="drug")
-    with pytest.raises(Unsupported, match="multiplied"):
+    with pytest.raises(Unsupported, check=about("multiplied")):
         stability_of(Join(persons, public, ((Field("drug"), Field("firm")),)))
     rows = per_unit(Table(TAKEN), folded=(Folded("drug", Fold.MIN, Field("drug")),))
     assert stability_of(rows).rows == 1
@@ -150,7 +151,7 @@ def test_a_join_that_could_multiply_rows_has_no_bound_and_is_refused_where_rows_
 
 def test_a_key_of_two_columns_must_be_equated_whole():
     both = table("both", "public", ("name", Kind.TEXT), ("maker", Kind.TEXT), key=("name", "maker"))
-    with pytest.raises(Unsupported, match="multiplied"):
+    with pytest.raises(Unsupported, check=about("multiplied")):
         stability_of(Join(Table(ROWS), Table(both), ON_DRUG))
     whole = (*ON_DRUG, (Field("firm"), Field("maker")))
     assert stability_of(Join(Table(ROWS), Table(both), whole)).rows == 1
@@ -158,7 +159,7 @@ def test_a_key_of_two_columns_must_be_equated_whole():
 
 def test_a_key_inside_an_expression_is_not_equated():
     inside = ((Field("drug"), Call("lower", (Field("name"),))),)
-    with pytest.raises(Unsupported, match="multiplied"):
+    with pytest.raises(Unsupported, check=about("multiplied")):
         stability_of(Join(Table(ROWS), Table(DRUGS), inside))
 
 
@@ -184,7 +185,7 @@ def test_one_row_meets_few_public_rows_however_they_are_put_together():
         Matching(people, both, ((Field("ward"), Field("f0")),)),
         Join(Union((once, once)), makers[1], one),
     ):
-        with pytest.raises(Unsupported, match="would meet more than 10,000,000 rows of public"):
+        with pytest.raises(Unsupported, check=about("growth"), match="10,000,000"):
             stability_of(relation)
     drugs = Table(replace(DRUGS, size=10**8))
     keyed = Join(people, drugs, ((Field("ward"), Field("name")),))
@@ -200,7 +201,7 @@ def test_private_rows_pair_up_within_one_unit():
 
 
 def test_a_public_table_cannot_keep_rows_without_an_owner():
-    with pytest.raises(Unsupported, match="without an owner"):
+    with pytest.raises(Unsupported, check=about("outer-join")):
         stability_of(
             Join(Table(DRUGS), Table(TAKEN), ((Field("name"), Field("drug")),), JoinKind.LEFT)
         )
@@ -211,9 +212,9 @@ def test_a_public_table_cannot_keep_rows_without_an_owner():
 @pytest.mark.parametrize("other", [Table(PEOPLE), Table(ROWS)])
 def test_rows_that_are_persons_have_no_private_partners(other):
     rows = renamed(Table(ROWS), x="drug")
-    with pytest.raises(Unsupported, match="one person each"):
+    with pytest.raises(Unsupported, check=about("units")):
         stability_of(Join(rows, other, ((Field("x"), Field("ward")),)))
-    with pytest.raises(Unsupported, match="one person each"):
+    with pytest.raises(Unsupported, check=about("units")):
         stability_of(Matching(rows, other, ()))
 
 
@@ -224,7 +225,7 @@ def test_tables_of_different_units_do_not_meet():
         partnered(Table(PEOPLE), Table(HOMES)),
         Union((renamed(Table(PEOPLE), x="pid"), renamed(Table(HOMES), x="home"))),
     ):
-        with pytest.raises(Unsupported, match=r"'person' and 'homes\.home'"):
+        with pytest.raises(Unsupported, check=about("id-space"), match=r"'person'.*'homes\.home'"):
             stability_of(relation)
 
 
@@ -257,7 +258,7 @@ def test_a_partner_keeps_or_drops_rows_and_changes_no_fact(negated):
 
 
 def test_which_public_rows_have_a_private_partner_is_not_public():
-    with pytest.raises(Unsupported, match="not public"):
+    with pytest.raises(Unsupported, check=about("match")):
         stability_of(Matching(Table(DRUGS), Table(TAKEN), ((Field("name"), Field("drug")),)))
 
 
@@ -272,9 +273,9 @@ def test_folds_of_partners_keep_all_rows_and_change_no_fact():
 
 @pytest.mark.parametrize("other", [Table(PEOPLE), Table(ROWS)])
 def test_folds_of_private_partners_are_of_one_unit(other):
-    with pytest.raises(Unsupported, match="one person each"):
+    with pytest.raises(Unsupported, check=about("units")):
         stability_of(partnered(renamed(Table(ROWS), x="drug"), other))
-    with pytest.raises(Unsupported, match="not public"):
+    with pytest.raises(Unsupported, check=about("match")):
         stability_of(partnered(Table(DRUGS), Table(TAKEN)))
 
 
@@ -284,7 +285,7 @@ def test_partners_are_paired_up_as_often_as_joins_may_multiply_rows():
         assert stability_of(partnered(grown, Table(VISITS))).growth == place
         other = renamed(Table(PEOPLE), **{f"w{place}": "ward"})
         grown = Join(grown, other, ((Field("ward"), Field(f"w{place}")),))
-    with pytest.raises(Unsupported, match="multiply rows"):
+    with pytest.raises(Unsupported, check=about("growth")):
         stability_of(partnered(grown, Table(VISITS)))
 
 
@@ -349,7 +350,7 @@ def test_rows_that_are_made_of_numbered_ones_have_no_numbers_of_their_own():
 
 @pytest.mark.parametrize("rows", [ROWS, DRUGS])
 def test_windows_over_rows_of_several_units_are_refused(rows):
-    with pytest.raises(Unsupported, match="mix them"):
+    with pytest.raises(Unsupported, check=about("window")):
         stability_of(Windowed(Table(rows), (Window("w", Among.RANK, Literal(1)),)))
 
 
@@ -398,7 +399,7 @@ def test_a_units_own_id_among_the_keys_makes_no_further_rows():
 
 @pytest.mark.parametrize("below", [Table(ROWS), Table(DRUGS)])
 def test_folding_needs_units(below):
-    with pytest.raises(Unsupported, match="belong to units"):
+    with pytest.raises(Unsupported, check=about("units")):
         stability_of(per_unit(below))
 
 
@@ -424,7 +425,7 @@ def test_a_union_of_tables_that_read_their_ids_differently_owns_none():
     [(Table(PEOPLE), Table(DRUGS)), (Table(PEOPLE), Table(ROWS)), (Table(ROWS), Table(DRUGS))],
 )
 def test_a_union_of_different_owners_is_refused(parts):
-    with pytest.raises(Unsupported, match="different owners"):
+    with pytest.raises(Unsupported, check=about("owners")):
         stability_of(Union(parts))
 
 
@@ -437,7 +438,7 @@ class Loose(type(Table(DRUGS))):
 
 @pytest.mark.parametrize("other", [None, "people", PEOPLE, Loose(PEOPLE)])
 def test_what_is_no_relation_is_refused(other):
-    with pytest.raises(Unsupported, match="no relation"):
+    with pytest.raises(Unsupported, check=about("relation")):
         stability_of(other)
-    with pytest.raises(Unsupported, match="no relation"):
+    with pytest.raises(Unsupported, check=about("relation")):
         stability_of(Filter(other, Literal(True)))

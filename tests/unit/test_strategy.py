@@ -19,6 +19,7 @@ from noisegate.privacy.distance import L1, L2
 from noisegate.privacy.domain import Kind
 from noisegate.transforms.query import Query
 from noisegate.transforms.strategy import SUM_MAX, Groups, Matrix, Strategy
+from refusals import about
 
 ROWS = Table(table("rows", None, ("g", Kind.INTEGER)))
 CELLS = Sums(relation=ROWS, by=(by("g", 0, 1, 2, 3),), terms=(ONE,))
@@ -84,7 +85,7 @@ def test_a_measurement_has_one_noise_for_each_block_and_says_what_it_asks():
     measurement = Measurement(query=Query(CELLS, strategy), mechanisms=noises)
     first, second = measurement.event().events
     assert (first.sensitivity, second.sensitivity) == (L1(1), L2(squared=4))
-    with pytest.raises(Unsupported, match="2 numbers and 1 mechanisms"):
+    with pytest.raises(Unsupported, check=about("mechanisms"), match=r"2.*1"):
         Measurement(query=measurement.query, mechanisms=noises[:1])
     other = Query(CELLS, Strategy(4, (halves(0, 1, 0, 1), strategy.blocks[1])))
     asked = {m.question() for q in (measurement.query, other, Query(CELLS, strategy))
@@ -148,5 +149,5 @@ def test_norms_are_remembered_by_the_entries_alone():
 def test_a_matrix_that_points_outside_of_the_cells_is_refused():
     entries = csr_array(np.array([[1, 0], [0, 1]], np.int64))
     entries.indices[1] = 5
-    with pytest.raises(Unsupported, match="names no cells"):
+    with pytest.raises(Unsupported, check=about("cells")):
         Matrix(entries)

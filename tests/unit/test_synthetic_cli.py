@@ -58,15 +58,15 @@ def test_workloads_are_numbers_sets_or_a_file_of_questions(folder):
     words = ("people.csv", "--workload", "asked.sql", "--epsilon", "0.5", "--budget", "1")
     table = run("release", "questions", *words, *FACTS, "--save", "asked.svg", cwd=folder)
     assert "cells by 'questions'" in table.stdout
-    assert "no model tells of the rest" in table.stdout
+    assert "no model of the other errors is known" in table.stdout
     assert "No ± is known." in (folder / "asked.svg").read_text()
 
 
 def test_refusals_come_before_any_charge(folder):
     assert "'id' (text without a list of keys)" in release(folder, columns=None, code=2).stderr
     assert "over-budget" in release(folder, epsilon="2", code=3).stderr
-    assert "known ending" in release(folder, "--save", "out.xlsx", code=2).stderr
-    assert "known ending" in release(folder, "--report", "out.pdf", code=2).stderr
+    assert "unknown file ending" in release(folder, "--save", "out.xlsx", code=2).stderr
+    assert "unknown file ending" in release(folder, "--report", "out.pdf", code=2).stderr
     assert "number of rows" in release(folder, "--rows", "0", code=2).stderr
     words = ("release", "histogram", "people.csv", "--columns", "age=5", "--rows", "5")
     refused = run(*words, "--epsilon", "1", "--budget", "1", *FACTS, code=2, cwd=folder)
@@ -80,4 +80,4 @@ def test_bounds_can_be_found_first(folder):
     words = ("--choose", "bounds", "--rows", "5", "--type", "id=integer")
     made = release(folder, *words, columns="id,ward", epsilon="1").stdout
     assert "5 synthetic rows" in made
-    assert "the bounds of id, as found" in made
+    assert "the bounds of id, as estimated" in made

@@ -22,6 +22,7 @@ from noisegate.synthetic.columns import (
     usual_unit,
     usual_width,
 )
+from refusals import listed
 
 DAYBREAK, LATER = map(datetime.fromisoformat, ("2024-01-01 00:00", "2024-01-02 12:00"))
 FACTS = {
@@ -189,27 +190,27 @@ def test_bounds_that_were_found_make_bins_and_what_is_beyond_is_in_the_outer_one
 @pytest.mark.parametrize(
     ("columns", "more", "words"),
     [
-        (None, {}, r"'id' \(integer without bounds\), 'note' \(text without a list of keys\)"),
-        (["note"], {}, "note"),
-        (["none"], {}, "no column 'none'"),
-        ([], {}, "No column"),
-        ("age", {}, "No column"),
-        ({"age": -1}, {}, "width"),
-        ({"age": [0, 0]}, {}, "overlap"),
-        ({"sex": "month"}, {}, "DATE_TRUNC"),
-        (["sex"], {"determined": {"kids": ("age", {})}}, "not measured"),
-        (["sex"], {"determined": {"kids": "sex"}}, "not understood"),
-        (["sex"], {"determined": ["kids"]}, "no dict"),
-        (["sex"], {"determined": {"kids": ("sex", {"f": 1})}}, "says nothing about 'm'"),
-        (["age"], {"determined": {"kids": ("age", {(0, 50): 1})}}, "says nothing about"),
-        (["age"], {"determined": {"kids": ("age", {("a", "b"): 1})}}, "another type"),
-        (["sex"], {"determined": {"kids": ("sex", {"f": "x", "m": 2})}}, "another type"),
-        (["sex"], {"determined": {"kids": ("sex", {"f": 1.5, "m": 2})}}, "another type"),
+        (None, {}, "undeclared 'id'.*'note'"),
+        (["note"], {}, "undeclared"),
+        (["none"], {}, "column 'none'"),
+        ([], {}, "no-column"),
+        ("age", {}, "no-column"),
+        ({"age": -1}, {}, "bins"),
+        ({"age": [0, 0]}, {}, "bins"),
+        ({"sex": "month"}, {}, "argument DATE_TRUNC"),
+        (["sex"], {"determined": {"kids": ("age", {})}}, "unmeasured"),
+        (["sex"], {"determined": {"kids": "sex"}}, "determined"),
+        (["sex"], {"determined": ["kids"]}, "determined"),
+        (["sex"], {"determined": {"kids": ("sex", {"f": 1})}}, "map 'm'"),
+        (["age"], {"determined": {"kids": ("age", {(0, 50): 1})}}, "map"),
+        (["age"], {"determined": {"kids": ("age", {("a", "b"): 1})}}, "type"),
+        (["sex"], {"determined": {"kids": ("sex", {"f": "x", "m": 2})}}, "type"),
+        (["sex"], {"determined": {"kids": ("sex", {"f": 1.5, "m": 2})}}, "type"),
         (["age"], {"rows_per_unit": 0}, "cap"),
     ],
 )
 def test_what_has_no_cells_is_refused_with_what_to_do(columns, more, words):
-    with pytest.raises(NoisegateError, match=words) as refused:
+    with pytest.raises(NoisegateError, check=listed(words)) as refused:
         basis(columns, **more)
     assert refused.value.fix
 

@@ -19,6 +19,7 @@ from noisegate.releases.cells.workload import all_ranges
 from noisegate.releases.forms import table_job
 from noisegate.releases.recipes import FROM_ZERO
 from noisegate.releases.recipes.cells import Cells
+from refusals import about, listed
 
 FACTS = {"age": {"between": [0, 99], "nullable": False}, "ward": {"in": ["north", "south"]}}
 SQL = "SELECT COUNT(*) AS n FROM people GROUP BY BIN(age, 10), ward"
@@ -169,20 +170,20 @@ def test_in_an_account_of_zcdp_the_price_is_half_the_square():
 
 def test_the_policys_price_and_limit_hold():
     gate = gate_of()
-    with pytest.raises(SpecError, match="price"):
+    with pytest.raises(SpecError, check=about("price")):
         gate.release("cells", SQL)
     rules = noisegate.gate.Rules(epsilon=Fraction(1, 4), epsilon_max=Fraction(1, 2))
     gate = noisegate.Gate(gate.door, rules)
     assert gate.release_plan("cells", SQL).price.epsilon == Fraction(1, 4)
     hinted = SQL.replace("SELECT", "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.125)")
     assert gate.release_plan("histogram", hinted).price.epsilon == Fraction(1, 8)
-    with pytest.raises(SpecError, match="at most"):
+    with pytest.raises(SpecError, check=about("max-price")):
         gate.release("cells", SQL, epsilon=1)
 
 
 def test_over_budget_is_refused_before_anything_is_drawn():
     gate = gate_of(epsilon=1)
-    with pytest.raises(OverBudget, match="Nothing was spent"):
+    with pytest.raises(OverBudget):
         gate.release("cells", SQL, epsilon=2)
     assert gate.spent.epsilon == 0
 
@@ -190,42 +191,42 @@ def test_over_budget_is_refused_before_anything_is_drawn():
 @pytest.mark.parametrize(
     ("terms", "words"),
     [
-        ({"name": "histogramm"}, "no release 'histogramm'.*synthetic"),
-        *(({"name": name}, "has a name") for name in (None, 5, [], ["histogram"], "", b"cells")),
-        ({"table": ["people"]}, "are texts"),
-        ({"where": 5}, "are texts"),
-        ({"columns": 5}, "not named"),
+        ({"name": "histogramm"}, "name 'histogramm'"),
+        *(({"name": name}, "name") for name in (None, 5, [], ["histogram"], "", b"cells")),
+        ({"table": ["people"]}, "text"),
+        ({"where": 5}, "text"),
+        ({"columns": 5}, "columns"),
         ({"name": "cube", "columns": {"age": 5}, "sql": None, "rows_per_unit": "many"}, "cap"),
-        ({"method": "magic"}, "no method 'magic'"),
-        ({"name": "cells", "method": "other"}, "method already"),
-        ({"workload": "all"}, "no workload 'all'"),
-        ({"workload": "prefixes"}, "one axis"),
-        ({"workload": []}, "no list of ranges"),
-        ({"workload": ["age"]}, "no dict"),
-        ({"workload": [{"sex": 1}]}, "no axis 'sex'"),
+        ({"method": "magic"}, "method 'magic'"),
+        ({"name": "cells", "method": "other"}, "method"),
+        ({"workload": "all"}, "workload 'all'"),
+        ({"workload": "prefixes"}, "axes"),
+        ({"workload": []}, "workload"),
+        ({"workload": ["age"]}, "range"),
+        ({"workload": [{"sex": 1}]}, "axis 'sex'"),
         ({"workload": [{"age": [0, 50]}]}, "gaps"),
-        ({"workload": all_ranges((3,))}, "another table"),
-        ({"epsilon": 0}, "epsilon"),
-        ({"epsilon": -1}, "epsilon"),
-        ({"epsilon": "much"}, "epsilon"),
+        ({"workload": all_ranges((3,))}, "shape"),
+        ({"epsilon": 0}, "number|positive epsilon"),
+        ({"epsilon": -1}, "number|positive epsilon"),
+        ({"epsilon": "much"}, "number|positive epsilon"),
         ({"rows_per_unit": 0}, "cap"),
-        ({"method": "cells", "depth": 3}, "no such option"),
-        ({"method": "cells", "depth": object()}, "no plain value"),
-        ({"table": "people"}, "already"),
-        ({"columns": {"age": 5}}, "SQL or columns"),
-        ({"sql": None}, "SQL or columns"),
-        ({"sql": None, "columns": {"age": 5}, "table": "x"}, "no table 'x'"),
-        ({"name": "map"}, "two axes"),
-        ({"name": "series"}, "one axis"),
+        ({"method": "cells", "depth": 3}, "option"),
+        ({"method": "cells", "depth": object()}, "option"),
+        ({"table": "people"}, "where"),
+        ({"columns": {"age": 5}}, "columns"),
+        ({"sql": None}, "columns"),
+        ({"sql": None, "columns": {"age": 5}, "table": "x"}, "table 'x'"),
+        ({"name": "map"}, "axes"),
+        ({"name": "series"}, "axes"),
         ({"sql": SQL.replace("SELECT", "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (within = 3)"),
-          "epsilon": None}, "bought by its price"),
+          "epsilon": None}, "price"),
     ],
 )  # fmt: skip
 def test_bad_terms_are_refused_before_any_charge(terms, words):
     gate = gate_of()
     asked = {"name": "histogram", "sql": SQL, "epsilon": 0.5} | terms
     for ask in (gate.release, gate.release_plan):
-        with pytest.raises(NoisegateError, match=words) as refused:
+        with pytest.raises(NoisegateError, check=listed(words)) as refused:
             ask(**asked)
         assert refused.value.fix
     assert len(gate.history()) == 1
@@ -312,7 +313,7 @@ def test_bins_without_bounds_say_which_bounds_are_missing():
     gate = noisegate.open(people(), epsilon=1, table="people", ledger=":memory:")
     for asked in ({"sql": "SELECT COUNT(*) FROM people GROUP BY BIN(age, 5)"},
                   {"columns": {"age": 5}}):  # fmt: skip
-        with pytest.raises(NoisegateError, match="bins of 'age' have no end") as refused:
+        with pytest.raises(NoisegateError, check=about("bounds"), match="'age'") as refused:
             gate.release("histogram", epsilon=1, **asked)
         assert "between = [low, high] for 'age'" in refused.value.fix
     own = "SELECT COUNT(*) FROM people GROUP BY BIN(LEAST(GREATEST(age, 0), 99), 10)"
@@ -350,7 +351,7 @@ def test_auto_takes_the_method_that_predicts_the_least_error(monkeypatch):
 def test_sums_that_may_be_negative_are_refused_by_methods_for_numbers_from_0_on(method):
     gate = gate_of()
     sql = "SELECT SUM(age - 50) FROM people GROUP BY BIN(age, 1)"
-    with pytest.raises(SpecError, match=f"{method}' is for numbers from 0 on"):
+    with pytest.raises(SpecError, check=about("sign"), match=f"'{method}'"):
         gate.release("histogram", sql, epsilon=1, method=method)
     assert gate.spent.epsilon == 0
 
@@ -380,7 +381,7 @@ def test_tables_too_large_to_list_are_asked_for_by_the_same_word():
     again = gate.release("sparse", sql, epsilon=1, threshold=5)
     assert (made.cost.epsilon, again.cost.epsilon, gate.spent.epsilon) == (1, 0, 1)
     for terms in ({"method": "tree"}, {"workload": "cells"}, {"treshold": 5}):
-        with pytest.raises(SpecError, match="sparse"):
+        with pytest.raises(SpecError, check=about("method", "option"), match="sparse"):
             gate.release("sparse", sql, epsilon=1, **terms)
 
 
@@ -407,7 +408,7 @@ def test_practice_is_free_and_says_so():
     made = gate.release("cells", SQL, epsilon=0.5)
     assert made.practice
     assert "PRACTICE" in made.footer()
-    with pytest.raises(SpecError, match="made up"):
+    with pytest.raises(SpecError, check=about("practice")):
         made.card()
 
 

@@ -23,6 +23,7 @@ from noisegate.sources.duckdb.source import DuckDBSource
 from noisegate.synthetic.asking import DoorTables, marginals_of
 from noisegate.transforms.distances import Distances
 from noisegate.transforms.query import Query
+from refusals import about
 from trials import TrialTables
 
 A = Column(name="a", keys=("u", "v"))
@@ -228,7 +229,7 @@ def test_parts_of_owners_are_refused(opened):
     _, allowance, source = opened(people=OWNED, asked=columns(OWNED, FINE, 2))
     (part, _) = allowance.whole.cut("a", ["u", "v"])
     ask = DoorTables(part, columns(OWNED, FINE, 2), Price(amount=PLENTY, gaussian=False))
-    with pytest.raises(Unsupported, match="in parallel"):
+    with pytest.raises(Unsupported, check=about("parallel")):
         ask.furthest(guesses(), Fraction(1, 2))
     assert source.reads == 0
 
@@ -263,14 +264,14 @@ def test_a_question_about_tables_is_answered_once():
 
 def test_columns_are_single_sums_about_the_same_rows():
     one, two = columns()
-    with pytest.raises(SpecError, match="one sum"):
+    with pytest.raises(SpecError, check=about("sum")):
         marginals_of([])
-    with pytest.raises(SpecError, match="same rows"):
+    with pytest.raises(SpecError, check=about("rows")):
         marginals_of([one, count_query(domain(), by="ward")])
-    with pytest.raises(SpecError, match="same rows"):
+    with pytest.raises(SpecError, check=about("rows")):
         marginals_of([one, *columns(term=FINE)[1:]])
     both = Query(Sums(relation=Table(PEOPLE), by=(*one.tally.by, *two.tally.by), terms=(ONE,)))
-    with pytest.raises(SpecError, match="single grouping"):
+    with pytest.raises(SpecError, check=about("grouping")):
         marginals_of([one, both])
 
 
@@ -285,15 +286,15 @@ def test_odd_columns_are_refused_before_a_row_is_read(opened, axes):
 def test_odd_guesses_and_weights_are_refused_before_a_row_is_read(opened):
     ask, allowance, source = opened()
     share = Fraction(1, 2)
-    with pytest.raises(Unsupported, match="not about these tables"):
+    with pytest.raises(Unsupported, check=about("guesses")):
         ask.furthest({(0,): np.zeros(3)}, share)
-    with pytest.raises(SpecError, match="finite"):
+    with pytest.raises(SpecError, check=about("finite")):
         ask.distances({(0,): np.array([0, np.nan])}, share)
-    with pytest.raises(SpecError, match="weight"):
+    with pytest.raises(SpecError, check=about("weight")):
         ask.furthest(guesses(), share, weights=dict.fromkeys(guesses(), Fraction(0)))
-    with pytest.raises(SpecError, match="share"):
+    with pytest.raises(SpecError, check=about("share")):
         ask.furthest(guesses(), Fraction(0))
-    with pytest.raises(SpecError, match="one share"):
+    with pytest.raises(SpecError, check=about("shares")):
         ask.tables([(0,)], [share, share])
     assert source.reads == 0
     assert pure_loss(allowance.used()).epsilon == 0

@@ -14,6 +14,7 @@ from noisegate.privacy.domain import Column, Kind, TableDomain
 from noisegate.privacy.unit import PrivacyUnit
 from noisegate.transforms.query import Query
 from noisegate.transforms.restrict import declared, restrict
+from refusals import about
 
 WARD = Column(name="ward", keys=("north", "south"))
 AGE = Column(name="age", kind=Kind.INTEGER, between=(Fraction(0), Fraction(100)))
@@ -51,13 +52,13 @@ def test_a_unit_with_k_rows_moves_all_cells_together_by_k():
 
 @pytest.mark.parametrize("name", ["age", "nope"])
 def test_undeclared_keys_are_refused(name):
-    with pytest.raises(Unsupported, match="not declared"):
+    with pytest.raises(Unsupported, check=about("keys")):
         declared(people(), name)
 
 
 def test_a_hidden_column_has_no_declared_keys():
     hidden = Column(name="ward", keys=("north",), hidden=True)
-    with pytest.raises(Unsupported, match="not declared"):
+    with pytest.raises(Unsupported, check=about("keys")):
         declared(table("people", None, hidden), "ward")
 
 
@@ -76,7 +77,7 @@ def test_a_restriction_keeps_the_sensitivity_and_filters_the_tables_own_rows():
     [("ward", "west"), ("age", 3), ("nope", "x"), ("ward", None), ("code", True), ("code", "1")],
 )
 def test_a_restriction_to_an_undeclared_key_is_refused(column, key):
-    with pytest.raises(Unsupported, match=r"not (a )?declared"):
+    with pytest.raises(Unsupported, check=about("keys")):
         restrict(count(), column=column, key=key)
 
 
@@ -89,7 +90,7 @@ def test_a_restriction_to_an_undeclared_key_is_refused(column, key):
 )
 def test_only_a_plain_table_is_cut_into_parts(relation):
     query = Query(Sums(relation=relation, terms=(ONE,)))
-    with pytest.raises(Unsupported, match="plain table"):
+    with pytest.raises(Unsupported, check=about("part")):
         restrict(query, column="ward", key="north")
 
 
@@ -167,7 +168,7 @@ def test_a_columns_kind_is_the_declared_the_stored_or_that_of_its_keys(terms, st
 
 
 def test_a_unit_without_a_cap_has_no_count():
-    with pytest.raises(Unsupported, match="no answer has a bound"):
+    with pytest.raises(Unsupported, check=about("no-cap")):
         count(people("id"))
 
 

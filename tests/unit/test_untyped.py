@@ -12,6 +12,7 @@ from noisegate.connect.opening import tables_of
 from noisegate.errors import Unsupported
 from noisegate.sources.policy.policy import read_policy
 from noisegate.sql.reading.reader import read
+from refusals import about, listed
 
 PEOPLE = """id,age,day,smoker,city,note
 a,34,2024-01-05,true,Paris,x
@@ -167,7 +168,10 @@ def test_a_column_without_a_type_is_read_as_the_question_takes_it(
 @pytest.mark.parametrize(
     ("sql", "words"),
     [
-        ("age < 50", ["'age' is read as a number, since its file declares no types; values"]),
+        (
+            "age < 50",
+            ["'age' is read as a number, because its file declares no types; other values"],
+        ),
         ("age // 10 = 4 AND age < 50", ["'age' is read as a whole number"]),
         ("day > '2024-01-01'", ["'day' is read as a date or time"]),
         ("day + INTERVAL 1 YEAR > '2024-01-01'", ["'day' is read as a date, since"]),
@@ -188,19 +192,19 @@ def test_the_answer_says_how_columns_were_read(tables, sql, words):
 @pytest.mark.parametrize(
     ("sql", "words"),
     [
-        ("SELECT COUNT(*) FROM people WHERE age < 50 AND LOWER(age) = 'x'", "as text and as a number|as a number and as text"),
-        ("SELECT COUNT(*) FROM people WHERE age < 50 AND age > DATE '2024-01-01'", "as a number and as a date or time"),
-        ("SELECT COUNT(*) FILTER (WHERE age) FROM people WHERE age > 1", "used as a number and as true or false"),
-        ("SELECT SUM(day) FROM people WHERE YEAR(day) = 2024", "used as a date or time and as a number"),
-        ("SELECT COUNT(*) FROM (SELECT age AS a FROM people) WHERE a LIKE '1%' AND a > 3", "'age' is used as"),
-        ("SELECT COUNT(*) FROM people WHERE age < 50 AND age <> ''", "'' is no number"),
-        ("SELECT MAX(age) FROM people", "MAX of text"),
-        ("SELECT COUNT(*) FROM people WHERE note < 50", "Integer and text do not go together"),
-        ("SELECT SUM(note) FROM people", "SUM of text"),
+        ("SELECT COUNT(*) FROM people WHERE age < 50 AND LOWER(age) = 'x'", "types"),
+        ("SELECT COUNT(*) FROM people WHERE age < 50 AND age > DATE '2024-01-01'", "types"),
+        ("SELECT COUNT(*) FILTER (WHERE age) FROM people WHERE age > 1", "types"),
+        ("SELECT SUM(day) FROM people WHERE YEAR(day) = 2024", "types"),
+        ("SELECT COUNT(*) FROM (SELECT age AS a FROM people) WHERE a LIKE '1%' AND a > 3", "types 'age'"),
+        ("SELECT COUNT(*) FROM people WHERE age < 50 AND age <> ''", "number"),
+        ("SELECT MAX(age) FROM people", "type MAX"),
+        ("SELECT COUNT(*) FROM people WHERE note < 50", "types"),
+        ("SELECT SUM(note) FROM people", "type SUM"),
     ],
 )  # fmt: skip
 def test_two_ways_that_do_not_agree_are_refused(tables, sql, words):
-    with pytest.raises(Unsupported, match=words):
+    with pytest.raises(Unsupported, check=listed(words)):
         read(sql, tables)
 
 
@@ -216,10 +220,10 @@ def test_files_with_types_and_declared_columns_stay_as_they_are(town):
     con = typed(town)
     con.execute(f"COPY raw TO '{town / 'p.parquet'}'")
     gate = noisegate.open(town / "p.parquet", epsilon=1)
-    with pytest.raises(Unsupported, match="Integer and text"):
+    with pytest.raises(Unsupported, check=about("types")):
         gate.plan("SELECT COUNT(*) FROM p WHERE age < 50", epsilon=1)
     gate = noisegate.open(town / "people.csv", epsilon=1, columns={"age": {"type": "text"}})
-    with pytest.raises(Unsupported, match="Integer and text"):
+    with pytest.raises(Unsupported, check=about("types")):
         gate.plan("SELECT COUNT(*) FROM people WHERE age < 50", epsilon=1)
     gate = noisegate.open(town / "towns.csv", epsilon=1, columns={"size": {"between": [0, 9]}})
     assert not gate.plan("SELECT COUNT(*) FROM towns WHERE size < 5", epsilon=1).notes
@@ -308,7 +312,7 @@ def test_a_join_reads_a_column_without_a_type_as_its_partner_is(tmp_path):
 def test_a_public_key_without_a_type_is_none_once_it_is_read_as_another_kind(tmp_path):
     """The texts 7 and 07 are two keys and one number: a row could meet both."""
     gate = joined_tables(tmp_path, private="parquet", public="csv")
-    with pytest.raises(Unsupported, match="A join may multiply rows"):
+    with pytest.raises(Unsupported, check=about("key")):
         gate.plan("SELECT COUNT(*) AS n FROM shops s JOIN kinds k ON s.code = k.code", epsilon=1)
     both = joined_tables(tmp_path, private="csv", public="csv")
     join = "SELECT COUNT(*) AS n FROM shops s JOIN kinds k ON s.code = k.code WHERE s.code < 8"

@@ -25,7 +25,7 @@ def gate(**who):
 @pytest.mark.parametrize("asked", ["COUNT(*)", "COUNT(DISTINCT who)", "COUNT(cost)"])
 def test_rows_of_nobody_are_said_to_be_left_out(asked):
     door, sql = gate(), f"SELECT {asked} FROM t"
-    said = "Rows of t whose who is NULL belong to nobody and are left out."
+    said = "Rows of t whose who is NULL belong to no unit and are left out."
     assert said in door.plan(sql, epsilon=1).notes
     answer = door.sql(sql, epsilon=1)
     assert said in str(answer)
@@ -34,7 +34,7 @@ def test_rows_of_nobody_are_said_to_be_left_out(asked):
 
 def test_where_every_row_has_an_owner_nothing_is_said():
     for door in (gate(unit=False), gate(who={"type": "integer", "nullable": False})):
-        assert "belong to nobody" not in str(door.sql("SELECT COUNT(*) FROM t", epsilon=1))
+        assert "belong to no unit" not in str(door.sql("SELECT COUNT(*) FROM t", epsilon=1))
 
 
 def test_a_number_that_may_be_noise_alone_is_marked_wherever_it_is_shown():
@@ -62,7 +62,7 @@ def test_a_clear_number_is_not_marked():
 def test_bounds_that_were_found_are_not_called_declared():
     answer = gate().sql("SELECT AVG(cost) AS x FROM t", epsilon=5, choose="bounds")
     assert "declared" not in str(answer)
-    assert "as found" in str(answer.plan)
+    assert "as estimated" in str(answer.plan)
 
 
 MEANS = [

@@ -25,5 +25,7 @@ def accountant_named(name: str) -> Accountant:
 
         return RenyiAccountant(name.removeprefix(_RENYI))
     raise SpecError(
-        f"There is no accountant named {name!r}.", fix="Use 'pure', 'zcdp' or 'renyi-16'."
+        f"There is no accountant named {name!r}.",
+        fix="Use 'pure', 'zcdp' or 'renyi-16'.",
+        about="accountant",
     )

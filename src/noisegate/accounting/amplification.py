@@ -80,7 +80,11 @@ def fixed_size(loss: ApproxDP, *, sample: int, population: int) -> ApproxDP:
     """
     _require_sizes(sample, population)
     if sample > population:
-        raise SpecError("The sample is larger than the table.", fix="Draw at most every unit once.")
+        raise SpecError(
+            "The sample is larger than the table.",
+            fix="Draw at most every unit once.",
+            about="sample",
+        )
     return _amplified(loss, Fraction(sample, population))
 
 
@@ -131,11 +135,17 @@ def _amplified(loss: ApproxDP, share: Fraction) -> ApproxDP:
 
 def _checked(probability: Fraction) -> Fraction:
     if not 0 < probability <= 1:
-        raise SpecError(f"probability is {probability}.", fix="Use a probability in (0, 1].")
+        raise SpecError(
+            f"probability is {probability}.",
+            fix="Use a probability in (0, 1].",
+            about="probability",
+        )
     return probability
 
 
 def _require_sizes(sample: int, population: int) -> None:
     for name, value in (("sample", sample), ("population", population)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise SpecError(f"{name} is {value!r}.", fix=f"Use a whole {name} of at least 1.")
+            raise SpecError(
+                f"{name} is {value!r}.", fix=f"Use a whole {name} of at least 1.", about="size"
+            )

@@ -1,7 +1,7 @@
 """What sampling adds to blending in a crowd: from "k like you" to an (ε, δ).
 
 A mechanism is (k, ε)-crowd-blending if each row either has k - 1 others in the data that could take
-its place, for a factor e^ε, or could be left out, for a factor e^ε [GHLP12]. That alone is no
+its place, for a factor e^ε, or could be left out, for a factor e^ε [GHLP12]. That alone is not
 differential privacy and does not compose. Run on a secret sample that holds each person
 independently with probability p, it is (ε', δ)-differentially private, with the numbers below.
 
@@ -132,7 +132,7 @@ def blended_delta(
     p = _checked(probability, crowd, epsilon, within)
     if epsilon < least_epsilon(probability, within):
         raise SpecError(
-            "Below this ε sampling alone proves nothing.",
+            "Below this ε, sampling alone gives no guarantee.",
             fix=f"Use an ε of at least {float(least_epsilon(probability, within)):.6g}.",
         )
     keeps, long = np.exp(-_long(within)), _long(epsilon)
@@ -204,7 +204,7 @@ def biased_form(
     _checked(most, crowd, Fraction(1), within)
     if least > most or type(odd) is not int or not 0 <= odd < crowd:
         raise SpecError(
-            "These probabilities bound nothing.", fix="Use least <= most and odd below the crowd."
+            "These probabilities give no bound.", fix="Use least <= most and odd below the crowd."
         )
     q = 1 - (1 - most) ** 2
     swap = (1 - least) / least * most * (2 - most) / (1 - most) ** 2
@@ -220,7 +220,7 @@ def change_one(probability: Fraction, loss: ApproxDP) -> ApproxDP:
         as with it, as it may not be in the sample; then another one comes. Rounding: up.
     """
     if not 0 < probability < 1:
-        raise SpecError("This is no sample.", fix="Use a probability between 0 and 1.")
+        raise SpecError("probability is out of range.", fix="Use 0 to 1.", about="sample")
     return ApproxDP(loss.epsilon + log_up(1 / (1 - probability)), loss.delta)
 
 
@@ -232,14 +232,16 @@ def least_crowd(probability: Fraction, target: ApproxDP, *, within: Fraction | N
         target while k - 1 does not.
     """
     if target.delta <= 0:
-        raise SpecError("No crowd gives δ = 0.", fix="Allow a δ such as 1e-6.")
+        raise SpecError("No crowd achieves δ = 0.", fix="Allow a δ such as 1e-6.")
     keeps = partial(_keeps, probability, within, target)
 
     high = 1
     while not keeps(high):
         high *= 2
         if high > CROWD_MAX:
-            raise SpecError("No crowd keeps this.", fix="Allow a larger ε or δ, or sample less.")
+            raise SpecError(
+                "No crowd achieves this guarantee.", fix="Allow a larger ε or δ, or sample less."
+            )
     low = high // 2
     while high - low > 1:
         middle = (low + high) // 2
@@ -261,15 +263,16 @@ def least_loss(
             return _keeps(probability, within, ApproxDP(epsilon, delta), crowd)
         except SpecError:  # too many people would have to be tried
             raise SpecError(
-                "The ε of so small a sample, or so large a crowd, is too small to be found.",
-                fix="Say ε yourself, such as 0.01, instead of the δ or the crowd.",
+                "For so small a sample or so large a crowd, ε is too small to compute.",
+                fix="Give ε, for example 0.01, instead of δ or the crowd.",
+                about="epsilon",
             ) from None
 
     high = max(least, log_up(1 / (1 - probability)))
     while not keeps(high):
         high = 2 * high
         if high > EPSILON_MAX:
-            raise SpecError("No ε keeps this δ.", fix="Allow a larger δ, or a larger crowd.")
+            raise SpecError("No ε achieves this δ.", fix="Allow a larger δ, or a larger crowd.")
     low = least
     for _ in range(_STEPS):
         if high - low <= Fraction(1, 1_000_000) * high:
@@ -290,7 +293,7 @@ def zero_knowledge(samples: int, scale: Fraction, *, people: int) -> Fraction:
     Rounding: up.
     """
     if min(samples, people) < 1 or scale <= 0:
-        raise SpecError("There is no one to compare with.", fix="Use at least one sample and row.")
+        raise SpecError("There is nobody to compare with.", fix="Use at least one sample and row.")
     spread = Fraction(1, 8 * samples) / scale**2
     return upper(
         lambda: (
@@ -478,13 +481,13 @@ def _checked(
     probability: Fraction, crowd: int, epsilon: Fraction, within: Fraction = Fraction(0)
 ) -> np.longdouble:
     if not 0 < float(probability) < 1:
-        raise SpecError("This is no sample.", fix="Use a probability between 0 and 1.")
+        raise SpecError("probability is out of range.", fix="Use 0 to 1.", about="sample")
     if type(crowd) is not int or not 1 <= crowd <= CROWD_MAX:
-        raise SpecError("The crowd is no number of people.", fix=f"Use 1 to {CROWD_MAX}.")
+        raise SpecError("The crowd is not a number of people.", fix=f"Use 1 to {CROWD_MAX}.")
     if not 0 < epsilon <= EPSILON_MAX:
-        raise SpecError("ε is not usable.", fix=f"Use an ε such as 0.1, at most {EPSILON_MAX}.")
+        raise SpecError("ε is out of range.", fix=f"Use an ε such as 0.1, at most {EPSILON_MAX}.")
     if within < 0:
-        raise SpecError("Nobody is more than alike.", fix="Use within >= 0.")
+        raise SpecError("within is negative.", fix="Use within >= 0.", about="within")
     return _long(probability)
 
 

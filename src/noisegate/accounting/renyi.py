@@ -102,6 +102,7 @@ class RenyiAccountant(Accountant):
             raise SpecError(
                 f"No loss at Rényi order {self.order} implies {budget}.",
                 fix="Choose a larger order (about 2 ln(1/δ)/ε) or the zcdp accountant.",
+                about="order",
             )
         return Charge.rounded_down(amount, half)
 
@@ -222,7 +223,7 @@ def _best(order: Fraction, event: Event, routes: tuple[Callable[..., Pair], ...]
         except Unsupported as refusal:
             problems.append(refusal.problem)
     if not found:
-        raise Unsupported(" ".join(problems), fix=_ADVICE)
+        raise Unsupported(" ".join(problems), fix=_ADVICE, about="price")
     return min(found, key=lambda pair: (pair[1], pair[0]))
 
 

@@ -55,7 +55,9 @@ class Rules:
         """The answer to an event without a theorem here."""
         kind = getattr(event, "name", type(event).__name__)
         return Unsupported(
-            f"The {self.accountant} accountant has no price for {kind!r}.", fix=self.advice
+            f"The {self.accountant} accountant has no price for {kind!r}.",
+            fix=self.advice,
+            about="price",
         )
 
 

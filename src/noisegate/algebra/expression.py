@@ -45,13 +45,15 @@ class Literal:
     def __post_init__(self) -> None:
         require_plain(self.value)
         if self.value is not None and type(self.value) not in _KIND_OF_LITERAL:
-            raise SpecError("A literal has no known type.", fix="Use text, numbers, dates.")
+            raise SpecError(
+                "A literal is of an unknown type.", fix="Use strings, numbers or dates."
+            )
         if type(self.value) is int and abs(self.value) > WHOLE_MAX:
-            raise SpecError("A whole number is beyond 64 bits.", fix="Write it as 1e30.")
+            raise SpecError("A whole number exceeds 64 bits.", fix="Write it as 1e30.")
         if type(self.value) is Fraction and abs(self.value) > LARGE:
-            raise SpecError("A number is beyond all doubles.", fix="Use a smaller one.")
+            raise SpecError("A number exceeds the range of doubles.", fix="Use a smaller one.")
         if type(self.value) is datetime and self.value.tzinfo is not None:
-            raise SpecError("A time has a zone.", fix="Give times without one.")
+            raise SpecError("A timestamp has a time zone.", fix="Give timestamps without one.")
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -105,13 +107,14 @@ def domain_of(expression: Expression, schema: Schema) -> Domain:
             raise Unsupported(
                 f"There is no column {expression.name!r}.",
                 fix=f"There are: {', '.join(sorted(schema))}.",
+                about="column",
             )
         return found
     if type(expression) is Call:
         arguments = [domain_of(arg, schema) for arg in expression.args]
         literals = [arg.value if type(arg) is Literal else ... for arg in expression.args]
         return function_named(expression.function).domain(arguments, literals)
-    raise Unsupported("This is no expression.", fix="Use Literal, Field and Call.")
+    raise Unsupported("This is not an expression.", fix="Use Literal, Field and Call.")
 
 
 @lru_cache(maxsize=4096)

@@ -188,5 +188,7 @@ def function_named(name: str) -> Function:
         return found
     near = difflib.get_close_matches(name.lower(), FUNCTIONS, n=1, cutoff=0.0)
     raise Unsupported(
-        f"There is no function {name!r} here.", fix=f"The nearest is {FUNCTIONS[near[0]].forms}."
+        f"There is no function {name!r} here.",
+        fix=f"The nearest is {FUNCTIONS[near[0]].forms}.",
+        about="function",
     )

@@ -52,6 +52,7 @@ def require_replacement(text: str, groups: int) -> None:
                 raise Unsupported(
                     f"The replacement has \\{said}, and the pattern has {groups} groups.",
                     fix="Use \\0 for the match, \\1 for the first group, \\\\ for a backslash.",
+                    about="pattern",
                 )
         place += 1
 
@@ -93,7 +94,7 @@ class _Pattern:
         if times is None:
             return size
         if anchor:
-            raise _refused("repeats what is no character", start)
+            raise _refused("repeats something that is not a character", start)
         if self._next == "?":
             self.at += 1
         if self._next and self._next in "*+?{":
@@ -111,10 +112,10 @@ class _Pattern:
         low, _, high = self.text[self.at + 1 : max(end, self.at)].partition(",")
         digits = [part for part in (low, high) if part]
         if not low or not all(part.isascii() and part.isdigit() for part in digits):
-            raise _refused("has a { that is no repetition; write \\{ for the sign", self.at)
+            raise _refused("has a { that is not a repetition; write \\{ for the sign", self.at)
         counts = [int(part) for part in digits]
         if max(counts) > _SIZE_MAX or counts != sorted(counts):
-            raise _refused("repeats too much, or less than at least", self.at)
+            raise _refused("repeats too often, or its maximum is below its minimum", self.at)
         self.at = end + 1
         return max(*counts, 1)
 
@@ -136,7 +137,7 @@ class _Pattern:
     def _escape(self, known: frozenset[str]) -> str:
         sign = self._next
         if not sign or (sign not in known and sign not in _MARKS):
-            raise _refused(f"has \\{sign}, which is not on the list", self.at)
+            raise _refused(f"has \\{sign}, which is not supported", self.at)
         self.at += 1
         return sign
 
@@ -145,7 +146,7 @@ class _Pattern:
         if self.text.startswith("?:", self.at):
             self.at += 2
         elif self._next == "?":
-            raise _refused("has a group of a kind that is not on the list; use (?: )", start)
+            raise _refused("has a group of an unsupported kind; use (?: )", start)
         else:
             self.groups += 1
         size = self.alternatives()
@@ -167,7 +168,7 @@ class _Pattern:
                 self.at += 1
                 high = self._member()
                 if len(low) != 1 or len(high) != 1 or low > high:
-                    raise _refused("has a range that is none", start)
+                    raise _refused("has an invalid range", start)
         if self.at == first:
             raise _refused("has an empty []; write \\] for the sign", start)
         self.at += 1
@@ -193,4 +194,5 @@ def _refused(what: str, place: int) -> Unsupported:
     return Unsupported(
         f"The regular expression {what} (at its character {place + 1}).",
         fix="Use letters, . [a-z] ( ) | ^ $ * + ? {2,5} \\d \\w \\s \\b; \\ before other signs.",
+        about="pattern",
     )

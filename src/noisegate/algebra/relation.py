@@ -216,7 +216,7 @@ def sample_of(relation: Relation) -> Sampled | None:
     found = below if type(below) is Sampled else None
     inside = below.of if type(below) is Sampled else below
     if any(type(each) is Sampled for each in _all_of(inside)):
-        raise Unsupported("Only the whole of a question is sampled.", fix="Sample once, at last.")
+        raise Unsupported("A sample must be the outermost step.", fix="Sample once, at the end.")
     return found
 
 

@@ -70,7 +70,9 @@ def unit_named(name: str, arg: Domain, *, of: str) -> Unit:
             f"{of} does not know the unit {name!r}.", fix=f"Use one of {', '.join(UNITS)}."
         )
     if name.lower() in TIMES and arg.kind is Kind.DATE:
-        raise Unsupported(f"A date has no {name.lower()}s.", fix="Cast it: CAST(x AS TIMESTAMP).")
+        raise Unsupported(
+            f"A date has no {name.lower()}s.", fix="Cast it: CAST(x AS TIMESTAMP).", about="unit"
+        )
     return UNITS[name.lower()]
 
 
@@ -175,7 +177,9 @@ def strftime(args: Sequence[Domain], literals: Literals) -> Domain:
 def _signs(form: str) -> frozenset[str]:
     """What follows the % signs of a format, or a refusal."""
     if not 0 < len(form) <= _FORMAT_MAX:
-        raise Unsupported("The format of STRFTIME is empty, or long.", fix="Use '%Y-%m-%d'.")
+        raise Unsupported(
+            "The format of STRFTIME is empty or too long.", fix="For example: '%Y-%m-%d'."
+        )
     found, rest = set(), iter(form)
     for letter in rest:
         if letter == "%":
@@ -186,6 +190,7 @@ def _signs(form: str) -> frozenset[str]:
                 raise Unsupported(
                     f"STRFTIME does not know %{sign}.",
                     fix=f"Use % before one of {' '.join(sorted(_CLOCK | _CALENDAR))}.",
+                    about="format",
                 )
             found.add(sign)
     return frozenset(found)
@@ -223,7 +228,7 @@ def make_date(args: Sequence[Domain], _literals: Literals) -> Domain:
 def _beyond() -> Unsupported:
     return Unsupported(
         "A date could lie outside the years 1 to 9999.",
-        fix="Keep it inside, such as LEAST(GREATEST(x, DATE '1900-01-01'), DATE '2100-01-01').",
+        fix="Limit it, for example LEAST(GREATEST(x, DATE '1900-01-01'), DATE '2100-01-01').",
     )
 
 

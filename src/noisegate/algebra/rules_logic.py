@@ -74,7 +74,7 @@ def coalesce(args: Sequence[Domain], literals: Literals) -> Domain:
 
 
 def nullif(args: Sequence[Domain], literals: Literals) -> Domain:
-    """The first value, missing where it equals the second; a constant is no group of it then.
+    """The first value, missing where it equals the second; a constant is not a group of it then.
 
     Claim: every value that is not missing, and was a key of the first, is a key still. Why: only
     the constant leaves the list, and wherever the first equals it the result is missing.
@@ -93,7 +93,7 @@ def case(args: Sequence[Domain], literals: Literals) -> Domain:
         if kind is not Kind.BOOLEAN and literals[place] is not None:
             raise Unsupported(
                 f"CASE needs a condition, not {kind.value}.",
-                fix="Compare it, such as WHEN x = 1.",
+                fix="Compare it, for example WHEN x = 1.",
             )
     places = case_values(len(args))
     values = [args[i] for i in places]
@@ -161,8 +161,8 @@ def _made(
 
 def _refused(target: Kind, arg: Domain) -> Unsupported:
     return Unsupported(
-        f"A cast from {arg.kind.value} to {target.value} has no meaning here.",
-        fix="Cast to text first, or take its parts, such as EXTRACT(year FROM x).",
+        f"A cast from {arg.kind.value} to {target.value} is not supported.",
+        fix="Cast to text first, or extract a part, for example EXTRACT(year FROM x).",
     )
 
 

@@ -183,7 +183,7 @@ def to_decimal(args: Sequence[Domain], literals: Literals) -> Domain:
     digits = literals[1]
     if not 0 <= digits <= SCALE_MAX:
         raise Unsupported(
-            f"A decimal has {digits} digits behind the point.", fix=f"Use up to {SCALE_MAX}."
+            f"A decimal has {digits} digits after the point.", fix=f"Use up to {SCALE_MAX}."
         )
     step = Fraction(10) ** -digits
     low, high = doubled(args[0])
@@ -251,10 +251,10 @@ def bin_of(args: Sequence[Domain], literals: Literals) -> Domain:
     width = Fraction(literals[1])
     origin = Fraction(literals[2]) if len(literals) > 2 else Fraction(0)
     if width <= 0:
-        raise Unsupported("BIN needs a width above 0.", fix="Use BIN(x, 10).")
+        raise Unsupported("BIN needs a width above 0.", fix="Use BIN(x, 10).", about="width")
     scale = math.lcm(width.denominator, origin.denominator)
     if scale * max(width, abs(origin), Fraction(1)) >= 1 << 52:
-        raise Unsupported("The bins are too large or too fine.", fix="Use fewer digits.")
+        raise Unsupported("The bin width is too large or too fine.", fix="Use fewer digits.")
     low, high = bin_places(args[0], width, origin)
     span = (low * width + origin, high * width + origin)
     if not is_safe(span) or magnitude((low, high)) * width * scale >= 1 << 52:

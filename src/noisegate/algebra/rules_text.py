@@ -92,8 +92,8 @@ def replace(args: Sequence[Domain], literals: Literals) -> Domain:
     old, new = literals[1:]
     if len(new) > max(len(old), GROWTH_MAX):
         raise Unsupported(
-            "REPLACE would put in a long text.",
-            fix=f"Use at most {GROWTH_MAX} characters, or no more than it takes out.",
+            "REPLACE would insert a long text.",
+            fix=f"Use at most {GROWTH_MAX} characters, or no more than it removes.",
         )
     return mapping(_replaced)(args, literals)
 
@@ -133,7 +133,11 @@ def split_part(text: str, sign: str, place: int) -> str | None:
 def repeat(args: Sequence[Domain], literals: Literals) -> Domain:
     """The first 4,096 characters, a few times."""
     if literals[1] > GROWTH_MAX:
-        raise Unsupported("REPEAT would make a long text.", fix=f"Repeat up to {GROWTH_MAX} times.")
+        raise Unsupported(
+            "REPEAT would make a long text.",
+            fix=f"Repeat up to {GROWTH_MAX} times.",
+            about="length",
+        )
     return mapping(lambda text, times: text[:REPLACED_MAX] * times)(args, literals)
 
 
@@ -147,8 +151,9 @@ def padded(join: Callable[[str, str], str]) -> Rule:
     def rule(args: Sequence[Domain], literals: Literals) -> Domain:
         if not 0 <= literals[1] <= REPLACED_MAX or not literals[2]:  # a length is a small INT
             raise Unsupported(
-                "A text is filled to a length out of range, or with nothing.",
+                "The length of a padded text is out of range, or the padding is empty.",
                 fix=f"Use LPAD(x, 5, '0'), from 0 to {REPLACED_MAX} characters.",
+                about="length",
             )
         return mapping(pad)(args, literals)
 
@@ -162,8 +167,9 @@ def matches(args: Sequence[Domain], literals: Literals) -> Domain:
     groups_of(literals[1])
     if len(literals) > 2 and not set(literals[2]) <= set("cis"):
         raise Unsupported(
-            "REGEXP_MATCHES has options that are not on the list.",
-            fix="Use 'i' (letters in either case), 'c', or 's' (. is also the end of a line).",
+            "REGEXP_MATCHES has unsupported options.",
+            fix="Use 'i' (ignore case), 'c', or 's' (. also matches the end of a line).",
+            about="options",
         )
     return condition(args, literals)
 
@@ -176,7 +182,8 @@ def extract(args: Sequence[Domain], literals: Literals) -> Domain:
     if not 0 <= literals[2] <= groups:
         raise Unsupported(
             f"REGEXP_EXTRACT asks for group {literals[2]}, and the pattern has {groups}.",
-            fix="Use 0 for the whole match, 1 for what the first brackets hold.",
+            fix="Use 0 for the whole match, 1 for the first group.",
+            about="pattern",
         )
     return mapping(None)(args, literals)
 
@@ -188,12 +195,12 @@ def regexp_replace(args: Sequence[Domain], literals: Literals) -> Domain:
     require_replacement(literals[2], groups_of(literals[1]))
     if len(literals[2]) > GROWTH_MAX:
         raise Unsupported(
-            "REGEXP_REPLACE would put in a long text.", fix=f"Use at most {GROWTH_MAX} characters."
+            "REGEXP_REPLACE would insert a long text.", fix=f"Use at most {GROWTH_MAX} characters."
         )
     if len(literals) > 3 and not set(literals[3]) <= set("gcis"):
         raise Unsupported(
-            "REGEXP_REPLACE has options that are not on the list.",
-            fix="Use 'g' (all matches), 'i' (letters in either case), 'c' or 's'.",
+            "REGEXP_REPLACE has unsupported options.",
+            fix="Use 'g' (all matches), 'i' (ignore case), 'c' or 's'.",
         )
     return mapping(None)(args, literals)
 
@@ -216,14 +223,15 @@ def like(args: Sequence[Domain], literals: Literals) -> Domain:
             places += 1
             if places == len(pattern):
                 raise Unsupported(
-                    "The pattern of LIKE ends with its escape sign.", fix="Drop the sign."
+                    "The pattern of LIKE ends with its escape character.", fix="Remove it."
                 )
         elif sign == "%" and pattern[places - 1 : places] != "%":
             wildcards += 1
         places += 1
     if wildcards > WILDCARDS_MAX:
         raise Unsupported(
-            "The pattern of LIKE has too many %.", fix=f"Use at most {WILDCARDS_MAX}, and AND."
+            "The pattern of LIKE has too many %.",
+            fix=f"Use at most {WILDCARDS_MAX}, or several patterns with AND.",
         )
     return condition(args, literals)
 

@@ -47,7 +47,7 @@ def schema_of(relation: Relation) -> dict[str, Domain]:
 def _schema_of(relation: Relation) -> dict[str, Domain]:
     rule = _RULES.get(type(relation))
     if rule is None:
-        raise Unsupported("This is no relation.", fix="Use the relations of the algebra.")
+        raise Unsupported("This is not a relation.", fix="Use the relations of the algebra.")
     return rule(relation)
 
 
@@ -70,7 +70,9 @@ def _filter(relation: Filter) -> dict[str, Domain]:
 def _sampled(relation: Sampled) -> dict[str, Domain]:
     chance = relation.probability
     if type(chance) is not Fraction or not 0 < chance < 1:
-        raise Unsupported("This is no sample.", fix="Use a probability between 0 and 1.")
+        raise Unsupported(
+            "The sampling probability is out of range.", fix="Use one between 0 and 1."
+        )
     return schema_of(relation.of)
 
 
@@ -102,7 +104,7 @@ def _joined(join: Join) -> dict[str, Domain]:
     left, right = schema_of(join.left), schema_of(join.right)
     _require_comparable(join.on, left, right)
     if type(join.kind) is not JoinKind:
-        raise Unsupported("This is no kind of join.", fix="Use JoinKind.")
+        raise Unsupported("This is not a kind of join.", fix="Use JoinKind.")
     if not join.on:
         raise Unsupported("A join has no equality.", fix="Join ON a column of each side.")
     if both := left.keys() & right.keys():
@@ -153,7 +155,7 @@ def _with(found: dict[str, Domain], more: Iterable[tuple[str, Domain]]) -> dict[
 def _folded(folded: Folded, below: Schema, *, may_lack: bool = False) -> Domain:
     """The domain of a fold of rows, of which there is one at least unless they ``may_lack``."""
     if type(folded) is not Folded or type(folded.fold) is not Fold:
-        raise Unsupported("This is no fold.", fix="Use Folded and Fold.")
+        raise Unsupported("This is not a fold.", fix="Use Folded and Fold.")
     value = domain_of(folded.expression, below)
     if folded.fold in (Fold.COUNT, Fold.COUNT_DISTINCT):
         least = Fraction(0 if value.nullable or may_lack else 1)
@@ -164,7 +166,7 @@ def _folded(folded: Folded, below: Schema, *, may_lack: bool = False) -> Domain:
 def _window(window: Window, below: Schema) -> Domain:
     shape = type(window), type(window.keys), type(window.order)
     if shape != (Window, tuple, tuple) or any(type(one) is not Ordering for one in window.order):
-        raise Unsupported("This is no window.", fix="Use Window and Ordering.")
+        raise Unsupported("This is not a window.", fix="Use Window and Ordering.")
     for expression in (*window.keys, *(one.expression for one in window.order)):
         domain_of(expression, below)
     sees_itself = _require_frame(window)
@@ -172,7 +174,7 @@ def _window(window: Window, below: Schema) -> Domain:
         folded = Folded(window.name, window.how, window.expression)
         return _folded(folded, below, may_lack=not sees_itself)
     if type(window.how) is not Among:
-        raise Unsupported("This is no window.", fix="Use Fold or Among.")
+        raise Unsupported("This is not a window.", fix="Use Fold or Among.")
     if window.how in (Among.RANK, Among.DENSE_RANK):
         return Domain(kind=Kind.INTEGER, low=Fraction(1), nullable=False)
     return replace(domain_of(window.expression, below), nullable=True)
@@ -184,12 +186,14 @@ def _require_frame(window: Window) -> bool:
     if window.frame is None and (is_rank or type(window.how) is Fold):
         return True
     if is_rank or type(window.frame) is not tuple or len(window.frame) != 2:
-        raise Unsupported("This is no frame.", fix="FIRST and LAST need a pair, ranks have none.")
+        raise Unsupported(
+            "This is not a frame.", fix="FIRST and LAST need a pair, ranks have none."
+        )
     if any(type(end) is not int or abs(end) > FRAME_MAX for end in window.frame if end is not None):
         raise Unsupported("A frame is too wide.", fix=f"Count at most {FRAME_MAX:,} rows.")
     start, end = window.frame
     if start is not None and end is not None and start > end:
-        raise Unsupported("A frame ends before it starts.", fix="Exchange its ends.")
+        raise Unsupported("A frame ends before it starts.", fix="Swap its ends.")
     return (start is None or start <= 0) and (end is None or end >= 0)
 
 
@@ -198,11 +202,13 @@ def _sum_domain(value: Domain) -> Domain:
         raise Unsupported(f"SUM of {value.kind.value} has no meaning.", fix="Cast it to a number.")
     if value.kind is Kind.NUMBER and not value.is_bounded:
         raise Unsupported(
-            "A SUM within one unit needs bounds on what it adds.",
+            "A SUM per unit needs bounds on its values.",
             fix="Declare between = [low, high], or use LEAST and GREATEST.",
         )
     if value.kind is Kind.NUMBER and (value.magnitude or 0) > SUM_MAX:
-        raise Unsupported("A SUM could leave the range of doubles.", fix="Use narrower bounds.")
+        raise Unsupported(
+            "A SUM could exceed the range of doubles.", fix="Use narrower bounds.", about="range"
+        )
     low = Fraction(0) if value.low is not None and value.low >= 0 else None
     high = Fraction(0) if value.high is not None and value.high <= 0 else None
     return Domain(kind=value.kind, low=low, high=high)  # NULL where it is beyond all doubles
@@ -211,13 +217,17 @@ def _sum_domain(value: Domain) -> Domain:
 def _union(relation: Union) -> dict[str, Domain]:
     parts = [schema_of(part) for part in relation.parts]
     if not parts or any(list(part) != list(parts[0]) for part in parts):
-        raise Unsupported("The parts have different columns.", fix="Name them alike, in order.")
+        raise Unsupported(
+            "The parts have different columns.", fix="Use the same names in the same order."
+        )
     return {name: _either([part[name] for part in parts]) for name in parts[0]}
 
 
 def _either(domains: list[Domain]) -> Domain:
     if len({domain.kind for domain in domains}) > 1:
-        raise Unsupported("The parts differ in a column's type.", fix="Cast one of them.")
+        raise Unsupported(
+            "The parts differ in a column's type.", fix="Cast one of them.", about="type"
+        )
     lows = [domain.low for domain in domains]
     highs = [domain.high for domain in domains]
     keys: tuple[Key, ...] | None = None

@@ -25,7 +25,7 @@ class Parameter:
 NUMERIC: Final = Parameter("a number", (Kind.INTEGER, Kind.NUMBER), "Cast it: CAST(x AS DOUBLE).")
 INTEGER: Final = Parameter("a whole number", (Kind.INTEGER,), "Cast it: CAST(x AS BIGINT).")
 TEXT: Final = Parameter("text", (Kind.TEXT,), "Cast it: CAST(x AS VARCHAR).")
-BOOLEAN: Final = Parameter("a condition", (Kind.BOOLEAN,), "Compare it, such as x = 1.")
+BOOLEAN: Final = Parameter("a condition", (Kind.BOOLEAN,), "Compare it, for example x = 1.")
 MOMENT: Final = Parameter(
     "a date or a time", (Kind.DATE, Kind.TIMESTAMP), "Cast it: CAST(x AS DATE)."
 )
@@ -78,7 +78,9 @@ class Function:
     def _taken(self, parameter: Parameter, domain: Domain, literal: object) -> Domain:
         if parameter.literal and (literal is ... or (literal is None and parameter.kinds)):
             raise Unsupported(
-                f"{self.name.upper()} needs {parameter.word} here.", fix=f"Use {self.forms}."
+                f"{self.name.upper()} needs {parameter.word} here.",
+                fix=f"Use {self.forms}.",
+                about="argument",
             )
         if not parameter.kinds or domain.kind in parameter.kinds:
             return domain
@@ -87,6 +89,7 @@ class Function:
         raise Unsupported(
             f"{self.name.upper()} needs {parameter.word}, not {domain.kind.value}.",
             fix=parameter.fix,
+            about="argument",
         )
 
 
@@ -104,8 +107,8 @@ def common_kind(args: Sequence[Domain], literals: Literals) -> Kind:
         return Kind.TIMESTAMP
     names = " and ".join(sorted(kind.value for kind in kinds))
     raise Unsupported(
-        f"Values of different kinds stand beside each other: {names}.",
-        fix="Cast one of them, such as CAST(x AS DATE) or CAST(x AS VARCHAR).",
+        f"Values of different types are mixed: {names}.",
+        fix="Cast one of them, for example CAST(x AS DATE) or CAST(x AS VARCHAR).",
     )
 
 

@@ -90,7 +90,7 @@ def bound(  # noqa: PLR0913 - each is a choice of the auditor
     if runs < LEAST_TRIALS or first.shape[1] != second.shape[1]:
         raise SpecError(
             f"There are {runs} runs to compare.",
-            fix=f"Give at least {LEAST_TRIALS} of one shape on each neighbour.",
+            fix=f"Give at least {LEAST_TRIALS} runs of equal length for each neighbour.",
         )
     if event is not None:
         return _known(event, first[:runs], second[:runs], claims=claims, alpha=alpha)

@@ -72,7 +72,7 @@ def ceiling(epsilon: float, delta: float, *, trials: int, alpha: float) -> float
 def split_alpha(alpha: float, parts: int) -> float:
     """An equal share of the false-alarm budget for each of several bounds (Bonferroni)."""
     if not 0 < alpha < 1 or parts < 1:
-        raise SpecError("The false-alarm rate is no rate.", fix="Use one such as 1e-6.")
+        raise SpecError("The false-alarm rate must be between 0 and 1.", fix="For example: 1e-6.")
     return alpha / parts
 
 

@@ -109,7 +109,9 @@ def weaker(mechanism: Any) -> Any:  # noqa: ANN401 - a mechanism of its kind
         elif field.name == "probability":
             changed[field.name] = 1 - (1 - value) * Fraction(4, 5)
     if not changed:
-        raise Bug(f"No noise of {mechanism.name} is known.", fix="Say how it is made weaker.")
+        raise Bug(
+            f"How to weaken the noise of {mechanism.name} is not known.", fix="Add a rule for it."
+        )
     return replace(mechanism, **changed)
 
 

@@ -34,7 +34,7 @@ Place: TypeAlias = tuple[str, str]  # a table and one of its columns
 _HUGE: Final = 200  # an ε at which noise no longer matters, and which all mechanisms know
 _BASE_ROWS: Final = 60
 _ALL: Final = 0.97  # of what is charged for: no other unit can move the answer further
-_TRIED: Final = 60  # runs of a candidate, for answers that are no sums with noise
+_TRIED: Final = 60  # runs of a candidate, for answers that are not sums with noise
 _KEYS_TRIED: Final = 6
 _UNBOUNDED: Final = 10**6
 _NEW: Final = "audited"  # a key that nobody declared
@@ -48,7 +48,7 @@ class Neighbours:
     """Two tables that differ in one unit, and how much of what is charged for they use.
 
     ``reach`` is how far the exact answer moves, in units of what noise was bought for: 1 is all of
-    it. None where the answer is no sum with noise.
+    it. None where the answer is not a sum with noise.
     """
 
     one: Rows
@@ -148,7 +148,7 @@ class _Search:
         return float(np.dot(shares, weights) / sum(weights)) + appear
 
     def _apart(self, others: Rows, joined: Rows) -> float:
-        """How far apart a few runs are, for answers that are no sums: largest gap of the shares."""
+        """How far apart a few runs are, for answers that are not sums: largest gap of shares."""
         terms = {**self._runs.terms, "epsilon": self._runs.terms.get("epsilon", 1)}
         sides = [replace(self._runs, rows=rows, terms=terms)(_TRIED) for rows in (joined, others)]
         if sides[0].shape != sides[1].shape:

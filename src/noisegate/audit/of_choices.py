@@ -36,7 +36,7 @@ _MORE: Final = Fraction(5, 4)
 _OTHERS: Final = 30
 _ONE: Final = Fraction(1)
 _SHARED: Final = (
-    "the chosen candidate takes a share of the odds itself; all of ε needs many candidates"
+    "the chosen candidate's own weight changes the odds too; all of ε needs many candidates"
 )
 _NOES: Final = "only infinitely many no's would use all of the threshold's share"
 

@@ -296,8 +296,9 @@ def _path(doors: list[Rehearsal], ask: Run) -> _Path:
         ask(doors[1].gate(max_epsilon=False))
     if heard.mechanisms != repeated.mechanisms:
         raise Bug(
-            "Told the same answers, it asked something else without the unit.",
-            fix="Find out what else than answers decides what is asked next.",
+            "Given the same answers, the recipe asked something else without the unit.",
+            fix="Find out what other than the answers decides the next question.",
+            about="path",
         )
     uses = tuple(map(Use, heard.mechanisms, heard.given, repeated.given))
     balance = gate.ledger.balance(gate.door.dataset)

@@ -33,6 +33,6 @@ def audit_named(name: str) -> Audit:
     known = audits()
     if name not in known:
         raise SpecError(
-            f"There is no audit {name!r}.", fix="Run: noisegate audit --list, and use a name of it."
+            f"There is no audit {name!r}.", fix="See the names with: noisegate audit --list."
         )
     return known[name]()

@@ -58,11 +58,15 @@ class State:
                 self.pair = kept["ones"], kept["others"]
         except (OSError, ValueError, KeyError):
             raise SpecError(
-                f"{file} holds no runs of an audit.", fix="Name a file that an audit has written."
+                f"{file} does not hold the runs of an audit.",
+                fix="Name a file written by an audit.",
+                about="file",
             ) from None
         if name != self._name:
             raise SpecError(
-                f"{file} holds runs of another audit.", fix="Use one file for each audit."
+                f"{file} holds the runs of another audit.",
+                fix="Use one file for each audit.",
+                about="other-audit",
             )
 
     def save(self) -> None:
@@ -82,7 +86,7 @@ def collect(
 ) -> Pair:
     """Runs on both neighbours, as many on each."""
     if extent.trials is None and extent.seconds is None:
-        raise SpecError("The audit has no end.", fix="Give trials, or seconds.")
+        raise SpecError("The audit would never end.", fix="Give trials or seconds.")
     begun = saved = time.monotonic()
     parts = [[side] if side.size else [] for side in state.pair]
     done, batch = len(state.pair[0]), _FIRST

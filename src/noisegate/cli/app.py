@@ -20,16 +20,16 @@ app = typer.Typer(
     rich_markup_mode=None,  # loading rich takes half of the time that help takes
     context_settings={"max_content_width": 120},
 )
-ledger_app = typer.Typer(help="Look into a ledger, check it, copy it.", no_args_is_help=True)
-policy_app = typer.Typer(help="Look at a policy, or at how one is written.", no_args_is_help=True)
-lab_app = typer.Typer(help="Trials on made-up rows.", no_args_is_help=True)
+ledger_app = typer.Typer(help="Inspect, verify and copy a ledger.", no_args_is_help=True)
+policy_app = typer.Typer(help="Inspect a policy, or see how one is written.", no_args_is_help=True)
+lab_app = typer.Typer(help="Experiments on made-up rows.", no_args_is_help=True)
 app.add_typer(lab_app, name="lab")
 app.add_typer(ledger_app, name="ledger")
 app.add_typer(policy_app, name="policy")
 
 
 def _confidence(said: str) -> str:
-    """Refuse what is no confidence before anything is paid for."""
+    """Refuse what is not a confidence before anything is paid for."""
     from noisegate.mechanisms.base import failure_of  # noqa: PLC0415 - quick help
 
     failure_of(said)
@@ -40,31 +40,49 @@ DataFile = Annotated[
     Path, typer.Argument(help="A policy (.toml), or a CSV, Parquet or DuckDB file.")
 ]
 Sql = Annotated[str, typer.Argument(help="Such as 'SELECT COUNT(*) AS n FROM people'.")]
-Epsilon = Annotated[str | None, typer.Option(help="What to pay for this question.")]
-Within = Annotated[str | None, typer.Option(help="Or: how far each number may be off.")]
-Relative = Annotated[str | None, typer.Option(help="Or: the same as a share, such as 0.01.")]
-Confidence = Annotated[str, typer.Option(help="How surely the ± holds.", callback=_confidence)]
-Rows = Annotated[
-    int | None, typer.Option(help="About how many rows take part: for the error of averages.")
+Epsilon = Annotated[str | None, typer.Option(help="The ε to pay for this question.")]
+Within = Annotated[str | None, typer.Option(help="Or: the largest error of each number.")]
+Relative = Annotated[str | None, typer.Option(help="Or: the largest relative error, such as 0.01.")]
+Confidence = Annotated[
+    str, typer.Option(help="The confidence level of the ±.", callback=_confidence)
 ]
-KeysDelta = Annotated[str | None, typer.Option(help="δ for finding groups that are not declared.")]
-Budget = Annotated[str | None, typer.Option(help="ε of the whole data set, at the first question.")]
+Rows = Annotated[
+    int | None, typer.Option(help="Approximate number of rows, for the error of averages.")
+]
+KeysDelta = Annotated[
+    str | None, typer.Option(help="δ for partition selection, where groups are not declared.")
+]
+Budget = Annotated[
+    str | None, typer.Option(help="ε of the whole data set, given with the first question.")
+]
 Delta = Annotated[str, typer.Option(help="δ of the whole data set.")]
 Accountant = Annotated[str | None, typer.Option(help="pure, zcdp or renyi-<order>.")]
-Analyst = Annotated[str | None, typer.Option(help="Who asks: an account below the data set's.")]
-Share = Annotated[str | None, typer.Option(help="With --analyst: the ε this analyst may spend.")]
+Analyst = Annotated[
+    str | None, typer.Option(help="Who is asking: an account below the data set's.")
+]
+Share = Annotated[
+    str | None, typer.Option(help="With --analyst: the ε that this analyst may spend.")
+]
 Unit = Annotated[str | None, typer.Option(help="The column that names the person behind a row.")]
 Sample = Annotated[
     str | None,
-    typer.Option(help="Ask about a secret sample: how likely each person is in it, such as 1/10."),
+    typer.Option(
+        help="Ask about a secret sample: the probability of each person to be in it, such as 1/10."
+    ),
 ]
-RowsPerUnit = Annotated[int | None, typer.Option(help="With --unit: rows that count per person.")]
+RowsPerUnit = Annotated[
+    int | None,
+    typer.Option(help="With --unit: contribution bound, the rows that count per person."),
+]
 GroupsPerUnit = Annotated[
-    int | None, typer.Option(help="With --unit: groups in which a person counts.")
+    int | None,
+    typer.Option(help="With --unit: contribution bound, the groups in which a person counts."),
 ]
 Choose = Annotated[
     list[str] | None,
-    typer.Option(help="Find what nobody declared, for a fifth of ε: bounds, caps. Repeatable."),
+    typer.Option(
+        help="Estimate privately what is not declared, for a fifth of ε: bounds, caps. Repeatable."
+    ),
 ]
 Keys = Annotated[
     list[str] | None, typer.Option(help="Public keys of a column: ward=north,south. Repeatable.")
@@ -74,18 +92,18 @@ Between = Annotated[
 ]
 Types = Annotated[
     list[str] | None,
-    typer.Option("--type", help="Of a column of text: age=integer, day=date. Repeatable."),
+    typer.Option("--type", help="Type of a text column: age=integer, day=date. Repeatable."),
 ]
 Practice = Annotated[
-    bool, typer.Option("--practice", help="Ask made-up rows, free of charge; no row is read.")
+    bool, typer.Option("--practice", help="Ask made-up rows, at no cost; no private row is read.")
 ]
 LedgerPath = Annotated[str | None, typer.Option("--ledger", help="Where the budget is kept.")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Pay for a new draw.")]
-Planned = Annotated[bool, typer.Option("--plan", help="Show price and error without paying.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-Where = Annotated[
-    str, typer.Argument(help="The ledger, or the data file or policy that it stands beside.")
+Planned = Annotated[
+    bool, typer.Option("--plan", help="Show the price and the error without paying.")
 ]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Where = Annotated[str, typer.Argument(help="A ledger, or the data file or policy next to it.")]
 PolicyFile = Annotated[Path, typer.Argument(help="A policy, a TOML file.")]
 
 _RARELY = 100_000
@@ -112,7 +130,7 @@ def gate(
         bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
     ] = False,
     debug: Annotated[
-        bool, typer.Option("--debug", help="Show errors whole; they may quote rows.")
+        bool, typer.Option("--debug", help="Show full error messages; they may quote rows.")
     ] = False,
 ) -> None:
     """A privacy gate in front of sensitive tables: rows go in, only noisy answers come out."""

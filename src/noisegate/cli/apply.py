@@ -20,41 +20,46 @@ def apply(
     ends: Annotated[
         list[str],
         typer.Option(
-            "--range", help="The ends of its number: 0,120. Repeat it for several numbers."
+            "--range", help="The range of its output: 0,120. Repeat it for several outputs."
         ),
     ],
     sql: Annotated[
         str | None, typer.Argument(help="The rows it sees: 'SELECT age, cost FROM visits'.")
     ] = None,
-    columns: Annotated[str | None, typer.Option(help="Instead of SQL: age,cost.")] = None,
-    table: Annotated[str | None, typer.Option(help="With --columns: of which table.")] = None,
-    where: Annotated[str | None, typer.Option(help="With --columns: which rows.")] = None,
-    names: Annotated[str | None, typer.Option(help="What its numbers are called: a,b.")] = None,
-    blocks: Annotated[int | None, typer.Option(help="How many blocks.")] = None,
+    columns: Annotated[
+        str | None, typer.Option(help="Instead of SQL: columns, such as age,cost.")
+    ] = None,
+    table: Annotated[str | None, typer.Option(help="With --columns: the table.")] = None,
+    where: Annotated[
+        str | None, typer.Option(help="With --columns: the condition on rows.")
+    ] = None,
+    names: Annotated[str | None, typer.Option(help="Names of its outputs: a,b.")] = None,
+    blocks: Annotated[int | None, typer.Option(help="Number of blocks.")] = None,
     rows: Annotated[int | None, typer.Option(help="Or: a public number of rows.")] = None,
-    resample: Annotated[int, typer.Option(help="How often units are dealt to blocks.")] = 1,
+    resample: Annotated[int, typer.Option(help="How many times units are dealt to blocks.")] = 1,
     aggregate: Annotated[str, typer.Option(help="mean, median or center.")] = "mean",
     narrow: Annotated[
-        bool, typer.Option("--narrow", help="Of a mean: find a narrower range first.")
+        bool, typer.Option("--narrow", help="For a mean: find a narrower range first.")
     ] = False,
     epsilon: Epsilon = None,
     within: Annotated[
-        str | None, typer.Option(help="Or: how far the noise may move a mean.")
+        str | None, typer.Option(help="Or: the largest error of a mean due to noise.")
     ] = None,
-    seconds: Annotated[str, typer.Option(help="How long each block takes.")] = "1",
-    memory: Annotated[int, typer.Option(help="Megabytes that a block may use.")] = 256,
+    seconds: Annotated[str, typer.Option(help="Seconds for each block.")] = "1",
+    memory: Annotated[int, typer.Option(help="Megabytes of memory for each block.")] = 256,
     imports: Annotated[
-        list[str] | None, typer.Option("--import", help="A module that no line of it names.")
+        list[str] | None,
+        typer.Option(
+            "--import", help="A module that the program needs but does not import by name."
+        ),
     ] = None,
     trusted: Annotated[
-        bool, typer.Option("--trusted", help="Do not lock it in: it is your own.")
+        bool, typer.Option("--trusted", help="Do not isolate the program: it is your own.")
     ] = False,
     workers: Annotated[
-        int, typer.Option(help="How many blocks run at once; noise is for as many.")
+        int, typer.Option(help="Number of blocks that run at once; the noise grows with it.")
     ] = 1,
-    rehearse: Annotated[
-        bool, typer.Option(help="Try it on made-up rows before anything is paid.")
-    ] = True,
+    rehearse: Annotated[bool, typer.Option(help="Try it on made-up rows before paying.")] = True,
     confidence: Confidence = "0.95",
     fresh: Fresh = False,
     plan: Planned = False,
@@ -64,7 +69,7 @@ def apply(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Run any program on private rows, locked in, and release what it says on the whole."""
+    """Run any program on private rows by sample-and-aggregate, isolated, block by block."""
     terms: dict[str, Any] = {
         "range": [_ends(text) for text in ends], "columns": _listed(columns), "table": table,
         "where": where, "names": _listed(names), "blocks": blocks, "rows": rows,
@@ -100,5 +105,5 @@ def _listed(text: str | None) -> list[str] | None:
 def _ends(text: str) -> tuple[str, str]:
     low, comma, high = text.partition(",")
     if not comma:
-        raise SpecError(f"--range {text} is not understood.", fix="Use --range 0,120.")
+        raise SpecError(f"--range {text} is not understood.", fix="For example: --range 0,120.")
     return low, high

@@ -45,16 +45,18 @@ def audit(
     mechanism: Annotated[str | None, typer.Option(help="Audit a mechanism of --list.")] = None,
     every: Annotated[bool, typer.Option("--all", help="Audit all mechanisms.")] = False,
     listed: Annotated[bool, typer.Option("--list", help="List the audits of mechanisms.")] = False,
-    trials: Annotated[int | None, typer.Option(help="Runs on each of the two tables.")] = None,
-    seconds: Annotated[float | None, typer.Option(help="Or: for so long.")] = None,
-    workers: Annotated[int, typer.Option(help="How many processes draw.")] = 1,
-    resume: Annotated[
-        Path | None, typer.Option(help="Keep runs in this file, and go on from it.")
+    trials: Annotated[
+        int | None, typer.Option(help="Runs on each of the two neighbouring tables.")
     ] = None,
-    false_alarm: Annotated[
-        float, typer.Option(help="How likely an honest claim may be called violated.")
-    ] = 1e-6,
-    save: Annotated[Path | None, typer.Option(help="With --all: write the table, .md.")] = None,
+    seconds: Annotated[float | None, typer.Option(help="Or: for this many seconds.")] = None,
+    workers: Annotated[int, typer.Option(help="Number of processes.")] = 1,
+    resume: Annotated[
+        Path | None, typer.Option(help="Save runs to this file, and continue from it.")
+    ] = None,
+    false_alarm: Annotated[float, typer.Option(help="The probability of a false alarm.")] = 1e-6,
+    save: Annotated[
+        Path | None, typer.Option(help="With --all: write the table to a .md file.")
+    ] = None,
     epsilon: Epsilon = None,
     within: Within = None,
     keys_delta: KeysDelta = None,
@@ -82,7 +84,7 @@ def audit(
         _mechanisms(None if every else mechanism, extent, false_alarm, save, as_json=as_json)
     elif file is None or sql is None:
         raise SpecError(
-            "Nothing is said about what to audit.",
+            "There is nothing to audit.",
             fix="Give a policy and a question, --mechanism, --all or --list.",
         )
     else:
@@ -113,7 +115,7 @@ def _mechanisms(
     from noisegate.audit.registry import audit_named, audits  # noqa: PLC0415 - quick help
 
     if extent.resume is not None:
-        raise SpecError("Only questions are resumed.", fix="Leave --resume out.")
+        raise SpecError("Only audits of questions can be resumed.", fix="Leave out --resume.")
     if save is not None:
         require_output(save)
     chosen = list(audits().values()) if name is None else [partial(audit_named, name)]
@@ -128,7 +130,7 @@ def _mechanisms(
         if name is not None:
             say(str(found[0].result))
             say(f"  broken copy  {found[0].audit.broken_words}")
-        say(f"False alarms: one in {1 / alpha:,.0f} such runs, for all of them together.")
+        say(f"False alarms: one in {1 / alpha:,.0f} such runs, for all audits together.")
     _end(any(line.result.is_violation for line in found))
 
 

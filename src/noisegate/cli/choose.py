@@ -17,16 +17,19 @@ def choose(
         str, typer.Argument(help="Such as 'SELECT ward, COUNT(*) FROM visits GROUP BY ward'.")
     ],
     asking: Asking,
-    count: Annotated[int, typer.Option("-k", "--count", help="How many to choose.")] = 1,
+    count: Annotated[
+        int, typer.Option("-k", "--count", help="Number of candidates to choose.")
+    ] = 1,
     method: Annotated[
         str, typer.Option(help="auto, exponential, permute-and-flip or noisy-max.")
     ] = "auto",
     gap: Annotated[
-        bool, typer.Option("--gap", help="Also how far each leads the next, for nothing.")
+        bool,
+        typer.Option("--gap", help="Also show the gap to the next candidate, at no extra cost."),
     ] = False,
     least: Annotated[bool, typer.Option("--least", help="Choose the lowest instead.")] = False,
 ) -> None:
-    """Choose whose count or sum is largest; nothing else is said about them."""
+    """Choose the candidate with the largest count or sum; only the choice is released."""
     gate, confidence = opening.gate(to_plan=asking.plan), asking.confidence
     terms: dict[str, Any] = {
         "epsilon": asking.epsilon, "k": count, "method": method, "gap": gap, "least": least,

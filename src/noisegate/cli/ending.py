@@ -76,7 +76,7 @@ def _refused(refusal: NoisegateError) -> int:
         problem, fix = as_options(problem), as_options(fix)
     if "--json" in sys.argv:
         say_json({"error": {"code": refusal.code, "message": problem, "fix": fix}})
-    say(f"{refusal.code}: {problem}\n  {fix}", err=True)
+    say(f"{type(refusal).code}: {problem}\n  {fix}", err=True)
     return refusal.exit_code
 
 

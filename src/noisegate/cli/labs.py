@@ -13,22 +13,26 @@ from noisegate.cli.releases import require_writable
 
 @lab_app.callback()
 def lab() -> None:
-    """Trials on made-up rows."""
+    """Experiments on made-up rows."""
 
 
 @lab_app.command()
 def owners(
-    count: Annotated[int, typer.Option("--owners", help="How many hold a series.")] = 6,
-    drop_outs: Annotated[int, typer.Option(help="How many may stop on the way; they will.")] = 1,
-    colluding: Annotated[int, typer.Option(help="How many may tell all they know.")] = 2,
+    count: Annotated[
+        int, typer.Option("--owners", help="Number of owners, each with a series.")
+    ] = 6,
+    drop_outs: Annotated[
+        int, typer.Option(help="Number of owners that may drop out; they will.")
+    ] = 1,
+    colluding: Annotated[int, typer.Option(help="Number of owners that may collude.")] = 2,
     coefficients: Annotated[
-        int | None, typer.Option(help="Sum so many Fourier coefficients, not the weeks.")
+        int | None, typer.Option(help="Add up this many Fourier coefficients instead of the weeks.")
     ] = None,
-    epsilon: Annotated[str, typer.Option(help="The price for one person.")] = "1",
-    save: Annotated[list[Path] | None, typer.Option(help="Draw it: .png .svg .html.")] = None,
+    epsilon: Annotated[str, typer.Option(help="ε for one person.")] = "1",
+    save: Annotated[list[Path] | None, typer.Option(help="Write a plot: .png .svg .html.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Add up the series of owners who trust nobody: each is a process, and some drop out."""
+    """Add up the series of owners who trust nobody: each is a process, some drop out."""
     from noisegate.desk.plot import write  # noqa: PLC0415
     from noisegate.desk.release import PICTURES  # noqa: PLC0415
     from noisegate.lab.owners import run  # noqa: PLC0415 - slow to load
@@ -65,18 +69,20 @@ def _show(
         f"Weekly admissions of {len(found.stayed)} hospitals", ("week", "sum", "exact"), rows
     )
     if coefficients is not None:
-        say("Not in the ±: what so few coefficients leave out.")
+        say("Not in the ±: the error of leaving out the other coefficients.")
     say(str(found))
 
 
 @lab_app.command()
 def crowd(
-    probability: Annotated[str, typer.Option(help="Of each person to be in the sample.")] = "1/10",
+    probability: Annotated[
+        str, typer.Option(help="Probability of each person to be in the sample.")
+    ] = "1/10",
     least: Annotated[int, typer.Option("--crowd", help="Counts below this are hidden.")] = 36,
-    delta: Annotated[str, typer.Option(help="The δ at which ε is found.")] = "1e-6",
-    people: Annotated[int, typer.Option(help="How many people there are.")] = 100_000,
-    cells: Annotated[int, typer.Option(help="How many groups they are in.")] = 100,
-    trials: Annotated[int, typer.Option(help="How often each is tried.")] = 100,
+    delta: Annotated[str, typer.Option(help="The δ for which ε is computed.")] = "1e-6",
+    people: Annotated[int, typer.Option(help="Number of people.")] = 100_000,
+    cells: Annotated[int, typer.Option(help="Number of groups.")] = 100,
+    trials: Annotated[int, typer.Option(help="Number of trials.")] = 100,
     *,
     as_json: Json = False,
 ) -> None:
@@ -104,18 +110,18 @@ def crowd(
     head = ("", "promise", "large counts: of the sample", "of all", "small counts", "hidden")
     print_table(f"{people:,} people in {cells} groups", head, rows)
     say(
-        "Root mean square errors, scaled up to all people. On a sample, a crowd's large counts are "
-        "what was counted; where all rows may be used, noise on them errs least."
+        "Root mean square errors, scaled up to all people. On a sample, a crowd shows its large "
+        "counts as counted; where all rows may be used, noise on them has the smallest error."
     )
 
 
 @lab_app.command()
 def linkage(
-    people: Annotated[int, typer.Option(help="How many people there are.")] = 1000,
+    people: Annotated[int, typer.Option(help="Number of people.")] = 1000,
     k: Annotated[int, typer.Option(help="Of k-anonymity.")] = 5,
 ) -> None:
     """Attack tables without names, and k-anonymous ones, of made-up people."""
     from noisegate.lab.linkage import run  # noqa: PLC0415 - slow to load
 
     print_table("What others learn", ("from", "is learnt"), run(people, k))
-    say("A property of a table protects nobody: see docs/crowd.md.")
+    say("A property of a table does not protect a person: see docs/crowd.md.")

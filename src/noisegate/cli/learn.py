@@ -24,16 +24,17 @@ _SHOWN = 64  # numbers of a fitted array that are printed
 @opens
 def learn(
     opening: Opening,
-    model: Annotated[str, typer.Argument(help="Such as KMeans, LogisticRegression, PCA.")],
+    model: Annotated[str, typer.Argument(help="For example KMeans, LogisticRegression, PCA.")],
     columns: Annotated[
-        str | None, typer.Option(help="Such as age,bmi; left out, all that are declared.")
+        str | None, typer.Option(help="For example age,bmi; by default all declared columns.")
     ] = None,
-    target: Annotated[str | None, typer.Option(help="What is to be learnt.")] = None,
-    table: Annotated[str | None, typer.Option(help="Where there are several.")] = None,
+    target: Annotated[str | None, typer.Option(help="The target column.")] = None,
+    table: Annotated[str | None, typer.Option(help="The table, if there are several.")] = None,
     where: Annotated[str | None, typer.Option(help="Which rows.")] = None,
     epsilon: Epsilon = None,
     options: Annotated[
-        list[str] | None, typer.Option("--set", help="Of the model: n_clusters=3. Repeatable.")
+        list[str] | None,
+        typer.Option("--set", help="Parameters of the model: n_clusters=3. Repeatable."),
     ] = None,
     save: Annotated[
         Path | None,
@@ -95,7 +96,9 @@ def _made(model: str, options: dict[str, Any], epsilon: str | None) -> Any:  # n
     made = getattr(learners, model)()
     if unknown := options.keys() - made.get_params().keys():
         known = sorted(made.get_params().keys() - {"epsilon", "bounds", "memory", "classes"})
-        raise SpecError(f"{model} has no {min(unknown)!r}.", fix=f"Use {', '.join(known)}.")
+        raise SpecError(
+            f"{model} has no parameter {min(unknown)!r}.", fix=f"Use {', '.join(known)}."
+        )
     return made.set_params(epsilon=epsilon, **options)
 
 

@@ -65,12 +65,12 @@ def ledger_verify(
 ) -> None:
     """Recheck the chain, every price, every sum, every stored answer, and the ledger's file.
 
-    With --head: whether the log still holds what was noted, or was put back to an older state.
+    With --head: whether the log still contains a stored head, or was rolled back.
     """
     from noisegate.ledger.anchor import anchors_in  # noqa: PLC0415 - quick help
 
     if key is not None and not head:
-        raise SpecError("A key is for signed heads.", fix="Give --head too.")
+        raise SpecError("A key is only used with a signed head.", fix="Give --head too.")
     anchors = [anchor for each in head or () for anchor in anchors_in(_stated(each), key=key)]
     with _ledger(where, inspect=True) as ledger:
         found = ledger.verify(anchors=anchors)
@@ -88,7 +88,7 @@ def ledger_head(
         Path | None, typer.Option(help="Sign it with this private key (noisegate ledger key).")
     ] = None,
 ) -> None:
-    """Print the head as one line of JSON, to be kept elsewhere: it shows a later rollback."""
+    """Print the head as one line of JSON. Stored elsewhere, it reveals a later rollback."""
     from noisegate.ledger.anchor import signed  # noqa: PLC0415 - quick help
 
     with _ledger(where) as ledger:
@@ -98,9 +98,9 @@ def ledger_head(
 
 @ledger_app.command("key")
 def ledger_key(
-    file: Annotated[Path, typer.Argument(help="The private key: made here if there is none.")],
+    file: Annotated[Path, typer.Argument(help="The private key; made here if there is none.")],
 ) -> None:
-    """Print the public key of a private one, which is made, for its owner only, if need be.
+    """Print the public key of a private key, which is created if it does not exist.
 
     Keep the private key apart from the ledger, and publish the public one.
     """
@@ -121,17 +121,19 @@ def ledger_restore(
     export: Annotated[Path, typer.Argument(help="JSON lines of noisegate ledger export.")],
     where: Annotated[str, typer.Argument(help="The new ledger: a file, or postgresql://….")],
 ) -> None:
-    """Make a new ledger of an export, entry by entry the same.
+    """Make a new ledger from an export, entry by entry the same.
 
-    It has forgotten whatever was spent since: compare its head with one that was noted later.
+    Whatever was spent since is lost: compare its head with one that was stored later.
     """
     from noisegate.ledger.open import restore_ledger  # noqa: PLC0415 - quick help
 
     if not export.is_file():
-        raise SpecError(f"There is no file {str(export)!r}.", fix="Name an export.")
+        raise SpecError(f"There is no file {str(export)!r}.", fix="Name an exported ledger.")
     new = None if "://" in where else Path(where)
     if new is not None and new.exists():
-        raise SpecError(f"{where!r} exists.", fix="Name a new file; nothing is overwritten.")
+        raise SpecError(
+            f"{where!r} exists already.", fix="Name a new file; nothing is overwritten."
+        )
     try:
         with (
             export.open(encoding="utf-8", errors="replace") as lines,
@@ -149,12 +151,12 @@ def ledger_restore(
 def ledger_report(
     where: Where,
     account: Annotated[
-        str | None, typer.Option(help="Which account; left out, each of a data set.")
+        str | None, typer.Option(help="The account; by default each account of the data set.")
     ] = None,
     delta: Annotated[str, typer.Option(help="State every ε at this δ.")] = "1e-6",
     as_json: Json = False,
 ) -> None:
-    """What was spent, by every composition theorem side by side.
+    """Show what was spent, by every composition theorem side by side.
 
     For reading only: the budget is enforced by the account's own accountant. The other theorems
     hold for questions that were fixed beforehand.
@@ -178,7 +180,7 @@ def ledger_report(
         charged = (
             f"charged ({own})",
             str(each.charged).removeprefix("ε = "),
-            "what the budget is compared with",
+            "the measure of the budget",
         )
         title = f"{each.balance.account}: {each.questions} questions"
         title += f", {each.open} of them without an answer" if each.open else ""
@@ -207,8 +209,8 @@ def ledger_budget(
     where: Where,
     account: Annotated[str, typer.Argument(help="Which account.")],
     epsilon: Annotated[str, typer.Argument(help="Its new ε.")],
-    reason: Annotated[str, typer.Option(help="Why; it goes into the log.")],
-    delta: Annotated[str | None, typer.Option(help="Its new δ; left out, it stays.")] = None,
+    reason: Annotated[str, typer.Option(help="The reason; it is recorded in the log.")],
+    delta: Annotated[str | None, typer.Option(help="The new δ; unchanged by default.")] = None,
 ) -> None:
     """Change an account's budget. A steward's act: it is logged, and what is spent stays spent."""
     from noisegate.privacy.loss import ApproxDP  # noqa: PLC0415
@@ -244,7 +246,7 @@ def _ledger(where: str, *, inspect: bool = False) -> "Ledger":
     beside = ledger_beside(where)
     path = beside if beside.is_file() else Path(where)
     if not path.is_file():
-        raise SpecError(f"There is no ledger {where!r}.", fix="Name the ledger or its data file.")
+        raise SpecError(f"There is no ledger {where!r}.", fix="Name a ledger or its data file.")
     return inspect_ledger(str(path)) if inspect else open_ledger(str(path))
 
 

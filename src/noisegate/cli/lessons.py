@@ -13,7 +13,7 @@ from noisegate.cli.printing import print_answer, print_table, say, say_json
 @app.command("explain-epsilon")
 def explain_epsilon(
     epsilon: Annotated[str, typer.Argument(help="Such as 0.5.")],
-    prior: Annotated[str, typer.Option(help="What was believed before.")] = "0.5",
+    prior: Annotated[str, typer.Option(help="The belief beforehand.")] = "0.5",
     as_json: Json = False,
 ) -> None:
     """Say what an ε means, in a table and in plain sentences."""
@@ -25,7 +25,7 @@ def explain_epsilon(
         f"belief {float(found.prior):.1%} that someone is present, at most": _percent(
             found.posterior
         ),
-        "the same, about what a present person's rows say": _percent(found.posterior_change_one),
+        "the same, about the values of a present person": _percent(found.posterior_change_one),
         "right guesses of a fair “in or out?”, at most": _percent(found.guess_accuracy),
         "conclusions with and without the person differ by": _percent(found.total_variation),
         **{
@@ -49,7 +49,7 @@ def what_if(
     delta: Delta = "0",
     as_json: Json = False,
 ) -> None:
-    """Say how sharp counts are at a price (or what an error costs), and how many a budget buys."""
+    """Show the error of counts at a price, or the price of an error; and what a budget buys."""
     from noisegate.lab.what_if import what_if as facts_of  # noqa: PLC0415
 
     facts = facts_of(

@@ -21,25 +21,26 @@ def many(
         Path, typer.Option(help="Counting questions, SELECT COUNT(*) FROM t WHERE …; one a line.")
     ],
     columns: Annotated[
-        str | None, typer.Option(help="The cells: age=5,ward. Left out, what the questions need.")
+        str | None, typer.Option(help="The cells: age=5,ward. By default what the questions need.")
     ] = None,
-    table: Annotated[str | None, typer.Option(help="With --columns: of which table.")] = None,
+    table: Annotated[str | None, typer.Option(help="With --columns: the table.")] = None,
     epsilon: Epsilon = None,
-    within: Annotated[str | None, typer.Option(help="How far answers may be off.")] = None,
+    within: Annotated[str | None, typer.Option(help="The largest error of an answer.")] = None,
     surprises: Annotated[
-        int | None, typer.Option(help="Or: how many are answered with noise of their own.")
+        int | None,
+        typer.Option(help="Or: the number of updates, answered with noise of their own."),
     ] = None,
     rows: Annotated[int | None, typer.Option(help="A public number of rows.")] = None,
     sure: Annotated[
-        bool, typer.Option("--sure", help="With --rows: promise answers to the last question.")
+        bool, typer.Option("--sure", help="With --rows: promise the error up to the last question.")
     ] = False,
     confidence: Confidence = "0.95",
     plan: Annotated[
-        bool, typer.Option("--plan", help="Show price and promise without paying.")
+        bool, typer.Option("--plan", help="Show the price and the promised error without paying.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Answer many counting questions from a model, paying only for surprises."""
+    """Answer many counting questions from a model, paying only for its updates."""
     asked = _read(questions)
     gate = opening.gate(to_plan=plan)
     terms: dict[str, Any] = {
@@ -79,5 +80,5 @@ def _read(file: Path) -> list[str]:
     parts = plain.split(";") if ";" in plain else lines
     found = [part.strip() for part in parts if part.strip()]
     if not found:
-        raise SpecError(f"{file.name!r} holds no question.", fix="Write one a line.")
+        raise SpecError(f"{file.name!r} contains no question.", fix="Write one question per line.")
     return found

@@ -103,13 +103,15 @@ class Opening:
             )  # fmt: skip
         for table in found.tables.values():
             if table.doubted is not None:
-                say("Warning: no --unit is given, so every row is taken for another person. If one "
-                    f"{table.doubted!r} may have several rows, use --unit {table.doubted} "
-                    "--rows-per-unit N.", err=True)  # fmt: skip
+                say("Warning: no --unit is given, so every row counts as a different person. If "
+                f"one {table.doubted!r} may have several rows, use --unit {table.doubted} "
+                "--rows-per-unit N.", err=True)  # fmt: skip
         for file in writes or []:
             require_output(file)
             if self.practice and file.suffix.lower() == ".md":
-                raise SpecError("Made-up numbers have no card.", fix="Save another form.")
+                raise SpecError(
+                    "Practice numbers are made up and have no card.", fix="Save in another format."
+                )
         return opened(found if self.sample is None else found.sample(self.sample))
 
     @property
@@ -176,7 +178,8 @@ def columns_of(
             if not sign or not name or not values:
                 example = "ward=north,south" if option == "keys" else "age=0,120"
                 raise SpecError(
-                    f"--{option} {item} is not understood.", fix=f"Use --{option} {example}."
+                    f"--{option} {item} is not understood.",
+                    fix=f"For example: --{option} {example}.",
                 )
             texts = values.split(",")
             terms = columns.setdefault(name, {})
@@ -188,7 +191,9 @@ def columns_of(
     for item in types or []:
         name, sign, kind = item.partition("=")
         if not name or not sign or not kind:
-            raise SpecError(f"--type {item} is not understood.", fix="Use --type age=integer.")
+            raise SpecError(
+                f"--type {item} is not understood.", fix="For example: --type age=integer."
+            )
         columns.setdefault(name, {})["type"] = kind
     return columns
 

@@ -21,7 +21,7 @@ _OPTIONS = {
     "rows_per_unit": "--rows-per-unit", "groups_per_unit": "--groups-per-unit", "rows": "--rows",
     "choose": "--choose", "fresh": "--fresh", "delta": "--keys-delta",
 }  # fmt: skip
-_NAMED = re.compile(  # with a value, or names that are no words
+_NAMED = re.compile(  # with a value, or names that are not words
     rf"""\b({"|".join(_OPTIONS)})=("[^"]*"|'[^']*'|\.\.\.|[\w.*-]*\w)"""
     r"|\b((?:rows|groups)_per_unit)\b(?! ?=)"
 )

@@ -49,7 +49,7 @@ def ask(
     as_json: Json = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated rows.")] = False,
 ) -> None:
-    """Ask a question. What was released before is used again, for free."""
+    """Ask a question. What was released before is reused at no cost."""
     from noisegate.shell import PICTURES, require_writable  # noqa: PLC0415
     from noisegate.shell import save as write  # noqa: PLC0415
 
@@ -117,14 +117,14 @@ def shell(
 def caps(
     file: DataFile,
     table: Annotated[str, typer.Argument(help="The table whose units are counted.")],
-    epsilon: Annotated[str, typer.Option(help="What to pay for the look.")],
+    epsilon: Annotated[str, typer.Option(help="The ε for the estimate.")],
     budget: Budget = None,
     delta: Delta = "0",
     analyst: Analyst = None,
     unit: Unit = None,
     ledger: LedgerPath = None,
 ) -> None:
-    """Look privately at how many rows units have, and what caps would lose."""
+    """Estimate privately how many rows units have, and what contribution bounds would lose."""
     opening = Opening(
         file=file, budget=budget, delta=delta, analyst=analyst, unit=unit, ledger=ledger
     )
@@ -132,7 +132,7 @@ def caps(
     profile = gate.caps(table, epsilon=epsilon)
     say(str(profile))
     for price in (0.1, 1):
-        say(f"for a count at ε = {price}, a cap of {profile.best(price)} errs least")
+        say(f"for a count at ε = {price}, a cap of {profile.best(price)} has the smallest error")
 
 
 @app.command()
@@ -140,7 +140,7 @@ def bounds(
     file: DataFile,
     table: Annotated[str, typer.Argument(help="The table.")],
     column: Annotated[str, typer.Argument(help="A numeric column.")],
-    epsilon: Annotated[str, typer.Option(help="What to pay for the look.")],
+    epsilon: Annotated[str, typer.Option(help="The ε for the estimate.")],
     budget: Budget = None,
     delta: Delta = "0",
     analyst: Analyst = None,
@@ -148,7 +148,7 @@ def bounds(
     rows_per_unit: RowsPerUnit = None,
     ledger: LedgerPath = None,
 ) -> None:
-    """Find bounds of a column privately: powers of two around nearly all values."""
+    """Estimate the bounds of a column privately: powers of two around nearly all values."""
     opening = Opening(
         file=file, budget=budget, delta=delta, analyst=analyst, unit=unit, ledger=ledger,
         rows_per_unit=rows_per_unit,

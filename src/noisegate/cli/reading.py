@@ -13,5 +13,5 @@ def read_text(file: Path) -> str:
     except (OSError, ValueError):  # no UTF-8 is a ValueError, as is a NUL in its name
         text = None
     if text is None:
-        raise SpecError(f"{file.name!r} cannot be read.", fix="Give a file of text.")
+        raise SpecError(f"{file.name!r} cannot be read.", fix="Give a text file.")
     return text

@@ -43,29 +43,31 @@ def release(
         str | None,
         typer.Option(help="Instead of SQL: age=5,ward,day=month (bins, keys, units); age=0:18:65."),
     ] = None,
-    table: Annotated[str | None, typer.Option(help="With --columns: of which table.")] = None,
-    where: Annotated[str | None, typer.Option(help="With --columns: which rows.")] = None,
+    table: Annotated[str | None, typer.Option(help="With --columns: the table.")] = None,
+    where: Annotated[
+        str | None, typer.Option(help="With --columns: the condition on rows.")
+    ] = None,
     method: Annotated[
-        str, typer.Option(help="How to measure: auto, cells, tree, haar, … (docs/releases.md).")
+        str, typer.Option(help="The method: auto, cells, tree, haar, … (docs/releases.md).")
     ] = "auto",
     workload: Annotated[
         str | None,
         typer.Option(
-            help="What will be asked: cells, ranges, prefixes, marginals, or a list such as "
-            "age=20:39,age=40:+ward=north. Of synthetic rows: 3 "
-            "(columns of a table), age+ward,sick (tables; by weights: age+ward=3,sick), or a "
-            "file of questions (.sql)."
+            help="The workload: cells, ranges, prefixes, marginals, or a list such as "
+            "age=20:39,age=40:+ward=north. For synthetic rows: 3 (columns per table), "
+            "age+ward,sick (tables; with weights: age+ward=3,sick), or a file of questions (.sql)."
         ),
     ] = None,
     option: Annotated[
-        list[str] | None, typer.Option(help="Of the method: name=value. Repeatable.")
+        list[str] | None, typer.Option(help="Options of the method: name=value. Repeatable.")
     ] = None,
-    rows: Annotated[int | None, typer.Option(help="Of synthetic: how many rows.")] = None,
+    rows: Annotated[int | None, typer.Option(help="For synthetic: number of rows.")] = None,
     report: Annotated[
-        Path | None, typer.Option(help="Of synthetic: write how good they are: .html .md .txt.")
+        Path | None, typer.Option(help="For synthetic: write a quality report: .html .md .txt.")
     ] = None,
     choose: Annotated[
-        list[str] | None, typer.Option(help="Of synthetic: find bounds or bins, for a fifth of ε.")
+        list[str] | None,
+        typer.Option(help="For synthetic: estimate bounds or bins privately, for a fifth of ε."),
     ] = None,
     epsilon: Epsilon = None,
     confidence: Confidence = "0.95",
@@ -80,7 +82,7 @@ def release(
     as_json: Json = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated rows.")] = False,
 ) -> None:
-    """Publish a table once. The same release again is free, and the same."""
+    """Publish a table once. Repeating a release is free and gives the same numbers."""
     terms: dict[str, Any] = {
         "table": table, "columns": bins_of(columns), "where": where, "method": method,
         "workload": _asked(name, workload), "epsilon": epsilon,
@@ -123,7 +125,7 @@ def _synthetic(
     if name != "synthetic":
         if said or report is not None:
             raise SpecError(
-                "--rows, --report and --choose are about synthetic rows.",
+                "--rows, --report and --choose apply to synthetic rows only.",
                 fix="Use: noisegate release synthetic FILE.",
             )
         return {}
@@ -193,7 +195,8 @@ def bins_of(text: str | None) -> dict[str, Any] | None:
         name, sign, how = item.strip().partition("=")
         if not name or (sign and not how):
             raise SpecError(
-                f"--columns {item} is not understood.", fix="Use --columns age=5,ward,day=month."
+                f"--columns {item} is not understood.",
+                fix="For example: --columns age=5,ward,day=month.",
             )
         if name in found:
             raise SpecError(f"--columns names {name} twice.", fix="Name each column once.")
@@ -208,7 +211,9 @@ def options_of(option: str, items: list[str] | None, *, such_as: str) -> dict[st
     for item in items or []:
         name, sign, text = item.partition("=")
         if not name or not sign:
-            raise SpecError(f"{option} {item} is not understood.", fix=f"Use {option} {such_as}.")
+            raise SpecError(
+                f"{option} {item} is not understood.", fix=f"For example: {option} {such_as}."
+            )
         found[name] = _value(text)
     return found
 
@@ -224,7 +229,8 @@ def _range(text: str) -> tuple[str, Any]:
     name, _, keys = text.strip().partition("=")
     if not name or not keys:
         raise SpecError(
-            f"The range {text!r} is not understood.", fix="Use age=20:39,age=40:+ward=north."
+            f"The range {text!r} is not understood.",
+            fix="For example: age=20:39,age=40:+ward=north.",
         )
     low, sign, high = keys.partition(":")
     pair = tuple(_value(end) if end else None for end in (low, high))

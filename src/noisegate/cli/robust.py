@@ -21,13 +21,14 @@ class ByReaches:
     """How wide the noise is, where the rows at hand decide."""
 
     answer_delta: Annotated[str | None, typer.Option(help="The δ of this answer.")] = None
-    method: Annotated[str, typer.Option(help="smooth, or ptr: propose a bound, test, release.")] = (
-        "smooth"
-    )
-    bound: Annotated[
-        str | None, typer.Option(help="With --method ptr: the bound to be tested.")
+    method: Annotated[
+        str, typer.Option(help="smooth (smooth sensitivity), or ptr (propose-test-release).")
+    ] = "smooth"
+    bound: Annotated[str | None, typer.Option(help="With --method ptr: the proposed bound.")] = None
+    beta: Annotated[
+        str | None,
+        typer.Option(help="How fast rows further away matter less (β of smooth sensitivity)."),
     ] = None
-    beta: Annotated[str | None, typer.Option(help="How fast far rows matter less.")] = None
 
     @property
     def terms(self) -> dict[str, str | None]:
@@ -44,7 +45,7 @@ def smooth(
     asking: Asking,
     noise: ByReaches,
 ) -> None:
-    """One quantile with noise by what a row can do to it here, not anywhere."""
+    """Release one quantile with noise scaled to its smooth sensitivity on these rows."""
     rows = opening.caps.get("rows_per_unit")
     gate = opening.gate(to_plan=asking.plan)
     answer = (gate.smooth_plan if asking.plan else gate.smooth)(
@@ -61,20 +62,27 @@ def graph(
     asked: Annotated[str, typer.Argument(help=f"One of {', '.join(_ASKED)}.")],
     source: Annotated[str, typer.Option(help="The column of one end of an edge.")],
     target: Annotated[str, typer.Option(help="The column of the other end.")],
-    table: Annotated[str | None, typer.Option(help="The table, where there are several.")] = None,
+    table: Annotated[str | None, typer.Option(help="The table, if there are several.")] = None,
     nodes: Annotated[
-        str | None, typer.Option(help="The vertices: 0:99, or ann,bob,cy; else as declared.")
+        str | None, typer.Option(help="The vertices: 0:99, or ann,bob,cy; by default as declared.")
     ] = None,
-    level: Annotated[str, typer.Option(help="Protect each edge (row), or each node.")] = "edge",
-    degree: Annotated[int | None, typer.Option(help="Of --level node: edges that count.")] = None,
-    weight: Annotated[str | None, typer.Option(help="Of a spanning tree: the column.")] = None,
+    level: Annotated[
+        str, typer.Option(help="What is protected: an edge (row), or a node with all its edges.")
+    ] = "edge",
+    degree: Annotated[
+        int | None,
+        typer.Option(help="With --level node: contribution bound, the edges that count."),
+    ] = None,
+    weight: Annotated[
+        str | None, typer.Option(help="For a spanning tree: the weight column.")
+    ] = None,
     where: Annotated[str | None, typer.Option(help="Which rows.")] = None,
     asking: Asking,
     noise: ByReaches,
 ) -> None:
-    """A number of the graph whose edges are the rows."""
+    """Release a statistic of the graph whose edges are the rows."""
     if asked not in _ASKED:
-        raise SpecError(f"There is no {asked!r}.", fix=f"Use {', '.join(_ASKED)}.")
+        raise SpecError(f"There is no graph statistic {asked!r}.", fix=f"Use {', '.join(_ASKED)}.")
     gate = opening.gate(to_plan=asking.plan)
     found = (gate.graph_plan if asking.plan else gate.graph)(
         table, source=source, target=target, nodes=_nodes(nodes), level=level, where=where
@@ -85,7 +93,7 @@ def graph(
     if degree is not None:
         terms["degree"] = degree
     if (weight is not None) != (asked == "spanning-tree-cost"):
-        raise SpecError("A weight is for a spanning tree.", fix="Give --weight there.")
+        raise SpecError("A weight is only used for a spanning tree.", fix="Leave out --weight.")
     positional = () if weight is None else (weight,)
     _show(getattr(found, asked.replace("-", "_"))(*positional, **terms), asking)
 
@@ -94,10 +102,12 @@ def graph(
 @opens
 def distance(
     opening: Opening,
-    sql: Annotated[str, typer.Argument(help="Several counts of exceptions; the least is told.")],
+    sql: Annotated[
+        str, typer.Argument(help="Several counts of exceptions; the smallest is released.")
+    ],
     asking: Asking,
 ) -> None:
-    """How many rows must go until one of several public conditions holds."""
+    """Release the number of rows to remove until one of several public conditions holds."""
     rows = opening.caps.get("rows_per_unit")
     gate = opening.gate(to_plan=asking.plan)
     answer = (gate.distance_plan if asking.plan else gate.distance)(
@@ -114,7 +124,9 @@ def _nodes(text: str | None) -> range | list[str] | list[int] | None:
         try:
             return range(int(first), int(last) + 1)
         except ValueError:
-            raise SpecError(f"--nodes {text} is no range.", fix="Use 0:99, both ends.") from None
+            raise SpecError(
+                f"--nodes {text} is not a range.", fix="For example: 0:99, both ends included."
+            ) from None
     listed = text.split(",")
     return [int(each) for each in listed] if all(map(str.isdecimal, listed)) else listed
 

@@ -11,17 +11,17 @@ from noisegate.errors import SpecError
 from noisegate.files import write
 
 _PRIVATE = (
-    "PRIVATE: counts of rows below are exact. They are for the steward; show them to no analyst."
+    "PRIVATE: the row counts below are exact. They are for the steward; show them to no analyst."
 )
 
 
 @app.command()
 def init(
-    files: Annotated[list[Path], typer.Argument(help="CSV, Parquet files: one for each table.")],
+    files: Annotated[list[Path], typer.Argument(help="CSV or Parquet files, one for each table.")],
     name: Annotated[str | None, typer.Option(help="The name of the data set.")] = None,
     to: Annotated[Path | None, typer.Option(help="Write it here instead of printing it.")] = None,
 ) -> None:
-    """Draft a policy from the names and types of columns; no value is looked at."""
+    """Draft a policy from the names and types of columns; no value is read."""
     from noisegate.connect import draft_policy  # noqa: PLC0415
 
     text = draft_policy(files, name=name or files[0].resolve().parent.name)
@@ -39,11 +39,11 @@ def check(
     file: PolicyFile,
     rows: Annotated[
         bool,
-        typer.Option("--rows", help="Read the rows too: exact counts, for the steward alone."),
+        typer.Option("--rows", help="Also read the rows: exact counts, for the steward only."),
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Look over a policy: what is wrong, and what each choice costs in noise."""
+    """Check a policy: what is wrong, and what each choice costs in noise."""
     from noisegate.connect import check_policy, check_rows  # noqa: PLC0415
 
     found = [*check_policy(file), *(check_rows(file) if rows else [])]

@@ -70,7 +70,9 @@ class Memory:
         from noisegate.learners.arrays import facts_of, frame_of  # noqa: PLC0415 - learners only
 
         if getattr(values, "ndim", None) != 1:
-            raise SpecError("The values are not one number a row.", fix="Give an array of numbers.")
+            raise SpecError(
+                "The values must be one number per row.", fix="Give an array of numbers."
+            )
         try:
             frame = frame_of(values[:, None])
         except (TypeError, ValueError) as refusal:
@@ -120,8 +122,9 @@ class _Elsewhere:
     def matrix(self, *_: Any, **__: Any) -> NoReturn:  # noqa: ANN401
         """Refuse."""
         raise SpecError(
-            "A budget in memory cannot be used from another process or a file.",
-            fix="Use n_jobs=1 or threads; give a loaded estimator a memory of its own.",
+            "An in-memory budget cannot be used from another process or a file.",
+            fix="Use n_jobs=1 or threads, and give a loaded estimator a new memory.",
+            about="process",
         )
 
     average = matrix

@@ -64,26 +64,26 @@ def open(  # noqa: A001, PLR0913 - read as noisegate.open; each argument is a ch
     """Open a gate in front of the tables of a policy, or in front of one table.
 
     Args:
-        source: A policy (a TOML file), which says all the rest but who asks; or a CSV, Parquet or
-            DuckDB file, or a pandas, Polars or Arrow table.
-        epsilon: The budget of the whole data set. May be left out where the ledger knows it.
+        source: A policy (a TOML file), which states everything but the analyst; or a CSV, Parquet
+            or DuckDB file, or a pandas, Polars or Arrow table.
+        epsilon: The budget of the whole data set; by default that of an existing ledger.
         delta: The budget's δ, for accountants and mechanisms that need one.
-        unit: The column that names the person behind a row. Left out, every row is one person,
-            and every guarantee says so; where a column is called such as patient_id, a
-            `UnitWarning` and every guarantee name it.
-        rows_per_unit: With ``unit``, how many rows of one person count.
-        groups_per_unit: With ``unit``, in how many groups of a question one person counts.
+        unit: The column that names the person behind a row. By default every row is one person,
+            and every guarantee says so; if a column has a name like patient_id, a `UnitWarning`
+            and every guarantee name it.
+        rows_per_unit: Contribution bound, with ``unit``: how many rows of one person count.
+        groups_per_unit: The same for groups: in how many of a question one person counts.
         columns: Public facts, such as ``{"ward": {"in": ["north", "south"]}}`` or
             ``{"age": {"between": [0, 120]}}``.
         table: The table's name in SQL; by default the file's name without its ending.
         ledger: Where the budget is kept. By default a file beside the source, named after it, or
-            memory alone where the source is a frame.
+            memory only if the source is a data frame.
         accountant: "pure" (sums of ε), "zcdp" (with a δ), or "renyi-<order>".
-        analyst: Who asks. Each analyst has an account below the data set's, so that all of them
-            together never exceed its budget. Left out, questions are charged to it directly.
+        analyst: Who is asking. Each analyst has an account below the data set's, so that all of
+            them together never exceed its budget. By default its own account is charged.
         share: The ε that this analyst may spend; by default as much as the data set has.
         snapshot: The name of this state of the rows; questions are answered once per snapshot.
-        practice: Ask made-up rows that keep the declared facts, free of charge. No row is read.
+        practice: Ask made-up rows that follow the declared facts, at no cost. No row is read.
 
     Returns:
         A `Gate`: ``gate.plan(sql, epsilon=...)`` is free, ``gate.sql(sql, epsilon=...)`` pays.
@@ -92,8 +92,9 @@ def open(  # noqa: A001, PLR0913 - read as noisegate.open; each argument is a ch
         said = (epsilon, unit, rows_per_unit, groups_per_unit, columns, table, accountant, share)
         if any(term is not None for term in said) or fraction(delta) or snapshot != "1":
             raise SpecError(
-                "The policy says budget, unit, caps, columns and shares already.",
+                "The policy already states the budget, unit, caps, columns and shares.",
                 fix="Give only the policy, analyst and ledger.",
+                about="policy",
             )
         from noisegate.sources.policy.policy import read_policy  # noqa: PLC0415 - only for policies
 
@@ -102,7 +103,7 @@ def open(  # noqa: A001, PLR0913 - read as noisegate.open; each argument is a ch
     name = table or _name_of(source)
     if isinstance(source, str | Path):
         if Path(source).is_dir():
-            raise SourceError(f"{str(source)!r} is a folder.", fix="Name a file, or a policy.")
+            raise SourceError(f"{str(source)!r} is a folder.", fix="Give a data file or a policy.")
         keep(source, TABLE)
     domain = TableDomain(
         dataset=name,
@@ -148,7 +149,9 @@ def open_policy(
         if "://" not in place:
             keep(place, TABLE)
     if all(table.is_public for table in tables.values()):
-        raise PolicyError("No table is private.", fix="Read public tables without a gate.")
+        raise PolicyError(
+            "The policy has no private table.", fix="Public tables can be read without a gate."
+        )
     rows = _source(data, tables, practice=practice)
     book = book_of(ledger if ledger is not None else policy.ledger_url(), None, practice=practice)
     dataset = policy.name
@@ -164,7 +167,9 @@ def open_policy(
     share = None if analyst is None else policy.share_of(analyst)
     if analyst is None and policy.analysts and not practice:
         raise PolicyError(
-            "Nobody is said to ask.", fix=f"Give analyst, one of: {', '.join(policy.analysts)}."
+            "This policy lists analysts, and no analyst was given.",
+            fix=f"Say who is asking: analyst= one of {', '.join(policy.analysts)}.",
+            about="analyst",
         )
     account = _open_analyst(book, dataset, analyst=analyst, share=share)
     rules = Rules(
@@ -275,10 +280,13 @@ def open_root(
         raise PolicyError(
             f"{dataset!r} has no budget yet.",
             fix="Give epsilon, the budget of the data set (--budget on the command line).",
+            about="budget",
         )
     terms = budget or (known.budget if known else ApproxDP(0))
     if not 0 < terms.epsilon <= EPSILON_MAX:
-        raise SpecError("The budget is no budget.", fix="Use an epsilon from above 0 to 10**6.")
+        raise SpecError(
+            "The budget is out of range.", fix="epsilon must be above 0 and at most 10**6."
+        )
     ledger.open_account(
         dataset,
         parent=None,
@@ -317,7 +325,9 @@ def _open_analyst(
     """The account that questions are asked from, below the data set's."""
     if analyst is None:
         if share is not None:
-            raise SpecError("A share belongs to an analyst.", fix="Give the analyst's name too.")
+            raise SpecError(
+                "A share needs an analyst.", fix="Give the analyst's name too.", about="share"
+            )
         return dataset
     root, name = ledger.balance(dataset), f"{dataset}/{analyst}"
     if share is None and name in ledger.accounts():
@@ -353,6 +363,7 @@ def _require_ledger(file: Path, name: str) -> None:
         raise PolicyError(
             f"{name!r} has no budget yet.",
             fix="Give epsilon, the budget of the data set (--budget on the command line).",
+            about="budget",
         )
 
 
@@ -361,12 +372,14 @@ def _require_own_ledger(ledger: Ledger, domain: TableDomain, *, beside: bool, na
     if beside and others and domain.dataset not in ledger.accounts():
         raise PolicyError(
             f"The ledger beside this file already keeps the budget of {others[0]!r}.",
-            fix="Use that name (table=...): one file has one budget.",
+            fix="Use that name (table=...): a file has one budget.",
+            about="other-name",
         )
     if ledger.durable and not domain.origin and not named:
         raise PolicyError(
-            "A durable ledger cannot tell one frame from another.",
-            fix="Name the table: table='...', and a new snapshot when its rows change.",
+            "A durable ledger cannot tell two data frames apart.",
+            fix="Name the table: table='...'; and give a new snapshot when its rows change.",
+            about="frame",
         )
 
 
@@ -384,8 +397,9 @@ def _columns(
     unit = () if domain.unit is None or domain.unit.column is None else (domain.unit.column,)
     if missing := [name for name in (*terms, *unit) if name not in stored]:
         raise PolicyError(
-            f"{domain.name!r} has no column {missing[0]!r} of a type that questions can use.",
+            f"{domain.name!r} has no column {missing[0]!r} of a supported type.",
             fix=f"Its columns are: {', '.join(stored)}.",
+            about="column",
         )
     return MappingProxyType({
         name: Column.from_terms(name, terms.get(name, {}), stored=kind)

@@ -19,7 +19,11 @@ def draft_policy(files: Sequence[str | Path], *, name: str = "dataset") -> str:
 
     paths = {Path(file).stem: Path(file) for file in files}
     if len(paths) < len(files):
-        raise SpecError("Two files have the same name.", fix="Rename one: it names its table.")
+        raise SpecError(
+            "Two files have the same name.",
+            fix="Rename one: a file's name becomes the name of its table.",
+            about="name",
+        )
     sources = {table: str(path) for table, path in paths.items()}
     return draft(stored_kinds(paths), sources=sources, name=name)
 
@@ -39,7 +43,7 @@ def check_policy(file: str | Path) -> "list[Finding]":
 def check_rows(file: str | Path) -> "list[Finding]":
     """What the rows do not say as the policy has it, with exact counts: private, for the steward.
 
-    Values that cannot be read and so count as NULL, lie outside of bounds, or are no declared key;
+    Values that cannot be read and so count as NULL, lie outside bounds, or are not declared keys;
     and rows without an owner.
     """
     from noisegate.sources.duckdb.unread import unread  # noqa: PLC0415 - stewards only

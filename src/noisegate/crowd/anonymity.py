@@ -1,4 +1,4 @@
-"""k-anonymity: a property of a table, shown as a contrast. It is no guarantee of any mechanism.
+"""k-anonymity: a property of a table, shown as a contrast. It is not a guarantee of any mechanism.
 
 A table is k-anonymous if each combination of quasi-identifiers in it occurs at least k times, and
 l-diverse if each such group has at least l values of a sensitive column. Nothing follows for a
@@ -10,9 +10,9 @@ All of it works on rows as they are: it is for those who hold them. Nothing here
 >>> import pyarrow as pa
 >>> rows = pa.table({"age": [31, 34, 38, 52], "ill": ["flu", "flu", "flu", "gout"]})
 >>> print(anonymity(rows, ["age"], sensitive="ill"))
-1-anonymous, 1-diverse: 4 groups by age. This is no privacy guarantee.
+1-anonymous, 1-diverse: 4 groups by age. This is not a privacy guarantee.
 >>> print(anonymity(generalised(rows, ["age"], 2), ["age"], sensitive="ill"))
-2-anonymous, 1-diverse: 2 groups by age. This is no privacy guarantee.
+2-anonymous, 1-diverse: 2 groups by age. This is not a privacy guarantee.
 """
 
 from collections.abc import Sequence
@@ -40,8 +40,8 @@ class Anonymity:
         diverse = "" if self.l is None else f", {self.l}-diverse"
         names = ", ".join(self.columns)
         return (
-            f"{self.k}-anonymous{diverse}: {self.groups} groups by {names}. "
-            "This is no privacy guarantee."
+            f"{self.k}-anonymous{diverse}: {self.groups} groups by {names}. This is not a privacy "
+            "guarantee."
         )
 
 
@@ -71,7 +71,7 @@ def generalised(rows: pa.Table, columns: Sequence[str], k: int) -> pa.Table:
     """
     _require(rows, columns, None)
     if type(k) is not int or not 1 <= k <= rows.num_rows:
-        raise SpecError("There are not k rows.", fix=f"Use 1 to {rows.num_rows}.")
+        raise SpecError("There are fewer than k rows.", fix=f"Use 1 to {rows.num_rows}.")
     kinds = {name: rows[name].combine_chunks().dictionary_encode() for name in columns}
     ranks: dict[str, NDArray[np.int64]] = {}
     words: dict[str, list[Any]] = {}
@@ -96,7 +96,7 @@ def generalised(rows: pa.Table, columns: Sequence[str], k: int) -> pa.Table:
 def betrayed(rows: pa.Table, person: int) -> pa.Table:
     """The table with one person's whole row appended to every row: as k-anonymous as before."""
     if not 0 <= person < rows.num_rows:
-        raise SpecError("There is no such row.", fix=f"Use 0 to {rows.num_rows - 1}.")
+        raise SpecError("There is no row with this number.", fix=f"Use 0 to {rows.num_rows - 1}.")
     made = rows
     for name in rows.column_names:
         value = [rows[name][person].as_py()] * rows.num_rows
@@ -154,6 +154,6 @@ def _require(rows: pa.Table, columns: Sequence[str], sensitive: str | None) -> N
     missing = [name for name in wanted if name not in rows.column_names]
     if missing or not columns:
         raise SpecError(
-            f"{missing[0]!r} is no column." if missing else "No column is named.",
+            f"There is no column {missing[0]!r}." if missing else "No column is named.",
             fix=f"Use {', '.join(rows.column_names)}.",
         )

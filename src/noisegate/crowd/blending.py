@@ -46,7 +46,10 @@ class Blending:
     def __post_init__(self) -> None:
         object.__setattr__(self, "within", fraction(self.within, name="within"))
         if type(self.crowd) is not int or not 1 <= self.crowd <= CROWD_MAX or self.within < 0:
-            raise SpecError("This is no crowd.", fix=f"Use 1 to {CROWD_MAX}, and within >= 0.")
+            raise SpecError(
+                "The crowd is out of range.",
+                fix=f"Use a crowd from 1 to {CROWD_MAX}, and within >= 0.",
+            )
 
     def sampled(self, probability: Number, *, counts: bool = False) -> "Sampled":
         """The mechanism on a secret sample; ``counts``: counts of cells are all it shows."""
@@ -56,7 +59,7 @@ class Blending:
         up_to = f" up to a factor e^{shown(self.within)}" if self.within else ""
         return (
             f"({self.crowd}, {shown(self.within)})-crowd-blending: each person has "
-            f"{self.crowd - 1} others that could take its place unnoticed{up_to}, or does not "
+            f"{self.crowd - 1} others who could take their place unnoticed{up_to}, or does not "
             "count at all."
         )
 
@@ -75,9 +78,13 @@ class Sampled:
 
     def __post_init__(self) -> None:
         if not 0 < self.probability < 1:
-            raise SpecError("This is no sample.", fix="Use a probability between 0 and 1.")
+            raise SpecError(
+                "The sampling probability is out of range.", fix="Use one between 0 and 1."
+            )
         if self.counts and self.blending.within:
-            raise SpecError("Counts are alike exactly.", fix="Use within=0.")
+            raise SpecError(
+                "Two units blend in a count only if it is exactly equal.", fix="Use within=0."
+            )
 
     def delta(self, epsilon: Number) -> Fraction:
         """The δ at an ε, for adding or removing one person. Rounding: up."""
@@ -116,8 +123,8 @@ class Sampled:
     def __str__(self) -> str:
         return (
             "On a secret sample that holds each person with probability "
-            f"{shown(self.probability)}: {self.blending} If the sample becomes known, no more "
-            "than this is left."
+            f"{shown(self.probability)}: {self.blending} If the sample becomes known, only this "
+            "is left."
         )
 
 
@@ -139,7 +146,9 @@ class DeclaredBlending:
         for name in ("probability", "delta"):
             object.__setattr__(self, name, positive(getattr(self, name), name=name))
         if not self.mechanism.strip():
-            raise SpecError("The mechanism has no name.", fix="Name it, and who proved it.")
+            raise SpecError(
+                "The mechanism has no name.", fix="Give its name and the source of its proof."
+            )
 
     @property
     def loss(self) -> ApproxDP:
@@ -189,8 +198,8 @@ def solved(
     """
     if [crowd, epsilon, delta].count(None) != 1:
         raise SpecError(
-            "A crowd follows from a guarantee, or a guarantee from a crowd.",
-            fix="Give two of crowd, epsilon and delta.",
+            "Two of crowd, epsilon and delta determine the third.",
+            fix="Give exactly two of them.",
         )
     if crowd is None:
         target = ApproxDP(epsilon or 0, delta or 0)

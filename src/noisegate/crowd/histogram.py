@@ -49,9 +49,9 @@ _ONE_EACH: Final = (
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrowdOrder:
-    """What is asked for, as people say it.
+    """What is asked for, as given by the caller.
 
-    ``probability`` is that of each person to be in the sample. Two of ``crowd``, ``epsilon`` and
+    ``probability`` is the sampling probability of each person. Two of ``crowd``, ``epsilon`` and
     ``delta`` are given; the third follows.
     """
 
@@ -137,7 +137,7 @@ class CrowdRelease(Charged):
 
     @property
     def sampled(self) -> Sampled:
-        """The promise as a crowd's: with its whole curve of ε and δ."""
+        """The guarantee as that of a crowd: with its whole curve of ε and δ."""
         blending = Blending(crowd=self.noise.crowd)
         return blending.sampled(self.noise.probability, counts=True)
 
@@ -149,11 +149,11 @@ class CrowdRelease(Charged):
 
     @property
     def values(self) -> NDArray[np.float64]:
-        """Estimated numbers of people, 0 where they are hidden."""
+        """Estimated numbers of people, 0 in hidden cells."""
         return self.counts / float(self.noise.probability)
 
     def bounds(self, confidence: Numeric = 0.95) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The least and the most people of every cell, each by itself.
+        """The ends of a confidence interval for the people of every cell, each by itself.
 
         Claim: outside with at most 1 - confidence, whatever the count is. Why: `between`; a hidden
             cell had fewer than the crowd in the sample, and is treated as if it had one less.
@@ -235,7 +235,7 @@ class CrowdRelease(Charged):
             f"Cells with fewer than {noise.crowd} people in the sample are hidden; each holds at "
             f"most {limit:,} people, with 95 %."
         )
-        return hidden, "The promise holds as long as nobody knows who is in the sample."
+        return hidden, "The guarantee holds as long as nobody knows who is in the sample."
 
     def record(self) -> dict[str, Any]:
         """Axes and sampling, from which the ± follows."""
@@ -261,7 +261,9 @@ class CrowdRelease(Charged):
         """The release of a record that was read, and of the counts beside it."""
         noise = from_record(record["noise"])
         if not isinstance(noise, CrowdCounts):
-            raise SpecError("The file is of no crowd.", fix="Use it as save() wrote it.")
+            raise SpecError(
+                "The file does not hold a crowd release.", fix="Use it as written by save()."
+            )
         return cls(
             axes=tuple(map(Axis.from_record, record["axes"])),
             counts=counts,
@@ -369,7 +371,8 @@ def _require_one_row(block: Block) -> None:
         return
     unit = next((table.unit.column for table in facts.tables if table.unit is not None), None)
     raise Unsupported(
-        "One unit may have several rows here: it would be in several cells at once, or fill a "
-        "crowd alone, and a coin of its own would not hide it.",
+        "One unit may have several rows here: it could be in several cells or form a crowd by "
+        "itself, and sampling it once would not hide it.",
         fix=f"{_ONE_EACH} {unit}, MAX(age) AS age FROM visits GROUP BY {unit}) AS u GROUP BY 1.",
+        about="several-rows",
     )

@@ -102,7 +102,9 @@ class Allowance:
             self._whole.closed = True
 
     def __copy__(self) -> "Allowance":
-        raise RequestConflict("An allowance is one thing.", fix="Use the one that was opened.")
+        raise RequestConflict(
+            "An allowance cannot be copied.", fix="Use the one that was opened.", about="copy"
+        )
 
     @property
     def whole(self) -> Scope:
@@ -147,11 +149,15 @@ class Allowance:
 
     def _measure(self, part: Part, measurement: Measurement) -> Release:
         if type(measurement) is not Measurement:
-            raise Unsupported("A recipe asks by measurements alone.", fix="Ask for it by itself.")
+            raise Unsupported(
+                "A recipe can only take measurements.",
+                fix="Ask for this outside of the recipe.",
+                about="measurement",
+            )
         self._require(measurement)  # what the door would refuse is not noted down
         if measurement.query.sample is not None:
             raise Unsupported(
-                "Inside a recipe no question has a sample of its own.",
+                "Inside a recipe, a question cannot have its own sample.",
                 fix="Reserve a sample for the whole recipe, or ask one question at a time.",
             )
         restricted = measurement
@@ -171,10 +177,12 @@ class Allowance:
     def _cut(self, part: Part, column: str, keys: Sequence[Key]) -> tuple[Part, ...]:
         listed = tuple(keys)
         if any(type(key) not in (str, int) for key in listed) or len(set(listed)) < len(listed):
-            raise Unsupported("The parts are not distinct keys.", fix="List each key once.")
+            raise Unsupported("The keys of the parts are not distinct.", fix="List each key once.")
         if any(column == earlier for earlier, _ in part.where):
             raise Unsupported(
-                f"This is already a part by {column!r}.", fix="Cut by another column."
+                f"This is already a part by {column!r}.",
+                fix="Split by another column.",
+                about="part",
             )
         with self._lock:
             self._require_open()
@@ -207,8 +215,9 @@ class Allowance:
         charges = self._charges(steps[-1][1])
         if not all(charge <= self._entry.charges[name] for name, charge in charges.items()):
             raise OverBudget(
-                "The question does not fit into what is left of the allowance.",
+                "The question costs more than is left of the allowance.",
                 fix="Nothing was drawn. Reserve more, or ask with more noise.",
+                about="allowance",
             )
         for place, loss in reversed(steps):  # if interrupted, the whole has lost too much
             place.loss = loss
@@ -241,14 +250,19 @@ class Allowance:
 
     def _require_known(self, part: Part) -> None:
         if part not in self._parts:
-            raise Unsupported("This is no part of the allowance.", fix="Use `whole` and `cut`.")
+            raise Unsupported(
+                "This part does not belong to the allowance.",
+                fix="Use `whole` and `cut`.",
+                about="part",
+            )
 
 
 def _require_one_part_per_unit(measurement: Measurement, part: Part) -> None:
     if part.where and not measurement.query.stability.is_row_level:
         raise Unsupported(
-            "One unit may have rows in several parts: they cannot be asked in parallel.",
+            "One unit may have rows in several parts, so parallel composition does not apply.",
             fix="Ask about the whole table, or per key.",
+            about="parallel",
         )
 
 

@@ -64,11 +64,15 @@ class BlockMeasurement:
             )
         smooth = {(m.low, m.high) for m in self.mechanisms if isinstance(m, _SMOOTH)}
         if smooth - {(0, 2 * STEPS)}:
-            raise Unsupported("The noise is for another range.", fix=f"Use 0 to {2 * STEPS}.")
+            raise Unsupported("The noise was made for another range.", fix=f"Use 0 to {2 * STEPS}.")
         if len(self.mechanisms) != len(self.query.tally.ranges):
-            raise Unsupported("There is not one mechanism an output.", fix="Give one for each.")
+            raise Unsupported("There must be one mechanism per output.", fix="Give one for each.")
         if len({type(each) is Winsorised for each in self.mechanisms}) > 1:
-            raise Unsupported("Only some outputs are narrowed.", fix="Narrow all of them, or none.")
+            raise Unsupported(
+                "Only some outputs are narrowed.",
+                fix="Narrow all of them, or none.",
+                about="narrow",
+            )
 
     @property
     def capabilities(self) -> frozenset[str]:

@@ -53,7 +53,7 @@ class CellAccount:
         """The account with one more measurement on it."""
         found, query = self, measurement.query
         if query.asks != "combinations":
-            raise Bug("This is no question about groups of cells.", fix="Please report it.")
+            raise Bug("This is not a question about groups of cells.", fix="Please report it.")
         for block, noise in zip(query.combinations.blocks, measurement.mechanisms, strict=True):
             one, two = block.columns
             if type(noise) is Geometric:
@@ -61,7 +61,7 @@ class CellAccount:
             elif type(noise) is DiscreteGaussian:
                 found = found.plus(two, (Fraction(0), query.moved**2 / (2 * noise.variance)))
             else:
-                raise Bug("This noise has no account.", fix="Please report it.")
+                raise Bug("The account cannot be kept for this noise.", fix="Please report it.")
         return found
 
     def plus(self, norms: NDArray[np.int64], price: Cost) -> "CellAccount":

@@ -39,8 +39,9 @@ class ClaimedMeasurement:
         steps = tally.ranges == ((Fraction(0), Fraction(STEPS)),)
         if type(self.noise) is not Geometric or not (whole and steps):
             raise Unsupported(
-                "A vouched number is one whole number of all rows.",
+                "A vouched statistic is one whole number about all rows.",
                 fix=f"Use one block, one range from 0 to {STEPS}, and geometric noise.",
+                about="claim",
             )
 
     @property
@@ -52,8 +53,8 @@ class ClaimedMeasurement:
     def claim(self) -> str:
         """What the steward says by asking."""
         return (
-            f"one unit with all its rows moves what {self.query.tally.program.name!r} says by at "
-            "most 1, and it always answers in time"
+            f"one unit with all its rows changes the result of {self.query.tally.program.name!r} "
+            "by at most 1, and it always answers in time"
         )
 
     def event(self) -> GeometricEvent:
@@ -85,9 +86,10 @@ def require_program(asked: object, *, steward: bool) -> None:
         (type(asked), type(asked.query))
         not in ((BlockMeasurement, BlockQuery), (ClaimedMeasurement, BlockQuery))
     ):
-        raise Unsupported("This is no measurement.", fix="Make one with `Measurement`.")
+        raise Unsupported("This is not a measurement.", fix="Make one with `Measurement`.")
     if (type(asked) is ClaimedMeasurement or asked.query.tally.trusted) and not steward:
         raise Unsupported(
-            "Only the steward vouches for a program.",
+            "Only the steward can vouch for a program.",
             fix="Use gate.apply, on blocks of rows, with trusted=False.",
+            about="steward",
         )

@@ -154,13 +154,14 @@ class Curator:
         inner = event.event
         if type(inner) is not DeclaredEvent or inner.delta or event.probability >= 1:
             raise Unsupported(
-                "A recipe about a sample is reserved by an ε alone, without Gaussian noise or δ.",
+                "A recipe on a sample must reserve an ε alone, without Gaussian noise or δ.",
                 fix="Reserve a declared ε, with a probability below 1.",
             )
         if other := set(self.accountants) - _AMPLIFIED:
             raise Unsupported(
-                f"The {min(other)} accountant has no price for a recipe about one sample.",
+                f"The {min(other)} accountant has no price for a recipe on one sample.",
                 fix="Ask about all rows, or use an account that adds up ε or ρ.",
+                about="sample",
             )
 
     def find(self, measurement: Asked) -> Release | None:
@@ -261,6 +262,7 @@ class Curator:
                 raise Unsupported(
                     f"The question is about {table.name!r}, which is not behind this door.",
                     fix=f"Ask about {', '.join(self.tables)}.",
+                    about="table",
                 )
 
 
@@ -273,13 +275,16 @@ def _require_root(ledger: Ledger, account: str, dataset: str) -> None:
         raise PolicyError(
             f"Account {account!r} belongs to {balance.account!r}, not to {dataset!r}.",
             fix="Open the account below the data set's own, without a colon in its name.",
+            about="account",
         )
 
 
 def require_sample(sample: Fraction) -> None:
     """Refuse a sample that holds everybody or nobody."""
     if not 0 < sample < 1:
-        raise Unsupported("This is no sample.", fix="Use a probability between 0 and 1.")
+        raise Unsupported(
+            "The sampling probability is out of range.", fix="Use one between 0 and 1."
+        )
 
 
 def digest(text: str) -> str:

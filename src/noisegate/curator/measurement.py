@@ -36,7 +36,7 @@ class Measurement:
 
     def __post_init__(self) -> None:
         if type(self.mechanisms) is not tuple:
-            raise Unsupported("The mechanisms are no tuple.", fix="Give a tuple of mechanisms.")
+            raise Unsupported("mechanisms is not a tuple.", fix="Give a tuple of mechanisms.")
         _ = self.capabilities  # refuses what is not on the closed list
         for place, mechanism in enumerate(self.mechanisms):
             mechanism.require(self.query, place)
@@ -46,6 +46,7 @@ class Measurement:
             raise Unsupported(
                 f"There are {wanted} numbers and {len(self.mechanisms)} mechanisms.",
                 fix="Give one for each.",
+                about="mechanisms",
             )
 
     @property
@@ -136,7 +137,9 @@ class Measurement:
                 return [query.distances.apply(tables)]
             return [np.concatenate(tables)] if self._is_whole else tables
         if query.asks not in ("statistic", "rows"):
-            raise Bug("Rows are asked by a statistic alone.", fix="Please report the question.")
+            raise Bug(
+                "Rows can only be read through a statistic.", fix="Please report the question."
+            )
         shape = shape_of(tally)
         found = source.rows(tally, lambda batches: query.statistic.total(batches, shape))
         return [block.reshape(-1) for block in found]

@@ -97,16 +97,19 @@ class Agreement:
     def __post_init__(self) -> None:
         counts = (self.owners, self.drop_outs, self.colluding, self.per_unit)
         if any(type(each) is not int or each < 0 for each in counts):
-            raise SpecError("A number of the agreement is not whole.", fix="Use 0, 1, 2, …")
+            raise SpecError("A number in the agreement is not whole.", fix="Use 0, 1, 2, …")
         if type(self.block) not in (Groups, Matrix):
             raise Unsupported("What is asked has no rule.", fix="Use Groups or Matrix.")
         if not 2 <= self.owners <= OWNERS_MAX or not self.moved:
-            raise SpecError("Nobody shares anything.", fix="Use 2 or more owners, and numbers.")
+            raise SpecError(
+                "There are too few owners, or nothing to add up.",
+                fix="Use 2 or more owners, and numbers.",
+            )
         if self.owners <= 2 * self.drop_outs + self.colluding:
             raise SpecError(
-                f"{self.owners} owners cannot bear {self.drop_outs} drop-outs and "
-                f"{self.colluding} that collude.",
-                fix="Have more owners than twice the drop-outs plus those that collude.",
+                f"{self.owners} owners cannot tolerate {self.drop_outs} drop-outs and "
+                f"{self.colluding} colluding owners.",
+                fix="Use more owners than twice the drop-outs plus the colluding ones.",
             )
         if type(self.epsilon) is not Fraction or self.epsilon <= 0:
             raise SpecError("The price is not above 0.", fix="Give a positive epsilon.")
@@ -150,10 +153,10 @@ class Agreement:
         """What holds, in a sentence."""
         alone = self.owners - self.drop_outs
         return (
-            f"ε = {float(self.epsilon):g} towards the aggregator and any {self.colluding} owners "
-            f"together, also if {self.drop_outs} of {self.owners} owners drop out. With fewer than "
-            f"{alone} owners left nothing comes out; if more than {self.colluding} collude, the "
-            "noise of the others is less than promised."
+            f"ε = {float(self.epsilon):g} against the aggregator and any {self.colluding} owners "
+            f"together, also if {self.drop_outs} of {self.owners} owners drop out. With fewer "
+            f"than {alone} owners left there is no result; if more than {self.colluding} collude, "
+            "the noise of the others is less than promised."
         )
 
 
@@ -200,10 +203,10 @@ class Owner:
     def __post_init__(self) -> None:
         series, agreed = np.asarray(self.series), self.agreement
         if type(agreed) is not Agreement or not 0 <= self.number < agreed.owners:
-            raise SpecError("This owner is not in the agreement.", fix="Number owners from 0.")
+            raise SpecError("This owner is not in the agreement.", fix="Number the owners from 0.")
         if series.dtype != np.int64 or series.shape != (agreed.block.cells,):
             raise SpecError(
-                "The series has another length than agreed.",
+                "The series does not have the agreed length.",
                 fix=f"Give {agreed.block.cells} int64s.",
             )
         self.ledger.require_secure(type(self.bits) is SystemBits)
@@ -259,9 +262,10 @@ class Owner:
                 text = AESGCM(key).decrypt(bytes(12), sealed, None)
             except InvalidTag:
                 raise Unsupported(
-                    "A message of another owner was changed on the way, or it agreed to "
+                    "A message of another owner was changed on the way, or that owner agreed to "
                     "something else.",
                     fix="Compare agreements; begin a new session.",
+                    about="changed",
                 ) from None
             self._pieces[other] = int.from_bytes(text[:_WIDE]), int.from_bytes(text[_WIDE:])
         question = json.dumps({"owners": agreed.session, "number": self.number, "sum": agreed.size})
@@ -305,8 +309,9 @@ class Owner:
             for other in others
         ):
             raise Unsupported(
-                "Owners were told different things about who is there, so nothing is revealed.",
-                fix="Ask who adds up why; begin a new session.",
+                "Owners were given different lists of participants, so nothing is revealed.",
+                fix="Ask the aggregator why, and begin a new session.",
+                about="told",
             )
         self._require_enough({*others, self.number}, mine=True)
         return Revealed(
@@ -335,7 +340,7 @@ class Owner:
         with self._lock:
             if self._step != step:
                 raise RequestConflict(
-                    "This step was taken before, or another comes first.",
+                    "This step was already taken, or another one comes first.",
                     fix="Begin a new session.",
                 )
             self._step = _OVER  # until this one is done
@@ -344,14 +349,15 @@ class Owner:
         known = set(heard) <= set(range(self.agreement.owners))
         if len(heard) < self.agreement.threshold or not (mine and known):
             raise Unsupported(
-                "Too few owners are left, or not those who began.",
+                "Too few owners are left, or not the ones who began.",
                 fix="Begin a new session with all of them.",
+                about="too-few",
             )
 
 
 def _took_part() -> RequestConflict:
     return RequestConflict(
-        "This owner took part in a session of this name before.", fix="Use a new name."
+        "This owner already took part in a session of this name.", fix="Use a new name."
     )
 
 
@@ -376,7 +382,9 @@ def shared_secret(own: X25519PrivateKey, other: bytes) -> bytes:
         return own.exchange(X25519PublicKey.from_public_bytes(other))
     except ValueError:
         raise Unsupported(
-            "A key of another owner is no key.", fix="Begin a new session without it."
+            "The key of another owner is not valid.",
+            fix="Begin a new session without it.",
+            about="key",
         ) from None
 
 

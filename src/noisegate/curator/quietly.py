@@ -23,15 +23,17 @@ def quietly(work: Callable[[], T]) -> T:
         refusal = known
     except MemoryError:
         refusal = SourceError(
-            "The rows find no room in memory.",
-            fix="Nothing left the door; ask again with the same request where there is more.",
+            "The rows do not fit in memory.",
+            fix="Nothing was released; ask again with the same request id where there is more "
+            "memory.",
+            about="memory",
         )
     except Exception as wrong:
         if os.environ.get(DEBUG):
             raise
         refusal = Bug(
-            f"The work on the rows stumbled: {type(wrong).__name__}.",
-            fix=f"Nothing left the door. Please report it; {DEBUG}=1 shows stewards more.",
+            f"Processing the rows failed: {type(wrong).__name__}.",
+            fix=f"Nothing was released. Please report it; {DEBUG}=1 shows stewards more.",
         )
     refusal.__cause__ = refusal.__context__ = None
     raise refusal

@@ -155,27 +155,27 @@ class Counter:
             raise SpecError("The price is not above 0.", fix="Give a positive epsilon.")
         if self.is_row_level != (self.rows_per_unit is None):
             raise SpecError(
-                "Rows per unit are not said, or said where every row is one unit.",
+                "rows_per_unit is missing, or given where every row is one unit.",
                 fix="Give rows_per_unit where a unit has several rows, else leave it out.",
             )
         if not self.is_row_level:
             _require_lasting(self.relation, self.period)
         if not self.is_row_level and self.term != _ONE:
             raise Unsupported(
-                "A series of a unit with several rows counts rows.", fix="Use COUNT(*)."
+                "With several rows per unit, a series counts rows only.", fix="Use COUNT(*)."
             )
         if self.sample is not None and (self.gaussian or not 0 < self.sample < 1):
             raise Unsupported(
-                "A series about a sample has a price by ε alone.",
+                "A series on a sample is priced in ε alone.",
                 fix="Use geometric noise, and a probability between 0 and 1.",
             )
         kinds: tuple[type, type] = type(self.factor), type(self.gaussian)
         if kinds != (str, bool) or self.factor not in ("tree", "root"):
-            raise SpecError("There is no such factor.", fix="Use tree or root.")
+            raise SpecError("There is no such factorisation.", fix="Use tree or root.")
         full = self.gaussian and self.is_row_level and self.epochs[-1].size <= ROOT_MAX
         if self.factor == "root" and not full:
             raise Unsupported(
-                "The root factor is for Gaussian noise, rows that are units, and "
+                "The root factorisation needs Gaussian noise, rows that are units, and at most "
                 f"{ROOT_MAX:,} periods.",
                 fix='Use "tree".',
             )
@@ -268,7 +268,7 @@ def _require_rows(relation: Relation) -> None:
     while type(relation) is Filter:
         relation = relation.of
     if type(relation) is not Table:
-        raise Unsupported("A series is about one table.", fix="Leave out joins and subqueries.")
+        raise Unsupported("A series is about one table.", fix="Leave out joins and sub-queries.")
 
 
 def _require_lasting(relation: Relation, period: Expression) -> None:
@@ -276,15 +276,18 @@ def _require_lasting(relation: Relation, period: Expression) -> None:
     while type(relation) is Filter:
         if not set(fields_of(relation.condition)) <= set(fields_of(period)):
             raise Unsupported(
-                "Rows of a unit with several rows are chosen by more than their period.",
-                fix="Leave out WHERE: what it asks could change while the series lives.",
+                "With several rows per unit, WHERE would select rows by more than their period.",
+                fix="Leave out WHERE: its result could change during the life of the series.",
+                about="where",
             )
         relation = relation.of
 
 
 def _require_time(periods: tuple[Key, ...], horizon: int | None) -> None:
     if len({type(key) for key in periods}) != 1 or not all(a < b for a, b in pairwise(periods)):  # type: ignore[operator]
-        raise SpecError("The periods do not rise.", fix="Group by a date or BIN(x, width).")
+        raise SpecError(
+            "The periods are not in ascending order.", fix="Group by a date or BIN(x, width)."
+        )
     if horizon is not None and (type(horizon) is not int or not 1 <= horizon <= len(periods)):
         raise SpecError(
             "The horizon is beyond the declared periods.", fix=f"Use 1 to {len(periods)} periods."
@@ -297,7 +300,7 @@ class Series:
 
     def __init__(self, curator: Curator, counter: Counter) -> None:
         if type(counter) is not Counter:
-            raise Unsupported("This is no counter.", fix="Make one with `Counter`.")
+            raise Unsupported("This is not a counter.", fix="Make one with `Counter`.")
         curator.require_allowed({"series"})
         if isinstance(counter.event, PoissonSampled):
             curator._require_one_sample(counter.event)  # noqa: SLF001 - same room
@@ -334,7 +337,9 @@ class Series:
         last = counter.epochs[-1].end
         if type(until) is not int or not 1 <= until <= last:
             raise SpecError(
-                "The series does not reach that far.", fix=f"Use at most {last} periods."
+                "The series does not reach that far.",
+                fix=f"Use at most {last} periods.",
+                about="horizon",
             )
         opened = curator.ledger.reserve(
             self.name, question=self.question, event=counter.event, account=curator.account,
@@ -370,8 +375,9 @@ class Series:
             return
         if not _rank(last) < _rank(own):
             raise RequestConflict(
-                f"The series went on with snapshot {last!r}; {own!r} counts as an older state.",
-                fix="Open the newest rows, under a name that comes later: 2 after 1, or dates.",
+                f"The series continued with snapshot {last!r}; {own!r} sorts as an older one.",
+                fix="Open the newest rows, with a later snapshot name: 2 after 1, or dates.",
+                about="snapshot",
             )
 
     def _id(self, start: int) -> str:
@@ -488,5 +494,5 @@ def _unpacked(stored: bytes) -> tuple[str, list[NDArray[np.int64]]]:
         return kept["snapshot"], [np.array(each, np.int64) for each in kept["numbers"]]
     except (ValueError, TypeError, KeyError):
         raise LedgerError(
-            "A stored series cannot be read.", fix="Run: noisegate ledger verify."
+            "A stored series cannot be read.", fix="Run: noisegate ledger verify.", about="stored"
         ) from None

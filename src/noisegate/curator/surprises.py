@@ -94,24 +94,26 @@ class SurpriseSpec:
         plain = type(self.cells) is Query and self.cells.strategy is None
         plain = plain and self.cells.sample is None  # one sample would answer many questions
         if not plain or not isinstance(tally, Sums) or len(tally.terms) != 1:
-            raise Unsupported("A session is about the cells of one sum.", fix="Ask for one sum.")
+            raise Unsupported("A session needs the cells of a single sum.", fix="Ask for one sum.")
         if tally.cells > CELLS_MAX:
             raise Unsupported(
                 f"There would be {tally.cells:,} cells, more than {CELLS_MAX:,}.",
                 fix="Use wider bins or fewer columns.",
             )
         if tally.terms[0].low < 0:
-            raise Unsupported("These sums may fall when a unit comes.", fix="Use COUNT(*).")
+            raise Unsupported("These sums may decrease when a unit is added.", fix="Use COUNT(*).")
         whole = all(type(each) is int and each >= 1 for each in (self.reach, self.most))
         if not whole or self.reach * self.cells.moved > GUESS_MAX:
-            raise SpecError("Reach or surprises are no counts.", fix="Use whole numbers from 1.")
+            raise SpecError("reach or surprises is not a count.", fix="Use whole numbers from 1.")
         kinds = type(self.band), type(self.number)
         if kinds not in ((OutsideBand, Geometric), (OutsideBand, DiscreteGaussian)):
             raise Unsupported("The session has no rule for this noise.", fix="Use geometric noise.")
         if type(self.restarts) is not bool or self.band.cutoff != (
             1 if self.restarts else self.most
         ):
-            raise SpecError("The runs do not end with the surprises.", fix="Use their cutoff.")
+            raise SpecError(
+                "The runs have another cutoff than the surprises.", fix="Use their cutoff."
+            )
 
     @property
     def moved(self) -> Fraction:
@@ -197,10 +199,12 @@ class Surprises:
             self._entry = None  # type: ignore[assignment]
 
     def __copy__(self) -> "Surprises":
-        raise RequestConflict("A session is one thing.", fix="Use the one that was opened.")
+        raise RequestConflict("A session cannot be copied.", fix="Use the one that was opened.")
 
     def __reduce__(self) -> str:
-        raise RequestConflict("A session stays where it is.", fix="Use the one that was opened.")
+        raise RequestConflict(
+            "A session cannot leave its process.", fix="Use the one that was opened."
+        )
 
     @property
     def answered(self) -> int:
@@ -225,10 +229,10 @@ class Surprises:
             )
         own = guesses.copy() if type(guesses) is np.ndarray else None  # others may write into it
         if own is None or own.dtype != np.int64:
-            raise SpecError("The guesses are not int64.", fix="Give an array of int64.")
+            raise SpecError("The guesses are not int64.", fix="Give an int64 array.")
         beyond = (own < -GUESS_MAX) | (own > GUESS_MAX)
         if own.shape != (block.size,) or np.any(beyond):
-            raise SpecError("There is not one guess for each question.", fix="Give one for each.")
+            raise SpecError("There must be one guess per question.", fix="Give one for each.")
         with self._lock:
             run = self._begun()
             (exact,) = strategy.apply(self._read())
@@ -259,7 +263,11 @@ class Surprises:
         """The run that goes on, or a new one: charged from here on, before a row is read."""
         self._require_open()
         if not self.left:
-            raise RequestConflict("The last surprise was answered.", fix="Pay for a new session.")
+            raise RequestConflict(
+                "The last update of the session was used.",
+                fix="Pay for a new session.",
+                about="last-surprise",
+            )
         if self._run is not None and self._run.is_over:
             self._end_run()
         if self._run is None:
@@ -301,7 +309,7 @@ def open_surprises(
     With a ``sample`` it is about one secret sample that holds each unit with that chance.
     """
     if type(spec) is not SurpriseSpec:
-        raise Unsupported("This is no session.", fix="Make one with `SurpriseSpec`.")
+        raise Unsupported("This is not a session.", fix="Make one with `SurpriseSpec`.")
     curator.require_allowed({"many"})
     number = Measurement(query=spec.cells, mechanisms=(spec.number,))
     curator._require_own(number)  # noqa: SLF001 - same room
@@ -319,7 +327,9 @@ def open_surprises(
         kind="allowance",
     )
     if entry.answer is not None:
-        raise RequestConflict("This session is over.", fix="Open one with a new request id.")
+        raise RequestConflict(
+            "This session has ended.", fix="Open one with a new request id.", about="over"
+        )
     session = Surprises(curator, spec, entry, sample)
     try:
         yield session
@@ -335,8 +345,9 @@ def is_pure(curator: Curator) -> bool:
 def _require_pure(curator: Curator) -> None:
     if not is_pure(curator):
         raise Unsupported(
-            "One run for all surprises, or one sample, is for accounts that add up ε.",
+            "One run for all updates, or a sample, needs an account that adds up ε.",
             fix="Use restarts, and all rows.",
+            about="accountant",
         )
 
 

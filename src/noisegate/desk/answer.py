@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 
 HalfWidths: TypeAlias = tuple[float | int | None, ...] | None
 CHOSEN: Final = (
-    "Noisy numbers chose which rows are shown: an extreme number is likely to be so by its noise."
+    "Noisy numbers decided which rows are shown: an extreme number may be extreme by its noise."
 )
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Answer:
-    """Stored releases, shown. Reading it again never draws again and never costs.
+    """Released numbers as a table. Reading it again draws nothing and costs nothing.
 
     ``half_widths`` gives the error bars of each column at a confidence. ``questions`` are the
-    canonical texts under which the ledger knows the releases; ``log`` has the ledger's head of the
-    moment and reads its entries.
+    canonical texts under which the ledger stores the releases; ``log`` has the current head of the
+    ledger and reads its entries.
     ``caveats`` say in words what the error bars do not cover.
     """
 
@@ -85,24 +85,24 @@ class Answer:
         return self.cost.epsilon == 0 and self.cost.delta == 0
 
     def margins(self, confidence: Number = 0.95) -> dict[str, HalfWidths]:
-        """Half-widths: the exact number lies within ± this of the shown one, so confidently.
+        """Half-widths of confidence intervals: the exact number is within ± this.
 
-        For each cell by itself. What noise adds is proven; what contribution bounds lose, where
-        that was looked at, rests on a model: `noise_margins` are the proven part, and `caveats` say
-        what is left out. Columns without error bars have None, and so have single cells.
+        For each cell by itself. The part of the noise is proven; that of contribution bounds,
+        where their loss was estimated, rests on a model: `noise_margins` is the proven part, and
+        `caveats` say what is not included. Columns and cells without error bars have None.
         """
         return dict(zip(self.columns, self.half_widths(confidence), strict=True))
 
     def noise_margins(self, confidence: Number = 0.95) -> dict[str, HalfWidths]:
-        """The part of `margins` that noise alone makes: proven, whatever the rows are."""
+        """The part of `margins` due to noise alone: proven, whatever the rows are."""
         widths = self.noise_widths or self.half_widths
         return dict(zip(self.columns, widths(confidence), strict=True))
 
     def within_noise(self, confidence: Number = 0.95) -> list[list[bool]]:
-        """Row by row, which counts and sums are no further from 0 than their ±.
+        """Row by row, which counts and sums are within their ± of 0.
 
-        There, nothing may be there at all. It is said of counts, and of sums of what cannot be
-        negative. An average, a ratio or a difference may be near 0 whatever is there: False.
+        Such a number may be noise alone. This applies to counts and to sums of non-negative
+        values; an average, a ratio or a difference may be near 0 anyway: False.
         """
         widths, amounts = self.half_widths(confidence), self.amounts()
         triples = zip(self.columns, self.table.columns, widths, strict=True)
@@ -117,7 +117,7 @@ class Answer:
     # other forms
 
     def to_arrow(self, confidence: Number | None = None) -> "pa.Table":
-        """The answer as an Arrow table; with a confidence, margins stand in columns of their own.
+        """The answer as an Arrow table; with a confidence, error bars have columns of their own.
 
         The margins of column ``n`` are called ``n_margin``.
         """
@@ -183,16 +183,16 @@ class Answer:
         return _written(json_text(self.to_dict(confidence)), file)
 
     def to_csv(self, file: str | Path | None = None, confidence: Number = 0.95) -> str:
-        """Comma-separated rows with margins, also written to a file if one is named.
+        """Comma-separated rows with error bars, also written to a file if one is named.
 
-        A text that a spreadsheet would compute has an apostrophe before it: `noisegate.read_csv`.
+        Text that a spreadsheet would evaluate gets an apostrophe: see `noisegate.read_csv`.
         """
         table = self.to_arrow(confidence)
         columns = (column.to_pylist() for column in table.columns)
         return _written(csv_text(table.column_names, list(zip(*columns, strict=True))), file)
 
     def to_parquet(self, file: str | Path, confidence: Number = 0.95) -> None:
-        """A Parquet file with margins; its metadata hold the SQL, the price and the guarantee."""
+        """A Parquet file with error bars; its metadata hold SQL, price and guarantee."""
         import pyarrow.parquet as pq  # noqa: PLC0415 - only when asked for
 
         facts = {"sql": self.sql, "price": str(self.cost), "guarantee": str(self.guarantee)}
@@ -209,7 +209,7 @@ class Answer:
         return plot(self, confidence, **choices)
 
     def card(self, confidence: Number = 0.95) -> "Card":
-        """The release card: what was promised and measured, to be checked against the ledger."""
+        """The release card: what was measured and guaranteed, checkable against the ledger."""
         from noisegate.desk.card import card  # noqa: PLC0415 - only when asked for
 
         return card(self, confidence)
@@ -217,9 +217,9 @@ class Answer:
     # on a screen
 
     def cells(self, confidence: Number = 0.95) -> list[list[str]]:
-        """The rows as text, with ± behind every noisy number.
+        """The rows as text, with ± after every noisy number.
 
-        ≈ 0 where nothing may be there, ≥ before a lower bound.
+        ≈ 0 where the number may be noise alone, ≥ before a lower bound.
         """
         widths, amounts, lower = self.half_widths(confidence), self.amounts(), self.lower()
         triples = zip(self.columns, self.table.columns, widths, strict=True)
@@ -250,7 +250,7 @@ class Answer:
         if any(ZERO in cell for row in self.cells(confidence) for cell in row):
             line += f"; {ZERO.strip()}: may be noise alone"
         if self.lower():
-            line += f"; {LEAST.strip()}: a cap leaves some out, nobody knows how much"
+            line += f"; {LEAST.strip()}: a contribution bound leaves some out, by an unknown amount"
         return "\n".join([line, *self._caveats()])
 
     def _caveats(self) -> list[str]:

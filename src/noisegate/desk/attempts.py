@@ -47,7 +47,7 @@ class Attempts:
         begun, open_ones = curator.ledger.attempts(self.question, account=curator.account)
         if not fresh and self.found() is not None:  # since the caller looked
             raise RequestConflict(
-                "This release was made in the meantime.", fix="Ask again: it is free."
+                "This release was made in the meantime.", fix="Ask again: it is free.", about="made"
             )
         names = range(begun, begun + _TAKEN) if fresh or not open_ones else ()
         for number in names:
@@ -66,9 +66,10 @@ class Attempts:
             else:
                 return
         raise RequestConflict(
-            "This release was begun and has not come to an end.",
-            fix="It may be running elsewhere. If it was killed, release with fresh=True: what it "
-            "reserved stays spent.",
+            "This release was started and has not finished.",
+            fix="It may still be running elsewhere. If it was killed, release with fresh=True; "
+            "what it reserved stays spent.",
+            about="begun",
         )
 
     def _is_open(self) -> bool:

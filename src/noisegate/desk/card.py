@@ -46,7 +46,11 @@ class Card:
         except ValueError:
             record = None
         if not isinstance(record, dict) or record.get("format") != FORMAT:
-            raise SpecError(f"This is no card in the format {FORMAT}.", fix="Give the card's JSON.")
+            raise SpecError(
+                f"This is not a release card in format {FORMAT}.",
+                fix="Give the card's JSON.",
+                about="format",
+            )
         return cls(record)
 
     def to_markdown(self) -> str:
@@ -54,13 +58,19 @@ class Card:
         try:
             return _page(self.record)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
-            raise SpecError("The card was changed.", fix="Use it as to_json() wrote it.") from None
+            raise SpecError(
+                "The card was changed.", fix="Use it as written by to_json()."
+            ) from None
 
 
 def card(answer: Answer, confidence: Number = 0.95) -> Card:
     """The card of an answer. The entries come from the ledger that the answer was paid from."""
     if answer.practice:
-        raise SpecError("These numbers were made up.", fix="Ask without practice for a card.")
+        raise SpecError(
+            "Practice answers come from made-up rows and have no card.",
+            fix="Ask without practice.",
+            about="practice",
+        )
     entries = entries_of(answer, answer.log())
     guarantee = answer.guarantee
     return Card(
@@ -129,7 +139,7 @@ def verify(stated: Card, ledger: Ledger) -> list[str]:
     try:
         anchors = [] if head is None else [Anchor.from_dict(head)]
     except (SpecError, TypeError):
-        return ["The head of the ledger that the card states cannot be read."]
+        return ["The ledger head stated by the card cannot be read."]
     problems = list(ledger.verify(anchors=anchors).problems)
     try:
         return [*problems, *_differences(stated, ledger)]
@@ -152,7 +162,7 @@ def _differences(stated: Card, ledger: Ledger) -> list[str]:
     for line in lines:
         entry = log.get(line.get("seq")) if isinstance(line, dict) else None
         if entry is None:
-            problems.append("The ledger has no such entry as the card names.")
+            problems.append("The ledger has no entry with the number that the card names.")
             continue
         facts = (entry.kind, entry.body.get("request"), entry.at, entry.hash)
         if facts != tuple(line.get(name) for name in ("kind", "request", "at", "hash")):
@@ -161,7 +171,7 @@ def _differences(stated: Card, ledger: Ledger) -> list[str]:
             settled.append(str(entry.body["question"]))
     measured = [_canonical(each) for each in stated.record.get("measurements", [])]
     if set(map(_canonical, map(json.loads, settled))) != set(measured):
-        problems.append("The entries are about other measurements than the card states.")
+        problems.append("The entries are about other measurements than those of the card.")
     return problems
 
 

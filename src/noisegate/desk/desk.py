@@ -77,7 +77,7 @@ class Desk:
         """The release: from the ledger if it was drawn before, else for its price."""
         if progress is not None and not callable(progress):
             raise SpecError(
-                "progress cannot be called.", fix="Give a function of a part and words."
+                "progress is not callable.", fix="Give a function of a fraction and a text."
             )
         self.curator.require_allowed(job.capabilities)
         if fresh:

@@ -56,7 +56,7 @@ def with_margin(value: Any, margin: float | None) -> str:  # noqa: ANN401 - a ce
 
 
 def is_noise(value: Any, margin: float | None) -> bool:  # noqa: ANN401 - a cell
-    """Whether a number is no further from 0 than its ±; a date is no number."""
+    """Whether a number is no further from 0 than its ±; a date is not a number."""
     if isinstance(value, date):
         return False
     return value is not None and margin is not None and bool(abs(value) <= margin)

@@ -215,7 +215,11 @@ class Recipe(Job[C, R, E]):
         try:
             content, used = self.read(stored)
         except _UNREAD:
-            raise LedgerError("What was stored cannot be read.", fix="Use fresh=True.") from None
+            raise LedgerError(
+                "The stored release cannot be read.",
+                fix="Release it again with fresh=True.",
+                about="stored",
+            ) from None
         return Drawn(
             content=content, used=used, question=self.question, request_id=request_id, free=free
         )

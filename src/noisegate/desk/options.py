@@ -14,7 +14,7 @@ from typing import Any, Final, get_args, get_origin, get_type_hints
 
 from noisegate.errors import SpecError
 
-_FAR: Final = 1 << 63  # numbers beyond it are no sizes of anything
+_FAR: Final = 1 << 63  # numbers beyond it are not sizes of anything
 _WORDS: Final[Mapping[Any, str]] = MappingProxyType({
     bool: "True or False", int: "a whole number", float: "a number", tuple: "lists of numbers",
 })  # fmt: skip
@@ -25,20 +25,22 @@ def require_options(
 ) -> None:
     """Refuse options that ``kind``, a dataclass, has no field for, lacks, or has another type for.
 
-    Fields that are ``said`` already are no options. Texts, and exact numbers such as shares, are
+    Fields that are ``said`` already are not options. Texts, and exact numbers such as shares, are
     left to those who read them.
     """
     known = {each.name: each for each in fields(kind) if each.name not in said}
     listed = f"Its options: {', '.join(sorted(known)) or 'none'}."
     if unknown := options.keys() - known.keys():
-        raise SpecError(f"{name!r} has no such option: {min(unknown)!r}.", fix=listed)
+        raise SpecError(f"{name!r} has no option {min(unknown)!r}.", fix=listed, about="option")
     for option, each in known.items():
         if option not in options and each.default is MISSING:
-            raise SpecError(f"{name!r} has to be told {option!r}.", fix=listed)
+            raise SpecError(f"{name!r} needs the option {option!r}.", fix=listed, about="missing")
     hints = get_type_hints(kind)
     for option, value in options.items():
         if not _is_of(hints[option], value):
-            raise SpecError(f"{option} is {str(value)[:40]!r}.", fix=f"{_fix(hints[option])}.")
+            raise SpecError(
+                f"{option} is {str(value)[:40]!r}.", fix=f"{_fix(hints[option])}.", about="value"
+            )
 
 
 def _is_of(hint: Any, value: Any) -> bool:  # noqa: ANN401 - a type as it is written, any value

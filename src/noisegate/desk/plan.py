@@ -33,12 +33,12 @@ E_co = TypeVar("E_co", bound=Expected, covariant=True)
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan(Generic[E_co]):
-    """What an order would cost and give. Free, and depends on no row.
+    """What an order would cost and return. Free, and independent of the rows.
 
     ``epsilon`` is the price that was asked for; ``price`` is what running the order now charges:
     less where a part was released before, 0 where all of it was. ``early`` is what it charges if no
     group is found, where that is less. ``expected`` is what is known about the result, by its kind.
-    ``notes`` say what the error bars leave out.
+    ``notes`` say what the error bars do not include.
     """
 
     kind: str
@@ -56,16 +56,16 @@ class Plan(Generic[E_co]):
         return self.price == ApproxDP(0)
 
     def margins(self, confidence: Number = 0.95) -> dict[str, float | None]:
-        """The ± to expect of each kind of number; None where it depends on the rows."""
+        """The expected ± of each kind of number; None where it depends on the rows."""
         return self.expected.margins(confidence)
 
     def facts(self, confidence: Number = 0.95) -> list[Fact]:
-        """The plan in words, one fact a line."""
+        """The plan in words, one fact per line."""
         notes = [("mind", note) for note in self.notes]
         return [*self.expected.facts(confidence), *notes, ("price", self._price())]
 
     def to_dict(self, confidence: Number = 0.95) -> dict[str, Any]:
-        """Plain values, for --json: the same shape whatever is ordered, then what its kind adds."""
+        """Plain values, for --json: the same keys for every order, then those of its kind."""
         early = {} if self.early is None else {"price_if_none_found": float(self.early.epsilon)}
         return {
             "kind": self.kind,
@@ -91,7 +91,9 @@ class Plan(Generic[E_co]):
     def _price(self) -> str:
         if self.free:
             return (
-                "free: released before" if self.epsilon else "free: no private row is asked about"
+                "free: released before"
+                if self.epsilon
+                else "free: the question reads no private row"
             )
         more = "" if self.fits else " (more than is left)"
         none = "" if self.early is None else f"; {self.early} if no group is found"

@@ -147,7 +147,9 @@ def require_numbers(columns: Sequence[str]) -> None:
 
 
 def _nothing() -> Unsupported:
-    return Unsupported("There are no numbers to draw.", fix="Ask for a COUNT, SUM or AVG.")
+    return Unsupported(
+        "There is no numeric column to plot.", fix="Ask for a COUNT, SUM or AVG.", about="no-number"
+    )
 
 
 def framed(chart: Any, answer: Answer, *, title: str | None, notes: Sequence[str] = ()) -> Any:  # noqa: ANN401
@@ -231,7 +233,9 @@ def _pictures(
     for name in (x, y, color):
         if name is not None and name not in answer.columns:
             raise SpecError(
-                f"There is no column {name!r}.", fix=f"Use {', '.join(answer.columns)}."
+                f"There is no column {name!r}.",
+                fix=f"Use {', '.join(answer.columns)}.",
+                about="column",
             )
     noisy = [name for name in answer.columns if widths[name]]
     drawn = [name for name in noisy if not pa.types.is_temporal(answer.table[name].type)]

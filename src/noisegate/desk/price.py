@@ -170,11 +170,13 @@ def variance_of(noise: NoiseMechanism[Any]) -> float:
         return max(2 * exp(-loss) / expm1(-loss) ** 2, VARIANCE_MIN)
     if isinstance(noise, DiscreteGaussian):
         return float(noise.variance)
-    raise Bug("This noise has no variance here.", fix="Report the recipe.")
+    raise Bug("The variance of this noise is not known.", fix="Report the recipe.")
 
 
 def require_shares(shares: Sequence[Fraction]) -> list[Fraction]:
     """Shares that buy something."""
     if any(type(share) is not Fraction or not 0 < share <= 1 for share in shares):
-        raise SpecError("A share is not between 0 and 1.", fix="Give fractions of the price.")
+        raise SpecError(
+            "A share is not between 0 and 1.", fix="Give fractions of the price.", about="share"
+        )
     return list(shares)

@@ -69,7 +69,7 @@ class Held(ABC):
         """What a Parquet file must hold besides the rows and the promise, as plain values."""
 
     def facts(self) -> dict[str, str]:
-        """What else the metadata of a Parquet file hold, by name."""
+        """Further metadata of a Parquet file, by name."""
         return {}
 
     @property
@@ -92,13 +92,13 @@ class Held(ABC):
         return self.answer(0).promise
 
     def card(self, confidence: Numeric = 0.95) -> Card:
-        """The release card: what was promised and measured, to be checked against the ledger."""
+        """The release card: what was measured and guaranteed, checkable against the ledger."""
         return self.stated or card_of(self.answer(), confidence)
 
     # other forms
 
     def to_arrow(self, confidence: Numeric | None = None) -> "pa.Table":
-        """All rows; with a confidence, margins too."""
+        """All rows; with a confidence, also error bars."""
         return self.answer().to_arrow(confidence)
 
     def to_pandas(self, confidence: Numeric | None = None) -> "pd.DataFrame":
@@ -111,7 +111,7 @@ class Held(ABC):
         return extra("polars", "Frames of Polars").DataFrame(self.to_arrow(confidence))  # type: ignore[no-any-return]
 
     def to_csv(self, file: str | Path | None = None, confidence: Numeric = 0.95) -> str:
-        """Comma-separated rows with margins, also written to a file if one is named."""
+        """Comma-separated rows with error bars, also written to a file if one is named."""
         return self.answer().to_csv(file, confidence)
 
     def to_dict(self, confidence: Numeric = 0.95) -> dict[str, Any]:
@@ -129,12 +129,12 @@ class Held(ABC):
     # files
 
     def save(self, file: str | Path, confidence: Numeric = 0.95) -> None:
-        """Write it in the form of the file's ending. A Parquet file holds all of it: see `load`."""
+        """Write it in the format of the file's ending. A Parquet file is complete: see `load`."""
         path = require_output(file, self.endings)
         self.writers(path, confidence)[path.suffix.lower()]()
 
     def writers(self, path: Path, confidence: Numeric) -> dict[str, Callable[[], Any]]:
-        """How to write each form."""
+        """How to write each file format."""
         card: Callable[[], str] = lambda: self.card(confidence).to_markdown()  # noqa: E731
         return {
             ".parquet": lambda: self._save(path, confidence),
@@ -232,7 +232,7 @@ class Charged(Held):
     ) -> Answer:
         """Some of its numbers as an answer, with all that the release states.
 
-        What is ``unsigned`` is an amount, unless it is said what else is.
+        Columns that are ``unsigned`` are amounts, unless others are named.
         """
         return Answer(
             sql=self.sql,
@@ -279,7 +279,9 @@ def loading(load: Callable[[type[T], str | Path], T]) -> Callable[[type[T], str 
 
 def _changed(file: str | Path) -> SpecError:
     return SpecError(
-        f"{Path(file).name!r} was damaged or changed.", fix="Use the file as save() wrote it."
+        f"{Path(file).name!r} was damaged or changed.",
+        fix="Use the file as save() wrote it.",
+        about="changed",
     )
 
 
@@ -305,8 +307,9 @@ def read_held(file: str | Path, kind: type[Held]) -> "tuple[pa.Table, Mapping[st
         known = False
     if not known:
         raise SpecError(
-            f"{Path(file).name!r} is no release of this kind.",
-            fix="Give a Parquet file that save() wrote.",
+            f"{Path(file).name!r} is not a saved release of this kind.",
+            fix="Give a Parquet file written by save().",
+            about="kind",
         )
     _require_sealed(file, table, facts)
     card = facts.get("noisegate.card")

@@ -28,7 +28,9 @@ class Rules:
         """What is to be paid: the first that was said, else as the policy has it."""
         given = next((each for each in (*said, self.epsilon) if each is not None), None)
         if given is None:
-            raise SpecError("Nothing is said about the price.", fix="Give epsilon, such as 0.5.")
+            raise SpecError(
+                "The question has no price.", fix="Give epsilon, for example 0.5.", about="price"
+            )
         exact = positive(given, name="epsilon")
         self.require_price(exact)
         return exact
@@ -36,9 +38,14 @@ class Rules:
     def require_price(self, epsilon: Fraction) -> None:
         """Refuse to pay more at once than the policy allows, or than any account has."""
         if epsilon > EPSILON_MAX:
-            raise SpecError("epsilon is above 10**6.", fix="No account has more. Ask for less.")
+            raise SpecError(
+                "epsilon is above 10**6.",
+                fix="No account has more. Use a smaller epsilon.",
+                about="price",
+            )
         if self.epsilon_max is not None and epsilon > self.epsilon_max:
             raise SpecError(
                 f"One question may cost at most ε = {float(self.epsilon_max):g}.",
-                fix="Ask with more noise, or ask the steward.",
+                fix="Use a smaller epsilon, or ask the steward to raise the limit.",
+                about="max-price",
             )

@@ -40,12 +40,15 @@ def checked_terms(terms: Terms) -> Terms:
     if terms.confidence is not None:
         failure_of(terms.confidence)
     if terms.delta is not None and not 0 <= terms.delta < 1:
-        raise SpecError("delta is no probability.", fix="Use a small delta such as 1e-6.")
+        raise SpecError("delta is not a probability.", fix="Use a small delta, for example 1e-6.")
     if terms.rows is not None and (type(terms.rows) is not int or not 1 <= terms.rows <= _ROWS_MAX):
-        raise SpecError("rows is no number of rows.", fix="Say about how many there are.")
+        raise SpecError("rows is not a number of rows.", fix="Give the approximate number of rows.")
     for cap in (terms.rows_per_unit, terms.groups_per_unit):
         if cap is not None and (type(cap) is not int or not 1 <= cap <= CAP_MAX):
-            raise SpecError("A cap per unit is not usable.", fix=f"Use 1 to {CAP_MAX}.")
+            raise SpecError(
+                "A contribution bound per unit is out of range.",
+                fix=f"Use a whole number from 1 to {CAP_MAX}.",
+            )
     return terms
 
 
@@ -54,7 +57,9 @@ def require_known(terms: Mapping[str, object], order: type, *without: str) -> No
     known = {each.name for each in fields(order)} - {*without}
     if unknown := terms.keys() - known:
         raise SpecError(
-            f"There is no term {min(unknown)!r}.", fix=f"Use {', '.join(sorted(known))}."
+            f"There is no option {min(unknown)!r}.",
+            fix=f"Use {', '.join(sorted(known))}.",
+            about="option",
         )
 
 
@@ -77,7 +82,9 @@ def require_texts(**said: object) -> None:
     """Refuse what is neither a text nor left out."""
     for name, value in said.items():
         if value is not None and not isinstance(value, str):
-            raise SpecError(f"{name} is not a text.", fix="Write it in quotes, or leave it out.")
+            raise SpecError(
+                f"{name} is not a string.", fix="Write it in quotes, or leave it out.", about="text"
+            )
 
 
 def _is_whole(value: object) -> bool:
@@ -86,8 +93,10 @@ def _is_whole(value: object) -> bool:
 
 def _misfit(name: str, value: object) -> SpecError:
     if isinstance(value, str):
-        return SpecError(f"{name} is one text.", fix=f"Use {name}=[{value!r}], or what it takes.")
-    return SpecError(f"{name} is not usable.", fix="Give it as its description says.")
+        return SpecError(
+            f"{name} is a single string.", fix=f"Use {name}=[{value!r}].", about="text"
+        )
+    return SpecError(f"The value of {name} is not usable.", fix="Give it as documented.")
 
 
 def _fits(value: object, kind: Any) -> bool:  # noqa: ANN401, PLR0911 - a type as it is written

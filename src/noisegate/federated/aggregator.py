@@ -66,7 +66,8 @@ def fourier(size: int, coefficients: int) -> Matrix:
 
     if not 1 <= coefficients <= (size + 1) // 2:
         raise SpecError(
-            "There are not so many frequencies.", fix=f"Use 1 to {(size + 1) // 2} coefficients."
+            "There are fewer frequencies than that.",
+            fix=f"Use 1 to {(size + 1) // 2} coefficients.",
         )
     angles = 2 * np.pi * np.arange(size) / size
     rows = [np.ones(size)]
@@ -184,8 +185,9 @@ def _some(pieces: Mapping[int, int], agreement: Agreement) -> dict[int, int]:
 
 def _too_few() -> Unsupported:
     return Unsupported(
-        "Too many owners dropped out, so nothing comes out.",
-        fix="Begin a new session; agree on more drop-outs, or ask who is there first.",
+        "Too many owners dropped out, so there is no result.",
+        fix="Begin a new session that tolerates more drop-outs, or check first who is present.",
+        about="too-few",
     )
 
 

@@ -115,16 +115,17 @@ class Cell:
     def __init__(self, task: Task) -> None:
         if not can_run():
             raise Unsupported(
-                "Programs do not run on this machine.", fix="Use Linux on x86_64 or aarch64."
+                "Programs cannot run on this machine.", fix="Use Linux on x86_64 or aarch64."
             )
         if task.locked and not can_lock():
             raise Unsupported(
-                "This machine cannot lock a program in.",
+                "This machine cannot isolate a program.",
                 fix="Use Linux on x86_64, or 6.12 and later on aarch64; "
                 "or trusted=True, if it is your own program.",
+                about="isolation",
             )
         if task.workers > WORKERS_MAX:
-            raise SpecError("These are too many workers.", fix=f"Use up to {WORKERS_MAX}.")
+            raise SpecError("There are too many workers.", fix=f"Use up to {WORKERS_MAX}.")
         if task.locked:
             _require_room(task)
         self._task, self._imports = task, task.imports
@@ -183,9 +184,10 @@ class Cell:
             self._imports += (module,)
             self._start()
         raise SpecError(
-            f"On made-up rows the program fails: {words}",
+            f"The program fails on made-up rows: {words}",
             fix="It sees a dictionary of NumPy arrays, and no file, network, thread or clock. "
-            "Mend it, give it more seconds or memory, or rehearse=False.",
+            "Correct it, give it more seconds or memory, or set rehearse=False.",
+            about="rehearsal",
         )
 
     def _tried(self, block: bytes) -> bytes | None:
@@ -218,8 +220,10 @@ class Cell:
             end_first(_number_of(pipe.keep(process)))
         if not order or len(processes) != count:
             raise SourceError(
-                "The processes for programs ended, which no program can cause.",
-                fix="See whether the machine is short of memory, then ask the same again.",
+                "The processes for programs ended unexpectedly; no program can cause this.",
+                fix="Check whether the machine is short of memory, then ask the same question "
+                "again.",
+                about="ended",
             )
         pipe.close(*places)
         return _Children(tasks, answers, tuple(processes))
@@ -253,7 +257,9 @@ class Cell:
             self._channel.settimeout(None)
         except TimeoutError:
             raise SpecError(
-                f"The modules are not loaded in {_LOADING:.0f} seconds.", fix="Use fewer of them."
+                f"The modules did not load within {_LOADING:.0f} seconds.",
+                fix="Use fewer of them.",
+                about="slow-modules",
             ) from None
         except OSError:
             raise Unsupported(
@@ -263,8 +269,9 @@ class Cell:
         if missing:
             raise SpecError(
                 f"The module {missing[0]!r} cannot be loaded.",
-                fix="Import what is installed beside noisegate; nothing that shares memory, starts "
-                "threads or opens sockets when it is loaded.",
+                fix="Import only what is installed beside noisegate, and nothing that shares "
+                "memory, starts threads or opens sockets on import.",
+                about="module",
             )
 
     def _stop(self) -> None:
@@ -343,8 +350,10 @@ def _require_room(task: Task) -> None:
     most = max(room // (1 + _TABLES), room - _TABLES * 2 * _apart(room))  # pieces of two pages
     if task.memory > most:
         raise SpecError(
-            "Programs could use up the memory of the machine, for the next to feel.",
+            "The programs could use up the memory of the machine, which the next program would "
+            "notice.",
             fix=f"Use memory up to {most >> 20:,} megabytes, or fewer workers.",
+            about="memory",
         )
 
 
@@ -418,4 +427,4 @@ def _went_wrong(said: bytes) -> tuple[str, str | None]:
         module = found["module"]  # whatever the program wrote itself
         return str(found["words"]), module if isinstance(module, str) else None
     except (ValueError, TypeError, KeyError):
-        return "it does not end in time, needs too much memory, or counts the time.", None
+        return "it does not finish in time, needs too much memory, or measures time.", None

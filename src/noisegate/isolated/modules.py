@@ -39,6 +39,7 @@ sklearn or a module of Python that computes; a policy allows more: [programs] mo
         if not known or not _NOT_TO_COMPUTE.isdisjoint(others):
             raise Unsupported(
                 f"Programs may not import {name!r}.",
-                fix=f"Use {', '.join(sorted(packages))} or a module of Python that computes; "
-                "a policy allows more: [programs] modules = [...].",
+                fix=f"Use {', '.join(sorted(packages))} or a computing module of Python; a policy "
+                "can allow more: [programs] modules = [...].",
+                about="import",
             )

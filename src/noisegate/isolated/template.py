@@ -54,7 +54,9 @@ from noisegate.isolated.rows import unpacked
 _HELD, _ORDERS, _LEASH = 4, 5, 6  # places of the lock and of the two connections
 _FDS_MAX: Final = 253  # that one message carries
 _SKLEARN_LOOKS: Final = "_get_threadpool_controller"  # reads which libraries are mapped, once
-_NO_NUMBER: Final = "It gives NaN, as where values are missing: leave out NULL, or mind it."
+_NO_NUMBER: Final = (
+    "It returns NaN, perhaps because values are missing: filter out NULL, or handle it."
+)
 _MAPS, _MAPPED = Path("/proc/self/maps"), Path("/proc/self/smaps")
 _PART: Final = 1 << 20
 _READ: Final[set[str]] = set()  # files that have been read whole
@@ -212,7 +214,7 @@ def _answered(order: dict[str, Any], rows: dict[str, Any]) -> bytes:
         exec(compile(order["text"], "<program>", "exec"), scope)  # noqa: S102 - what this is for
         numbers = np.asarray(scope[order["name"]](rows), np.float64).ravel()
         if numbers.size != order["outputs"]:
-            raise ValueError(f"It gives {numbers.size} numbers instead of {order['outputs']}.")  # noqa: TRY301
+            raise ValueError(f"It returns {numbers.size} numbers instead of {order['outputs']}.")  # noqa: TRY301
         if order["rehearsal"] and not np.isfinite(numbers).all():
             raise ValueError(_NO_NUMBER)  # noqa: TRY301
     except BaseException as wrong:  # noqa: BLE001 - a program may do anything

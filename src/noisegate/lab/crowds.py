@@ -124,7 +124,9 @@ def _root(squares: NDArray[np.float64]) -> float:
 def made_up(people: int, cells: int) -> Counts:
     """Counts that fall like one over their rank, as those of towns and names do."""
     if people < 1 or cells < 1:
-        raise SpecError("There is nobody.", fix="Use at least one person and one group.")
+        raise SpecError(
+            "There are no people or no groups.", fix="Use at least one person and one group."
+        )
     ranks = 1 / np.arange(1, cells + 1)
     counts: Counts = np.floor(people * ranks / ranks.sum()).astype(np.int64)
     return counts

@@ -20,7 +20,7 @@ _ILL: Final = tuple(f"diagnosis {n}" for n in range(40))
 def run(people: int = 1000, k: int = 5) -> list[tuple[str, str]]:
     """Four attacks and what each finds, in words."""
     if not 1 <= k <= people:
-        raise SpecError("There are not k people.", fix=f"Use 1 to {people}.")
+        raise SpecError("k is not between 1 and the number of people.", fix=f"Use 1 to {people}.")
     chance = public_coins("made-up patients")
     patients, *others = (_patients(chance, count) for count in (people, people, people))
     exact = linked(patients.select(_QUASI), patients, _QUASI, sensitive="ill")
@@ -30,8 +30,8 @@ def run(people: int = 1000, k: int = 5) -> list[tuple[str, str]]:
     shown = betrayed(twins[0], 0)
     still = anonymity(shown, [*_QUASI, *(f"{name} of one" for name in patients.column_names)])
     joined = (
-        f"joined with a public list of age, town and sex, it tells the illness of {exact:,} of "
-        f"{people:,} people for certain"
+        f"joined with a public list of age, town and sex, it reveals the illness of {exact:,} of "
+        f"{people:,} people with certainty"
     )
     both = (
         f"of {visitors.num_rows:,} people who went to two hospitals with one illness, "

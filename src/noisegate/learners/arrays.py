@@ -14,8 +14,8 @@ from noisegate.errors import SpecError
 
 TARGET: Final = "target"
 _MIXED: Final = (
-    "A column holds what is no number. Values of an argument must be numbers, or a string for each"
-    " number; or give a frame whose columns have types."
+    "A column holds values that are not numbers. Values of an argument must be numbers, or a "
+    "string for each number; or give a frame whose columns have types."
 )
 
 
@@ -29,7 +29,9 @@ def frame_of(X: Any, y: Any = None, *, classes: Sequence[Any] | None = None) -> 
         raise ValueError("0 feature(s) (shape=(n, 0)) while a minimum of 1 is required.")
     if y is not None:
         if TARGET in columns:
-            raise SpecError(f"A column is called {TARGET!r}.", fix="Rename it: the target is.")
+            raise SpecError(
+                f"A column is called {TARGET!r}, the name used for the target.", fix="Rename it."
+            )
         told = np.asarray(y).ravel()
         if len(told) != len(next(iter(columns.values()))):
             raise ValueError("Found input variables with inconsistent numbers of samples.")
@@ -95,8 +97,9 @@ def facts_of(
         facts[TARGET] = {"between": _pair(target_bounds)}
     else:
         raise SpecError(
-            "Nothing is declared about the target.",
+            "The target is not declared.",
             fix="Give classes=[...] for a classifier, target_bounds=(low, high) for a regression.",
+            about="target",
         )
     return facts
 
@@ -104,8 +107,10 @@ def facts_of(
 def _each(bounds: Any, names: Sequence[str]) -> list[dict[str, Any]]:  # noqa: ANN401
     if bounds is None:
         raise SpecError(
-            "Nothing is declared about the columns.",
-            fix="Give bounds=(low, high), for all columns or as two lists; they are never learnt.",
+            "The columns have no bounds.",
+            fix="Give bounds=(low, high), for all columns or as two lists; bounds are never "
+            "learnt from rows.",
+            about="bounds",
         )
     if isinstance(bounds, Mapping):
         if missing := [name for name in names if name not in bounds]:
@@ -120,7 +125,7 @@ def _each(bounds: Any, names: Sequence[str]) -> list[dict[str, Any]]:  # noqa: A
         low, high = bounds
         ends = [np.broadcast_to(np.asarray(end, np.float64), len(names)) for end in (low, high)]
     except (TypeError, ValueError):
-        raise SpecError("The bounds are not usable.", fix="Give bounds=(low, high).") from None
+        raise SpecError("bounds is not usable.", fix="Give bounds=(low, high).") from None
     lows, highs = ends
     return [{"between": _pair(each)} for each in zip(lows, highs, strict=True)]
 
@@ -128,5 +133,5 @@ def _each(bounds: Any, names: Sequence[str]) -> list[dict[str, Any]]:  # noqa: A
 def _pair(bounds: Any) -> list[float]:  # noqa: ANN401
     low, high = (float(end) for end in bounds)
     if not low < high or not np.isfinite([low, high]).all():
-        raise SpecError("Bounds are not in order.", fix="Give (low, high) with low below high.")
+        raise SpecError("The bounds are not in order.", fix="Give (low, high) with low below high.")
     return [low, high]

@@ -93,7 +93,7 @@ def noises(
     drawn = tuple(noise for noise in found if not isinstance(noise, Hidden))
     if len(drawn) < len(found):
         raise SpecError(
-            "The noise would be wider than can be drawn.",
+            "The noise would be too large to draw.",
             fix="Use a larger epsilon, or a smaller rows_per_unit.",
         )
     return drawn
@@ -112,7 +112,7 @@ def offered(
 ) -> tuple[NoiseMechanism[Any] | Hidden, ...]:
     """The same, where noise may be too wide."""
     if len(blocks) != len(shares):
-        raise SpecError("There is not one share for each feature.", fix="Give one for each.")
+        raise SpecError("There must be one share per feature.", fix="Give one for each.")
     return tuple(
         _noise(block, share * price.amount, weight, gaussian=price.gaussian)
         for block, share in zip(blocks, require_shares(shares), strict=True)

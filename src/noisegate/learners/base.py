@@ -132,7 +132,8 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-lear
         if isinstance(X, Matrix):
             if self._told_by is not None and y is not None:
                 raise SpecError(
-                    "The matrix has its target.", fix="Name it: gate.matrix(target=...)."
+                    "The matrix already has a target.",
+                    fix="Name it there: gate.matrix(target=...).",
                 )
             return X
         given: dict[str, Any] = {"bounds": self.bounds}
@@ -145,8 +146,9 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-lear
         memory: Memory | None = self.memory
         if memory is None or not hasattr(memory, "matrix"):
             raise SpecError(
-                "Rows in an array have no budget.",
+                "An array has no budget.",
                 fix="Fit gate.matrix(...), or give memory=noisegate.memory(epsilon=...).",
+                about="budget",
             )
         return memory.matrix(X, y, **given)
 
@@ -157,8 +159,9 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-lear
         self._require_fitted()
         if isinstance(X, Matrix):
             raise SpecError(
-                "What is predicted for private rows is private.",
-                fix="Predict points of your own; score(matrix, epsilon=...) tries the model.",
+                "Predictions for private rows are private.",
+                fix="Predict points of your own; score(matrix, epsilon=...) evaluates the model.",
+                about="private",
             )
         columns = self._columns_of(X)
         found = [_number(each, columns[each.column]) for each in self.coordinates_]
@@ -171,7 +174,7 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-lear
         if hasattr(X, "columns"):
             known = {str(name): name for name in X.columns}
             if missing := [name for name in names if name not in known]:
-                raise SpecError(f"There is no column {missing[0]!r}.", fix="Give all of them.")
+                raise SpecError(f"There is no column {missing[0]!r}.", fix="Give all columns.")
             return {name: np.asarray(X[known[name]]) for name in names}
         held = dense(X)
         if held.shape[1] != len(names):
@@ -267,7 +270,7 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
         prediction the number of the class that it means.
         """
         del reach
-        raise Unsupported("This classifier cannot be tried through the door.", fix="Use arrays.")
+        raise Unsupported("This classifier cannot be evaluated on private rows.", fix="Use arrays.")
 
     def confusion(
         self,

@@ -263,11 +263,11 @@ def means_job(
     rows: int | None = None,
     confidence: Number = USUAL,
 ) -> MeansJob:
-    """What is to be measured; whatever is wrong with it is refused here, for nothing."""
+    """What is to be measured; whatever is wrong with it is refused here, at no cost."""
     asking = _Asking(matrix)
     if tolerance is not None:
         if epsilon is not None or rows is None:
-            raise SpecError("Give epsilon, or tolerance and rows.", fix="Say how many rows.")
+            raise SpecError("The price is missing.", fix="Give epsilon, or tolerance and rows.")
         goal = float(positive(tolerance, name="tolerance"))
         epsilon = asking.least(goal, _known(rows), confidence)
     exact = matrix.desk.epsilon(epsilon)
@@ -326,7 +326,7 @@ class _Asking:
 
         if not enough(_STEP << 10):
             raise SpecError(
-                "No usual price keeps this tolerance with so few rows.", fix="Allow more error."
+                "With so few rows, no usual price achieves this tolerance.", fix="Allow more error."
             )
         return Fraction(smallest_whole(enough, least=1), _STEP)
 
@@ -371,5 +371,5 @@ def count_share(width: int, *, gaussian: bool, weight: float = 0.5) -> Fraction:
 
 def _known(rows: int) -> int:
     if type(rows) is not int or not 1 <= rows <= _ROWS_MAX:
-        raise SpecError("rows is no number of rows.", fix="Say about how many there are.")
+        raise SpecError("rows is not a number of rows.", fix="Give the approximate number of rows.")
     return rows

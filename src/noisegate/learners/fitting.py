@@ -2,7 +2,7 @@
 
     outcome = learn(matrix, Task("kmeans", {"clusters": 8}, algorithm), epsilon=1)
 
-The same task about the same columns at the same price is found in the ledger instead, for nothing.
+The same task about the same columns at the same price is found in the ledger instead, at no cost.
 """
 
 import io
@@ -158,7 +158,7 @@ def fit_job(  # noqa: PLR0913 - what is released, of which rows, for what, and h
 
 
 def learn_job(matrix: Matrix, task: Task, *, epsilon: Number | None) -> FitJob[tuple[Fitted, bool]]:
-    """What a task asks of a matrix; what it cannot do is refused here, for nothing.
+    """What a task asks of a matrix; what it cannot do is refused here, at no cost.
 
     An interruption (Ctrl-C) after the first round keeps what the rounds so far have learnt: what
     they used stays charged, the rest goes back.

@@ -135,7 +135,7 @@ class Matrix:
         held = self.coordinates(codes=codes)
         if number:
             if self.number is None:
-                raise SpecError("There is no number to learn.", fix="Name a target with bounds.")
+                raise SpecError("The target is not numeric.", fix="Name a target with bounds.")
             held = (*held, self.number)
         by: tuple[Grouping, ...] = ()
         if self.classes is not None and not number:
@@ -175,11 +175,15 @@ def matrix_of(  # noqa: PLR0913 - each is a choice of the analyst
     """The handle for these columns, or a refusal that says what is missing. Reads no row."""
     name, domain = _table(curator.tables, table)
     if isinstance(columns, str):
-        raise SpecError("The columns are one text.", fix='Give a list, such as ["age", "bmi"].')
+        raise SpecError(
+            "columns is a single string.", fix='Give a list, such as ["age", "bmi"].', about="text"
+        )
     wanted = list(columns) if columns is not None else _usable(domain, target)
     if not wanted or len(set(wanted)) < len(wanted) or target in wanted:
         raise SpecError(
-            "The columns are none, or one is named twice.", fix="List each once, apart from target."
+            "There are no columns, or one is named twice.",
+            fix="List each once, apart from target.",
+            about="columns",
         )
     read_rows = _Reader(curator.tables, name, where)
     marks: list[_Spelt] = []
@@ -252,6 +256,7 @@ class _Reader:
                     raise Unsupported(
                         f"{each.column} has no bounds that hold for every row.",
                         fix="Declare `between`, or clamp it: LEAST(GREATEST(x, 0), 100).",
+                        about="bounds",
                     )
                 name = each.column if each.key is None else f"{each.column}={each.key}"
                 yield Coordinate(name, expression, low, high, each.column, each.key, each.keys)
@@ -280,6 +285,7 @@ def _target(
         raise SpecError(
             f"{target} has neither declared keys nor bounds.",
             fix='Declare it: {"in": [...]} for classes, {"between": [...]} for a number.',
+            about="target",
         )
     return number, classes
 
@@ -290,7 +296,7 @@ def _table(tables: Mapping[str, TableDomain], table: str | None) -> tuple[str, T
         table = private[0]
     if table not in private:
         raise SpecError(
-            "Which table is not said, or it is not private.", fix=f"Use {', '.join(private)}."
+            "The table is missing or not private.", fix=f"Use {', '.join(private)}.", about="table"
         )
     return table, tables[table]
 

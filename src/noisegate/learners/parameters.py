@@ -15,7 +15,9 @@ def require_whole(value: object, name: str, least: int, most: int) -> int:
     if isinstance(value, np.integer):
         value = int(value)
     if type(value) is not int or not least <= value <= most:
-        raise SpecError(f"{name} is not usable.", fix=f"Use a whole number from {least} to {most}.")
+        raise SpecError(
+            f"The value of {name} is not usable.", fix=f"Use a whole number from {least} to {most}."
+        )
     return value
 
 
@@ -32,7 +34,7 @@ def require_seed(random_state: object) -> int:
 def require_one_of(value: object, name: str, known: tuple[str, ...]) -> str:
     """One of some words."""
     if not isinstance(value, str) or value not in known:
-        raise SpecError(f"There is no such {name}.", fix=f"Use {', '.join(known)}.")
+        raise SpecError(f"The value of {name} is unknown.", fix=f"Use {', '.join(known)}.")
     return value
 
 
@@ -40,5 +42,7 @@ def require_rows(X: Any) -> None:  # noqa: ANN401, N803 - scikit-learn's name
     """Refuse a handle where rows are needed."""
     if isinstance(X, Matrix):
         raise SpecError(
-            "A matrix has no rows to tell about.", fix="Fit it, then use arrays of new points."
+            "The rows of a matrix stay private.",
+            fix="Fit it, then predict arrays of new points.",
+            about="rows",
         )

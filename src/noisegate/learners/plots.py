@@ -180,7 +180,9 @@ def _place(columns: Sequence[Coordinate], name: str | None, far: Floats, other: 
         return next((place for place in order if names[place] != other), order[0])
     if name not in names or (name == other and len(names) > 1):
         raise SpecError(
-            f"There is no column {name!r} to show beside {other!r}.", fix=f"Use {', '.join(names)}."
+            f"There is no column {name!r} to show beside {other!r}.",
+            fix=f"Use {', '.join(names)}.",
+            about="column",
         )
     return names.index(name)
 

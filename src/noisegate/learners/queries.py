@@ -52,10 +52,10 @@ _QUERIES_MAX: Final = 1 << 20
 
 @final
 class StatisticalQueries:
-    """A session of up to ``queries`` expectations for one price, each chosen by answers before.
+    """A session of up to ``queries`` expectations for one price, chosen adaptively.
 
-    Opened by the first question: all of the price is charged then, and what was not asked for goes
-    back when the session is left. Use it with ``with``.
+    Opened by the first question: the whole price is charged then, and what was not used is returned
+    when the session is closed. Use it with ``with``.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class StatisticalQueries:
     def mean(self, expression: str) -> float:
         """The mean of an expression over the rows, a condition being 1 or 0.
 
-        The same expression again is the same answer, for nothing.
+        The same expression again returns the same answer at no cost.
         """
         return float(self.measured(expression).values[0])
 
@@ -105,14 +105,18 @@ class StatisticalQueries:
 
     def _ask(self, expression: str) -> Means:
         if not self._open:
-            raise SpecError("The session is over.", fix="Open another one.")
+            raise SpecError("The session is over.", fix="Open another one.", about="over")
         matrix = filled(self._gate.matrix(self._table, [expression], **self._terms))
         if len(matrix.marks) != 1:
             raise SpecError(
-                "A column of keys is no number.", fix=f"Ask such as \"{expression} = 'a'\"."
+                "A column of keys is not a number.", fix=f"For example: \"{expression} = 'a'\"."
             )
         if self.asked >= self.queries:
-            raise SpecError("All questions of the session were asked.", fix="Open another one.")
+            raise SpecError(
+                "All questions of the session have been used.",
+                fix="Open another one.",
+                about="used-up",
+            )
         if self._allowance is None:
             self._begin(matrix)
         self.asked += 1
@@ -136,7 +140,7 @@ class StatisticalQueries:
             the rows. Why: `Means.worst`, the failure split evenly over all questions.
         """
         if not self._known:
-            raise SpecError("Nothing was asked yet.", fix="See rows_needed before asking.")
+            raise SpecError("Nothing has been asked yet.", fix="See rows_needed before asking.")
         each = 1 - failure_of(confidence) / self.queries
         first = next(iter(self._known.values()))
         halves = max(float(c.half) for c in first.coordinates)
@@ -144,9 +148,9 @@ class StatisticalQueries:
 
     @property
     def guarantee(self) -> Guarantee:
-        """The promise about all that was asked so far."""
+        """The guarantee of all that was asked so far."""
         if self._allowance is None:
-            raise SpecError("Nothing was asked yet.", fix="Ask first.")
+            raise SpecError("Nothing has been asked yet.", fix="Ask first.")
         event = promised(self._allowance.used(), self._price.event())
         promise = self._matrix.curator.loss_of(event)
         return guarantee_of(promise, self._matrix.domains, "these means of")

@@ -43,7 +43,7 @@ def scorer(
             minus sign.
     """
     if error_max is not None and not error_max > 0:
-        raise SpecError("The largest error is not above 0.", fix="Give error_max, such as 10.")
+        raise SpecError("error_max is not above 0.", fix="Use a number such as 10.")
 
     def score(estimator: Any, X: Any, y: Any) -> float:  # noqa: ANN401, N803 - scikit-learn's names
         told, true = np.asarray(estimator.predict(X)).ravel(), np.asarray(y).ravel()

@@ -184,7 +184,10 @@ def ancestry(name: str, find: Callable[[str], Account]) -> list[Account]:
     while (parent := accounts[-1].parent) is not None:
         accounts.append(find(parent))
         if len({account.name for account in accounts}) < len(accounts):
-            raise LedgerError(f"Account {name!r} is its own ancestor.", fix="Run verify; restore.")
+            raise LedgerError(
+                f"Account {name!r} is its own ancestor.",
+                fix="Run: noisegate ledger verify, and restore a backup.",
+            )
     return accounts
 
 
@@ -342,7 +345,9 @@ def readable_record(event: Event) -> Encoded:
             return record
     except (NoisegateError, KeyError, TypeError, ValueError):
         pass
-    raise Bug(f"The event {event.name!r} cannot be read back.", fix="Report it; nothing was spent.")
+    raise Bug(
+        f"The event {event.name!r} cannot be read back.", fix="Please report it; nothing was spent."
+    )
 
 
 @lru_cache(maxsize=1024)
@@ -351,4 +356,6 @@ def budget_of(epsilon: str, delta: str) -> ApproxDP:
     try:
         return ApproxDP(fraction(epsilon), fraction(delta))
     except NoisegateError:
-        raise LedgerError("A stored budget is not a number.", fix="Run verify.") from None
+        raise LedgerError(
+            "A stored budget is not a number.", fix="Run: noisegate ledger verify."
+        ) from None

@@ -53,7 +53,7 @@ class Anchor:
         found = {name: record[name] for name in _FIELDS if name in record}
         kinds = all(isinstance(each, int if name == "seq" else str) for name, each in found.items())
         if not kinds or not _is_hash(found.get("hash", "")) or found.get("seq", -1) < 0:
-            raise SpecError("This is not the head of a ledger.", fix=_GIVE)
+            raise SpecError("This is not a ledger head.", fix=_GIVE)
         return cls(**found)
 
 
@@ -81,11 +81,11 @@ def anchors_in(text: str, *, key: str | None = None) -> list[Anchor]:
     words = text.split()
     if len(words) == 1 and "{" not in text and key is None:
         if not _is_hash(words[0]):
-            raise SpecError("This is not the head of a ledger.", fix=_GIVE)
+            raise SpecError("This is not a ledger head.", fix=_GIVE)
         return [Anchor(hash=words[0])]
     found = [anchor for record in _records(text) for anchor in _stated(record, key)]
     if not found:
-        raise SpecError("No head of a ledger is stated here.", fix=_GIVE)
+        raise SpecError("No ledger head is given here.", fix=_GIVE)
     return found
 
 
@@ -94,7 +94,7 @@ def _records(text: str) -> Iterator[Mapping[str, Any]]:
         if part.strip():
             record = json.loads(part) if _is_json(part) else None
             if not isinstance(record, dict):
-                raise SpecError("This is not the head of a ledger.", fix=_GIVE)
+                raise SpecError("This is not a ledger head.", fix=_GIVE)
             yield record
 
 
@@ -104,7 +104,11 @@ def _stated(record: Mapping[str, Any], key: str | None) -> Iterator[Anchor]:
         yield Anchor.from_dict(record)
         return
     if key is not None:
-        raise SpecError("This head is not signed.", fix="Give a signed head, or leave out the key.")
+        raise SpecError(
+            "This head is not signed.",
+            fix="Give a signed head, or leave out the key.",
+            about="unsigned",
+        )
     lines = record.get("ledger")
     for line in [record.get("head"), *(lines if isinstance(lines, list) else [])]:
         if isinstance(line, dict):
@@ -133,6 +137,7 @@ def make_key(path: Path) -> str:
         raise SpecError(
             f"The key {path.name!r} cannot be written: {error.strerror}.",
             fix="Name a new file, on another disk than the ledger.",
+            about="key-file",
         ) from None
     with os.fdopen(descriptor, "wb") as file:
         file.write(text)
@@ -161,12 +166,18 @@ def _require_signature(record: Mapping[str, Any], key: str | None) -> None:
     if "signature" not in record and key is None:
         return
     if key is not None and record.get("key") != key:
-        raise SpecError("This head is not signed by that key.", fix="Give the head that was.")
+        raise SpecError(
+            "This head is not signed by that key.",
+            fix="Give the head signed by it.",
+            about="other-key",
+        )
     try:
         public = Ed25519PublicKey.from_public_bytes(b64decode(record["key"], validate=True))
         public.verify(b64decode(record["signature"], validate=True), _message(record))
     except (InvalidSignature, KeyError, TypeError, ValueError):
-        raise SpecError("The signature of this head does not hold.", fix=_GIVE) from None
+        raise SpecError(
+            "The signature of this head is not valid.", fix=_GIVE, about="signature"
+        ) from None
 
 
 def _message(record: Mapping[str, Any]) -> bytes:
@@ -188,13 +199,17 @@ def _private(path: Path) -> "Ed25519PrivateKey":
     except OSError as error:
         raise SpecError(f"The key cannot be read: {error.strerror}.", fix=make) from None
     if os.name == "posix" and mode & _OTHERS:
-        raise SpecError("Others may read this key.", fix=f"chmod 600 {path.name}, or a new key.")
+        raise SpecError(
+            "The key file can be read by others.",
+            fix=f"Run chmod 600 {path.name}, or make a new key.",
+            about="key-mode",
+        )
     try:
         found = load_pem_private_key(text, password=None)
     except (TypeError, ValueError):
         found = None
     if not isinstance(found, Ed25519PrivateKey):
-        raise SpecError(f"{path.name!r} is not an Ed25519 key.", fix=make)
+        raise SpecError(f"{path.name!r} is not an Ed25519 key.", fix=make, about="key-kind")
     return found
 
 

@@ -38,7 +38,9 @@ def read_lines(file: Iterable[str]) -> Iterator[Line]:
             yield entry, None if answer is None else b64decode(answer, validate=True)
         except (TypeError, KeyError, AttributeError, ValueError, LedgerError):
             raise LedgerError(
-                f"Line {number} of the export cannot be read.", fix="Use an unchanged export."
+                f"Line {number} of the export cannot be read.",
+                fix="Use an unchanged export.",
+                about="export",
             ) from None
 
 
@@ -48,11 +50,17 @@ def refill(tx: Transaction, lines: Sequence[Line], prices: Prices) -> None:
     The log is folded before anything is written; a problem in it refuses the whole.
     """
     if not lines or tx.head() != Head(0, lines[0][0].hash):
-        raise LedgerError("The ledger is not new.", fix="Restore an export into a new ledger.")
+        raise LedgerError(
+            "The ledger is not new.", fix="Restore an export into a new ledger.", about="not-new"
+        )
     problems = list(_broken(lines))
     books = fold((entry for entry, _ in lines), prices)
     if problems := [*problems, *books.problems]:
-        raise LedgerError(f"The export is not sound: {problems[0]}", fix="Use an unchanged export.")
+        raise LedgerError(
+            f"The export is not sound: {problems[0]}",
+            fix="Use an unchanged export.",
+            about="export",
+        )
     for entry, answer in lines[1:]:
         tx.append(entry)
         if answer is not None:

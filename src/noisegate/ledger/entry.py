@@ -67,7 +67,7 @@ class Entry:
         seq, kind, at, text, previous, seal = row
         body = parse(text)
         if not isinstance(body, dict) or canonical(body) != text:
-            raise LedgerError("Its body is not in canonical form.", fix=RESTORE)
+            raise LedgerError("Its body is not in canonical form.", fix=RESTORE, about="canonical")
         return cls(
             seq=seq, kind=kind, body=body, previous_hash=previous, hash=seal, at=at, text=text
         )
@@ -144,7 +144,11 @@ def _require_plain(value: object) -> None:
         for item in value:
             _require_plain(item)
     else:
-        raise Bug("A ledger entry holds a float or an object.", fix="Write numbers as text.")
+        raise Bug(
+            "A ledger entry holds a float or an object.",
+            fix="Write numbers as text.",
+            about="plain",
+        )
 
 
 def _refuse_float(text: str) -> NoReturn:

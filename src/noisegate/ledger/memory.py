@@ -36,7 +36,7 @@ class MemoryLedger(Ledger):
     def _write(self, work: Callable[[Transaction], T]) -> T:
         if os.getpid() != self._process:
             raise LedgerError(
-                "A budget in memory belongs to the process that made it.",
+                "An in-memory budget belongs to the process that made it.",
                 fix="Use threads, or keep the ledger in a file.",
             )
         with self._lock:

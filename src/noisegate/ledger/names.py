@@ -55,4 +55,4 @@ def _has_hidden(text: str) -> bool:
 
 
 def _refused(own: str, why: str, fix: str) -> PolicyError:
-    return PolicyError(f"The account name {own!r} {why}.", fix=f"{fix}.")
+    return PolicyError(f"The account name {own!r} {why}.", fix=f"{fix}.", about="name")

@@ -31,8 +31,9 @@ def open_ledger(where: str, **options: Any) -> Ledger:  # noqa: ANN401 - passed 
     path = text.removeprefix("sqlite:///")
     if not path or "://" in path:
         raise SpecError(
-            f"The ledger {path.partition('://')[0]!r} is of no known kind.",
+            f"{path.partition('://')[0]!r} is not a kind of ledger.",
             fix="Name a file, sqlite:///file, postgresql://server/database or :memory:.",
+            about="kind",
         )
     from noisegate.ledger.sqlite import SQLiteLedger  # noqa: PLC0415
 
@@ -61,7 +62,9 @@ def restore_ledger(file: IO[str], where: str, **options: Any) -> Ledger:  # noqa
 
     lines = list(read_lines(file))
     if not lines or lines[0][0].kind != "ledger" or not lines[0][0].is_sealed:
-        raise LedgerError("The export has no first entry.", fix="Use an unchanged export.")
+        raise LedgerError(
+            "The export has no first entry.", fix="Use an unchanged export.", about="first-entry"
+        )
     ledger = open_ledger(where, _first=lines[0][0], **options)
     ledger.restore(lines)
     return ledger

@@ -83,7 +83,9 @@ class PostgresLedger(Ledger):
     ) -> None:
         super().__init__(**options)
         if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", schema):
-            raise SpecError(f"The schema is {schema!r}.", fix="Use a-z, 0-9 and _ only.")
+            raise SpecError(
+                f"The schema is {schema!r}.", fix="Use a-z, 0-9 and _ only.", about="schema"
+            )
         self._psycopg = _psycopg()
         self._conninfo, self._schema = conninfo, schema
         self._lock = RLock()
@@ -161,6 +163,7 @@ class PostgresLedger(Ledger):
             raise LedgerError(
                 "The Postgres server runs with fsync off, so its commits do not survive a crash.",
                 fix="Set fsync = on, or use another server for the ledger.",
+                about="fsync",
             )
         self._connection = connection
         return connection
@@ -253,6 +256,7 @@ def _require_format(rows: Rows, schema: str) -> None:
         raise LedgerError(
             f"The ledger in {schema!r} has format {rows[0][1]}; this version knows {STORE_FORMAT}.",
             fix="Open it with a newer noisegate. It was not changed.",
+            about="format",
         )
 
 
@@ -260,6 +264,7 @@ def _not_a_ledger(schema: str) -> LedgerError:
     return LedgerError(
         f"The schema {schema!r} holds tables that are not a ledger.",
         fix="Name another schema. It was not changed.",
+        about="not-a-ledger",
     )
 
 
@@ -270,4 +275,4 @@ def _is_fatal(error: "psycopg.Error") -> bool:
 
 def _spoken(error: "psycopg.Error") -> LedgerError:
     text = error.diag.message_primary or str(error).split("\n", maxsplit=1)[0]
-    return LedgerError(f"The ledger's Postgres says: {text}.", fix=_AGAIN)
+    return LedgerError(f"The ledger's Postgres server reports: {text}.", fix=_AGAIN, about="server")

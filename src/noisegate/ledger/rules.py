@@ -46,7 +46,11 @@ class Asked:
         require_name(self.account, "account")
         require_text(self.question, "question")
         if self.use not in ("measurement", "allowance"):
-            raise Bug(f"A reservation for {self.use!r}.", fix="Use measurement or allowance.")
+            raise Bug(
+                f"A reservation cannot be for {self.use!r}.",
+                fix="Use measurement or allowance.",
+                about="use",
+            )
 
 
 @final
@@ -77,6 +81,7 @@ class Rules:
                 f"Account {account.name!r} is already open on other terms: {_terms(earlier)}; "
                 f"asked for: {_terms(account)}.",
                 fix="Use the ledger's terms, or change its budget (noisegate ledger budget).",
+                about="terms",
             )
         owned = dict(tx.origins()) if origins or public else {}
         for origin in origins:
@@ -173,6 +178,7 @@ class Rules:
             raise Bug(
                 f"Allowance {request_id!r} used more than it reserved.",
                 fix="Nothing was given back. Report the recipe.",
+                about="overspent",
             )
         body = {"used": self.prices.record(used), "charges": encode_charges(charges)}
         self._finish(tx, request, body, answer)
@@ -231,6 +237,7 @@ class Rules:
                 f"Request {asked.request_id!r} is an allowance that was begun and never closed; "
                 "answers drawn inside it may have been seen, so it cannot be run again.",
                 fix="Ask with a new request id. What the first run reserved stays spent.",
+                about="begun",
             )
         return None
 
@@ -242,12 +249,14 @@ class Rules:
             raise PolicyError(
                 f"Account {account.name!r} names the parent {account.parent!r}, which is not open.",
                 fix="Open the parent first.",
+                about="parent",
             )
         if parent.unit != account.unit:
             raise PolicyError(
                 f"Account {account.name!r} protects {account.unit}; its parent protects "
                 f"{parent.unit}.",
                 fix="Use one privacy unit for all accounts of a data set.",
+                about="unit",
             )
 
     def _require_room(self, account: Account, charge: Charge) -> None:
@@ -277,7 +286,9 @@ class Rules:
     def _append(self, tx: Transaction, kind: str, body: Body) -> Entry:
         head = tx.head()
         if head is None:
-            raise LedgerError("The ledger has no first entry.", fix="Restore it from a copy.")
+            raise LedgerError(
+                "The ledger has no first entry.", fix="Restore it from a copy.", about="first-entry"
+            )
         entry = Entry.after(head, kind, body, at=self.clock())
         tx.append(entry)
         return entry
@@ -292,7 +303,11 @@ def stored_answer(tx: Transaction, seq: int) -> bytes:
     """The answer of a settled request, which the store must have."""
     answer = tx.answer(seq)
     if answer is None:
-        raise LedgerError(f"The answer of entry {seq} is missing.", fix="Run verify; restore.")
+        raise LedgerError(
+            f"The answer of entry {seq} is missing.",
+            fix="Run: noisegate ledger verify, and restore a backup.",
+            about="answer",
+        )
     return answer
 
 
@@ -300,7 +315,7 @@ def require_name(value: str, name: str) -> None:
     """Refuse an empty or unprintable name, or one too long to read."""
     require_text(value, name)
     if not value.isprintable() or len(value) > TEXT_MAX:
-        raise SpecError(f"The {name} is not a name.", fix=f"Use 1 to {TEXT_MAX} characters.")
+        raise SpecError(f"The {name} is empty or too long.", fix=f"Use 1 to {TEXT_MAX} characters.")
 
 
 def require_text(value: str, name: str) -> None:
@@ -310,7 +325,9 @@ def require_text(value: str, name: str) -> None:
             return
     except UnicodeEncodeError:
         pass
-    raise SpecError(f"The {name} is not text.", fix=f"Give the {name} as non-empty text.")
+    raise SpecError(
+        f"The {name} is not text.", fix=f"Give the {name} as non-empty text.", about="text"
+    )
 
 
 def _is_news(origin: Origin, owned: Owned) -> bool:
@@ -328,6 +345,7 @@ def _require_own(origin: Origin, owned: Owned, account: Account) -> None:
             f"The rows of {name!r} already have the budget {owner!r} in this ledger.",
             fix=f"Open them under that name (table={owner!r}, or name = {owner!r} in the policy). "
             "If it is a new file that only took over the place of a removed one, copy it.",
+            about="origin",
         )
 
 
@@ -338,6 +356,7 @@ def _require_nobodys(origin: Origin, private: Owned) -> None:
         raise PolicyError(
             f"{name!r} is declared public, but it holds private rows with the budget {owner!r}.",
             fix="Remove it from the public tables.",
+            about="public",
         )
 
 
@@ -345,7 +364,9 @@ def known_account(tx: Transaction, name: str) -> Account:
     """The account of that name, which must have been opened."""
     account = tx.account(name)
     if account is None:
-        raise PolicyError(f"Account {name!r} is not open.", fix="Open it in the policy first.")
+        raise PolicyError(
+            f"Account {name!r} is not open.", fix="Open it in the policy first.", about="closed"
+        )
     return account
 
 
@@ -355,6 +376,7 @@ def _reserved(tx: Transaction, request_id: str, use: str) -> Request:
         raise Bug(
             f"Request {request_id!r} is not a reserved {use}.",
             fix="Settle measurements, close allowances, each after its reservation.",
+            about="reservation",
         )
     return request
 
@@ -363,6 +385,7 @@ def _used_elsewhere(request_id: str) -> RequestConflict:
     return RequestConflict(
         f"Request id {request_id!r} was already used for another question or account.",
         fix="Use a new request id for a new question.",
+        about="used",
     )
 
 

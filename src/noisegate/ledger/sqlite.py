@@ -106,7 +106,9 @@ class SQLiteLedger(Ledger):
         super().__init__(**options)
         if sqlite3.sqlite_version_info < (3, 37):
             raise Unsupported(
-                f"SQLite {sqlite3.sqlite_version} is too old.", fix="Use SQLite 3.37 or newer."
+                f"SQLite {sqlite3.sqlite_version} is too old.",
+                fix="Use SQLite 3.37 or newer.",
+                about="version",
             )
         self.path = Path(path).absolute()
         keep(self.path, LEDGER)
@@ -326,6 +328,7 @@ def _require_format(path: Path, *, application: int, version: int) -> None:
         raise LedgerError(
             f"The ledger {path.name!r} has format {version}; this version knows {STORE_FORMAT}.",
             fix="Open it with a newer noisegate. It was not changed.",
+            about="format",
         )
 
 
@@ -337,7 +340,9 @@ def _held(path: Path) -> LedgerError:
 
 def _not_a_ledger(path: Path) -> LedgerError:
     return LedgerError(
-        f"The file {path.name!r} is not a ledger.", fix="Name another file. It was not changed."
+        f"The file {path.name!r} is not a ledger.",
+        fix="Name another file. It was not changed.",
+        about="not-a-ledger",
     )
 
 
@@ -363,6 +368,7 @@ def _require_rollback_journal(connection: sqlite3.Connection) -> None:
         raise LedgerError(
             f"The ledger was switched to journal mode {mode!r} by another program.",
             fix="Keep other programs away from it; open it again to switch it back.",
+            about="journal",
         )
 
 
@@ -379,7 +385,9 @@ class spoken:  # noqa: N801 - reads as a word in a with statement
             ) from None
         if isinstance(error, sqlite3.Error) and not isinstance(error, NoisegateError):
             fix = _FIXES.get(_code(error), "Check the file and its directory, then ask again.")
-            raise LedgerError(f"The ledger file says: {error}.", fix=fix) from error
+            raise LedgerError(
+                f"SQLite reports about the ledger: {error}.", fix=fix, about="sqlite"
+            ) from error
 
 
 _AGAIN: Final = "Ask again with the same request id; nothing is charged twice."

@@ -59,6 +59,7 @@ class LedgerFile:
             raise LedgerError(
                 f"The ledger {path.name!r} cannot be opened: {error.strerror}.",
                 fix="Name a file in an existing directory that you may write to.",
+                about="path",
             ) from None
         self.inode = _inode(os.fstat(self._descriptor))
 
@@ -122,10 +123,11 @@ class LedgerFile:
         if links > 1:
             name = self.path.name
             raise LedgerError(
-                f"The ledger {name!r} has {links} names (hard links), under each of which another "
+                f"The ledger {name!r} has {links} names (hard links); under each name, another "
                 "budget could be spent.",
                 fix="Remove the others; or, while nobody uses it, give it a file of its own: "
                 f"cp {name} {name}.own && mv {name}.own {name}",
+                about="names",
             )
 
     def _is_foreign_journal(self, *, alone: bool) -> bool:
@@ -158,9 +160,10 @@ class LedgerFile:
 
     def _foreign(self, ending: str) -> LedgerError:
         return LedgerError(
-            f"Beside the ledger {self.path.name!r} lies a {ending} file of another history; SQLite "
-            "would apply it, and charges would be forgotten.",
+            f"Next to the ledger {self.path.name!r} is a {ending} file of another history; SQLite "
+            "would apply it, and charges would be lost.",
             fix="Move that file away, keep it, and run: noisegate ledger verify --head ...",
+            about="history",
         )
 
     def _lock(self) -> None:
@@ -173,6 +176,7 @@ class LedgerFile:
                 raise LedgerError(
                     f"The ledger {self.path.name!r} cannot be locked: {error.strerror}.",
                     fix="Keep the ledger on a local disk, or in Postgres.",
+                    about="lock",
                 ) from None
 
     def _unlock(self) -> None:
@@ -190,6 +194,7 @@ def replaced(path: Path) -> LedgerError:
     return LedgerError(
         f"The ledger {path.name!r} was moved, removed or replaced while it was in use.",
         fix="Put the file back, with its -journal file if it has one, and start again.",
+        about="replaced",
     )
 
 

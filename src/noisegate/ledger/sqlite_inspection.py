@@ -49,8 +49,9 @@ class SQLiteInspection(Ledger):
 
     def _write(self, work: Callable[[Transaction], T]) -> NoReturn:  # noqa: ARG002
         raise LedgerError(
-            f"The ledger {self.path.name!r} was opened to be looked at.",
-            fix="Mend what verify reports, then open it as usual.",
+            f"The ledger {self.path.name!r} is open for inspection only.",
+            fix="Resolve what verify reports, then open it as usual.",
+            about="inspection",
         )
 
 
@@ -68,7 +69,7 @@ def problems_of(path: Path, *, frozen: bool) -> list[str]:
         except LedgerError as refusal:
             return [refusal.problem]
         if frozen and (file.has_journal() or file.has_wal()):
-            return ["A transaction was cut short, and cannot be brought to its end here."]
+            return ["A transaction was interrupted, and cannot be completed here."]
         return []
     finally:
         file.close()

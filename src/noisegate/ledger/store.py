@@ -150,8 +150,10 @@ class Ledger(ABC):
         def guarded(tx: Transaction) -> tuple[T, Head | None]:
             if seen is not None and tx.hash_at(seen.seq) != seen.hash:
                 raise LedgerError(
-                    "The ledger was replaced by another or an older one while it was in use.",
+                    "The ledger was replaced by another one, or an older state of it, while it "
+                    "was in use.",
                     fix="Put it back as it was, and start again.",
+                    about="older",
                 )
             return work(tx), tx.head()
 
@@ -379,7 +381,9 @@ class Ledger(ABC):
 def _anchor(tx: Transaction) -> Anchor:
     head = tx.head()
     if head is None:
-        raise LedgerError("The ledger has no first entry.", fix="Restore it from a copy.")
+        raise LedgerError(
+            "The ledger has no first entry.", fix="Restore it from a copy.", about="first-entry"
+        )
     first, last = Entry.from_row(next(tx.rows())), next(tx.rows(head.seq - 1))
     return Anchor(ledger=str(first.body.get("id")), seq=head.seq, hash=head.hash, at=last[2])
 
@@ -409,4 +413,6 @@ def _settled(tx: Transaction, after: int, wanted: Callable[[str], bool]) -> Iter
 
 def _require_bytes(answer: bytes) -> None:
     if not isinstance(answer, bytes):
-        raise SpecError("The answer is not bytes.", fix="Encode the answer before settling.")
+        raise SpecError(
+            "The answer is not bytes.", fix="Encode the answer before settling.", about="bytes"
+        )

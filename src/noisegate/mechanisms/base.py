@@ -185,16 +185,20 @@ def store_positive(
 def require_whole(mechanism: Mechanism[Any], field: str, *, least: int, most: int) -> None:
     """Refuse anything but a whole number in the range."""
     value = getattr(mechanism, field)
-    if type(value) is not int or not least <= value <= most:  # an heir could multiply otherwise
+    if type(value) is not int or not least <= value <= most:  # a subclass could multiply otherwise
         raise SpecError(
-            f"{field} is {shown(value)!r}.", fix=f"Use a whole {field} from {least} to {most}."
+            f"{field} is {shown(value)!r}.",
+            fix=f"Use a whole {field} from {least} to {most}.",
+            about="whole",
         )
 
 
 def whole_count(value: int, *, name: str) -> int:
     """A count of at least 1, such as the values one unit may contribute."""
     if type(value) is not int or value < 1:
-        raise SpecError(f"{name} is {shown(value)!r}.", fix=f"Use a whole {name} of at least 1.")
+        raise SpecError(
+            f"{name} is {shown(value)!r}.", fix=f"Use a whole {name} of at least 1.", about="whole"
+        )
     return value
 
 
@@ -202,7 +206,11 @@ def failure_of(confidence: Number) -> Fraction:
     """1 - confidence, exactly, for a confidence strictly between 0 and 1."""
     exact = fraction(confidence, name="confidence")
     if not 0 < exact < 1:
-        raise SpecError(f"confidence is {shown(confidence)}.", fix="Use a confidence such as 0.95.")
+        raise SpecError(
+            f"confidence is {shown(confidence)}.",
+            fix="Use a confidence such as 0.95.",
+            about="confidence",
+        )
     return 1 - exact
 
 

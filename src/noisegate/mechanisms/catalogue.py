@@ -104,7 +104,7 @@ def from_record(record: Mapping[str, Any]) -> Mechanism[Any]:
     kind = kind_named(record.get("mechanism", ""))
     known = {field.name: field.type for field in fields(kind)}  # type: ignore[arg-type]
     if set(record) != {"mechanism", *known}:
-        raise SpecError(f"The fields of {kind.name!r} do not fit.", fix=f"Give {sorted(known)}.")
+        raise SpecError(f"The fields of {kind.name!r} do not match.", fix=f"Give {sorted(known)}.")
     return kind(**{name: _parse(known[name], record[name], name) for name in known})
 
 

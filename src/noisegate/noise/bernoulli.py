@@ -72,7 +72,9 @@ def bernoulli_exp(
         The rest, about one lane in 2**37 for error = 2**-38, is compared bit by bit.
     """
     if not 0 <= error <= 0.25:
-        raise SpecError("The error bound is too wide to filter.", fix="Use a bound below 1/4.")
+        raise SpecError(
+            "The error bound is too wide.", fix="Use a bound below 1/4.", about="error-bound"
+        )
     words = bits.words(rough.size, 64)
     u = words * 2.0**-64
     # Most coins of small γ need no exponential, since e^(-γ) ≥ 1 - γ.

@@ -56,7 +56,7 @@ class Contest:
             or self.multiplicity.min() < 0
             or self.multiplicity.max() < 1
         ):
-            raise SpecError("The multiplicities do not fit.", fix="Use counts >= 0, not all 0.")
+            raise SpecError("The multiplicities do not match.", fix="Use counts >= 0, not all 0.")
 
 
 def choose(
@@ -85,10 +85,14 @@ def choose_times(
     """
     counts = contest.multiplicity
     if counts is not None and noise != "gumbel":
-        raise SpecError("Multiplicities need Gumbel noise.", fix="List the candidates.")
+        raise SpecError(
+            "Multiplicities need Gumbel noise.", fix="List the candidates.", about="gumbel"
+        )
     candidates = contest.scores.size if counts is None else int(np.count_nonzero(counts))
     if not 1 <= k <= candidates:
-        raise SpecError(f"k is {k} of {candidates} candidates.", fix="Use 1 <= k <= candidates.")
+        raise SpecError(
+            f"k is {k} of {candidates} candidates.", fix="Use 1 <= k <= candidates.", about="k"
+        )
     found = np.empty((times, k), np.int64)
     for start, heat in _heats(contest, times, k, noise, bits):
         places = found[start : start + len(heat.places)]
@@ -113,7 +117,9 @@ def choose_with_gaps_times(
     ([[1]], True)
     """
     if contest.multiplicity is not None or not 1 <= k < contest.scores.size or not contest.factor:
-        raise SpecError(f"There are not {k} gaps.", fix="Use fewer than there are candidates.")
+        raise SpecError(
+            f"There are fewer than {k} gaps.", fix="Use k below the number of candidates."
+        )
     places, gaps = np.empty((2, times, k), np.int64)
     for start, heat in _heats(contest, times, k + 1, "exponential", bits):
         rows = slice(start, start + len(heat.places))

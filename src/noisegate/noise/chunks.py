@@ -39,7 +39,9 @@ def whole(value: int, name: str, *, least: int, below: int) -> int:
     except (AttributeError, TypeError):
         number = least - 1
     if not least <= number < below:
-        raise SpecError(f"{name} is out of range.", fix=f"Use a whole {name} from {least}.")
+        raise SpecError(
+            f"{name} is out of range.", fix=f"Use a whole {name} from {least}.", about="range"
+        )
     return number
 
 

@@ -117,7 +117,11 @@ class StudentT(Shape):
 
     def __post_init__(self) -> None:
         if not 1 <= self.degrees <= 30:
-            raise SpecError(f"degrees is {self.degrees}.", fix="Use 1 to 30 degrees of freedom.")
+            raise SpecError(
+                f"degrees is {self.degrees}.",
+                fix="Use 1 to 30 degrees of freedom.",
+                about="degrees",
+            )
 
     def cdf(self, x: Fraction) -> Real:  # noqa: D102
         angle = (real(x) / arb(self.degrees).sqrt()).atan()
@@ -241,7 +245,7 @@ def rounded(shape: Shape, scale: Number, size: Size, *, bits: Bits = SYSTEM) -> 
     """
     exact = positive(scale, name="scale")
     if exact > 1 << 50:
-        raise SpecError("scale is above 2**50.", fix="Use a coarser grid.")
+        raise SpecError("scale is above 2**50.", fix="Use a coarser grid.", about="scale")
     law = Rounded(shape, exact)
     return in_chunks(size, lambda count: _draw(law, bits.words(count, 64), bits))
 

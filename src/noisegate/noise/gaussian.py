@@ -155,11 +155,13 @@ def _exponent(variance: Fraction, start: Int64Array, place: Int64Array, lane: in
 
 def _checked_variance(sigma: Number | None, variance: Number | None) -> Fraction:
     if (sigma is None) == (variance is None):
-        raise SpecError("Give sigma or variance.", fix="Use exactly one of the two.")
+        raise SpecError("Give sigma or variance.", fix="Use exactly one of the two.", about="sigma")
     if variance is not None:
         exact = positive(variance, name="variance")
     else:
         exact = positive(sigma if sigma is not None else 0, name="sigma") ** 2
     if not VARIANCE_MIN <= exact <= VARIANCE_MAX:
-        raise SpecError("sigma is out of range.", fix="Use a sigma between 1/1000 and 2**46.")
+        raise SpecError(
+            "sigma is out of range.", fix="Use a sigma between 1/1000 and 2**46.", about="sigma"
+        )
     return exact

@@ -156,7 +156,7 @@ def geometric_gaps(p: "Number | Certified", size: Size, *, bits: Bits = SYSTEM) 
     """Failures before the first success of a coin that shows 1 with probability ``p``."""
     coin = probability(p)
     if coin == 0:
-        raise SpecError("probability is 0.", fix="Use a probability above 0.")
+        raise SpecError("probability is 0.", fix="Use a probability above 0.", about="probability")
     if coin == 1:
         return in_chunks(size, lambda count: np.zeros(count, np.int64))
     return _draw(Ratio(coin=coin), size, bits, signed=False)
@@ -182,10 +182,14 @@ def truncated_geometric(
     """
     values = np.asarray(value)
     if values.dtype.kind != "i":
-        raise SpecError("The values are not whole numbers.", fix="Give integers below 2**62.")
+        raise SpecError(
+            "The values are not whole numbers.", fix="Give integers below 2**62.", about="values"
+        )
     if not 1 <= top < SATURATION or values.min(initial=0) < 0 or values.max(initial=0) > top:
         raise SpecError(
-            "A value lies outside [0, top].", fix="Use 1 <= top < 2**62 and clamp first."
+            "A value lies outside [0, top].",
+            fix="Use 1 <= top < 2**62 and clamp first.",
+            about="values",
         )
     noise = discrete_laplace(scale, values.shape, bits=bits)
     clamped: Int64Array = np.clip(values.astype(np.int64) + noise, 0, top)
@@ -231,5 +235,7 @@ def _draw(ratio: Ratio, size: Size, bits: Bits, *, signed: bool) -> Int64Array:
 def _checked_scale(scale: Number) -> Fraction:
     exact = positive(scale, name="scale")
     if not SCALE_MIN <= exact <= WIDEST:
-        raise SpecError(f"scale is {shown(exact)}.", fix="Use a scale between 1/1000 and 2**50.")
+        raise SpecError(
+            f"scale is {shown(exact)}.", fix="Use a scale between 1/1000 and 2**50.", about="scale"
+        )
     return exact

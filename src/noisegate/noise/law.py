@@ -91,7 +91,9 @@ def probability(p: "Number | Certified") -> Probability:
         return p
     exact = fraction(p, name="probability")
     if not 0 <= exact <= 1:
-        raise SpecError(f"probability is {p}.", fix="Use a probability between 0 and 1.")
+        raise SpecError(
+            f"probability is {p}.", fix="Use a probability between 0 and 1.", about="probability"
+        )
     return exact
 
 

@@ -22,7 +22,7 @@ def choose_each(contest: Contest, starts: Int64Array, *, bits: Bits = SYSTEM) ->
     """
     size = contest.scores.size
     if starts.ndim != 1 or not starts.size or starts[0] != 0 or contest.multiplicity is not None:
-        raise SpecError("The stretches do not fit.", fix="Begin at 0; list every candidate.")
+        raise SpecError("The stretches do not match.", fix="Begin at 0; list every candidate.")
     lengths = np.diff(starts, append=size)
     if lengths.min() < 1:
         raise SpecError("A stretch has no candidate.", fix="Leave it out.")

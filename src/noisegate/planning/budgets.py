@@ -63,7 +63,9 @@ def questions(event: Event, budget: ApproxDP, *, accountant: Accountant) -> int:
     pairs = ((limit.amount, price.amount), (limit.delta, price.delta))
     counts = [have // each for have, each in pairs if each > 0]
     if not counts:
-        raise SpecError("The event is free.", fix="Ask it as often as you like.")
+        raise SpecError(
+            "The event is free.", fix="It can be asked as often as you like.", about="free"
+        )
     return min(counts)
 
 
@@ -127,7 +129,9 @@ def split(budget: ApproxDP, *, weights: Sequence[Number]) -> tuple[ApproxDP, ...
     exact = [fraction(weight, name="weight") for weight in weights]
     total = sum(exact, Fraction(0))
     if total <= 0 or any(weight < 0 for weight in exact):
-        raise SpecError("The weights leave nothing to split.", fix="Use weights of 0 or more.")
+        raise SpecError(
+            "The weights leave nothing to split.", fix="Use weights of 0 or more.", about="weights"
+        )
     return tuple(
         ApproxDP(budget.epsilon * weight / total, budget.delta * weight / total) for weight in exact
     )
@@ -136,15 +140,23 @@ def split(budget: ApproxDP, *, weights: Sequence[Number]) -> tuple[ApproxDP, ...
 def _failure(failure: Number) -> Fraction:
     exact = positive(failure, name="failure")
     if exact >= 1:
-        raise SpecError(f"failure is {failure}.", fix="Use a probability below 1, such as 0.05.")
+        raise SpecError(
+            f"failure is {failure}.",
+            fix="Use a probability below 1, such as 0.05.",
+            about="failure",
+        )
     return exact
 
 
 def _require_delta(budget: ApproxDP) -> None:
     if budget.delta >= 1:
-        raise SpecError("δ is 1, which promises nothing.", fix="Use a δ such as 1e-6.")
+        raise SpecError(
+            "δ is 1, which promises nothing.", fix="Use a δ such as 1e-6.", about="delta"
+        )
 
 
 def _require_count(count: int) -> None:
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-        raise SpecError(f"The number is {count!r}.", fix="Use a whole number of at least 1.")
+        raise SpecError(
+            f"The number is {count!r}.", fix="Use a whole number of at least 1.", about="count"
+        )

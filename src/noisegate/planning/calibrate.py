@@ -243,21 +243,27 @@ def _laplace_reach(confidence: Fraction, cells: int) -> Real:
 
 def _require_delta(budget: ApproxDP) -> None:
     if budget.delta >= 1:
-        raise SpecError("δ is 1, which promises nothing.", fix="Use a δ such as 1e-6.")
+        raise SpecError(
+            "δ is 1, which promises nothing.", fix="Use a δ such as 1e-6.", about="delta"
+        )
 
 
 def _whole(within: Number) -> int:
     """Noise on integers stays within 2.7 exactly if it stays within 2."""
     exact = fraction(within, name="within")
     if exact < 0:
-        raise SpecError(f"within is {within}.", fix="Use an error of at least 0.")
+        raise SpecError(f"within is {within}.", fix="Use an error of at least 0.", about="within")
     return floor(exact)
 
 
 def _confidence(confidence: Number, cells: int) -> Fraction:
     exact = fraction(confidence, name="confidence")
     if not 0 < exact < 1:
-        raise SpecError(f"confidence is {confidence}.", fix="Use a confidence such as 0.95.")
+        raise SpecError(
+            f"confidence is {confidence}.", fix="Use a confidence such as 0.95.", about="confidence"
+        )
     if isinstance(cells, bool) or not isinstance(cells, int) or cells < 1:
-        raise SpecError(f"cells is {cells!r}.", fix="Use a whole number of cells of at least 1.")
+        raise SpecError(
+            f"cells is {cells!r}.", fix="Use a whole number of cells of at least 1.", about="cells"
+        )
     return exact

@@ -77,7 +77,11 @@ def advanced_mixed_up(losses: Iterable[ApproxDP], *, delta: Fraction) -> Fractio
     counts = Counter((part.epsilon, part.delta) for part in losses if part.epsilon or part.delta)
     slack = delta - sum((own * count for (_, own), count in counts.items()), Fraction(0))
     if slack <= 0:
-        raise SpecError("The steps' own δ leaves nothing for composition.", fix="Allow a larger δ.")
+        raise SpecError(
+            "The steps' own δ leaves nothing for composition.",
+            fix="Allow a larger δ.",
+            about="delta",
+        )
     squares = sum((step * step * count for (step, _), count in counts.items()), Fraction(0))
 
     def total() -> Real:
@@ -216,7 +220,7 @@ def _rise_until(
 
 def _delta_left(delta: Fraction, delta_each: Fraction, count: int) -> Fraction:
     if not 0 <= delta_each < 1:
-        raise SpecError("delta_each is no small probability.", fix="Use 0 <= delta_each < 1.")
+        raise SpecError("delta_each is not a small probability.", fix="Use 0 <= delta_each < 1.")
     if delta_each == 0:
         return delta
     left = lower(lambda: 1 - real(1 - delta) / real(1 - delta_each) ** count)
@@ -224,6 +228,7 @@ def _delta_left(delta: Fraction, delta_each: Fraction, count: int) -> Fraction:
         raise SpecError(
             f"δ is {float(delta):.3g}, less than the steps' own δ together.",
             fix=f"Allow at least {float(count * delta_each):.3g}, or use fewer steps.",
+            about="own-delta",
         )
     return left
 
@@ -254,4 +259,4 @@ def _require(epsilon: Fraction, count: int, slack: Fraction) -> None:
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
         raise SpecError(f"count is {count!r}.", fix="Use a whole count of at least 1.")
     if not 0 < slack <= 1:
-        raise SpecError(f"δ is {slack}.", fix="Use a δ in (0, 1].")
+        raise SpecError(f"δ is {slack}.", fix="Use a δ in (0, 1].", about="delta")

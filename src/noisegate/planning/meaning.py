@@ -17,8 +17,8 @@ from noisegate.privacy.loss import ApproxDP, decimal_up
 GROUPS: Final = (2, 5, 10)
 _PROVISO: Final = (
     "All this is relative: it compares the answers with and without the person, everyone else's "
-    "rows being given or independent of that person's. It does not limit what the answers teach "
-    "about people in general, and rows that go together count as a group."
+    "rows being fixed or independent of that person's. It does not limit what the answers teach "
+    "about people in general, and rows that depend on each other count as a group."
 )
 
 
@@ -81,7 +81,9 @@ def meaning(
     """What an (ε, δ) under add/remove means for a person believed present with ``prior``."""
     loss, belief = ApproxDP(epsilon, delta), fraction(prior, name="prior")
     if not 0 < belief < 1:
-        raise SpecError(f"prior is {prior}.", fix="Use a probability strictly between 0 and 1.")
+        raise SpecError(
+            f"prior is {prior}.", fix="Use a probability strictly between 0 and 1.", about="prior"
+        )
     size = loss.epsilon
     return Meaning(
         loss=loss,
@@ -109,7 +111,9 @@ def posterior_up(epsilon: Fraction, *, prior: Fraction) -> Fraction:
 def epsilon_of_posterior_down(posterior: Fraction, *, prior: Fraction) -> Fraction:
     """The largest ε that keeps a belief of ``prior`` at or below ``posterior``. Rounding: down."""
     if not 0 < prior <= posterior < 1:
-        raise SpecError("The posterior is below the prior.", fix="Use prior ≤ posterior < 1.")
+        raise SpecError(
+            "The posterior is below the prior.", fix="Use prior ≤ posterior < 1.", about="posterior"
+        )
     factor = (posterior / (1 - posterior)) / (prior / (1 - prior))
     return Fraction(0) if factor == 1 else lower(lambda: real(factor).log())
 
@@ -132,11 +136,14 @@ def _person_sentences(found: Meaning, before: str) -> tuple[str, ...]:
     factor, guess = _decimal(found.odds_factor), _percent(found.guess_accuracy)
     most, least = _percent(found.posterior), _percent_down(found.posterior_least)
     value, drift = _percent(found.posterior_change_one), _percent(found.total_variation)
-    presence = f"The answers raise the odds that one person is in the data at most {factor} times."
+    presence = (
+        "The answers raise the odds that one person is in the data by a factor of at most "
+        f"{factor}."
+    )
     there = f"A belief of {before} that the person is there"
     belief = f"{there} becomes at most {most} and at least {least}."
     coin = f"Guessing “in or out?” of a fair coin succeeds at most {guess} of the time."
-    rows = f"A belief of {before} about what a present person's rows say becomes at most {value}."
+    rows = f"A belief of {before} about the values of a present person becomes at most {value}."
     conclusion = (
         "Conclusions about the person would be the same without that person's rows, "
         f"up to {drift} of probability."
@@ -147,8 +154,8 @@ def _person_sentences(found: Meaning, before: str) -> tuple[str, ...]:
 def _group_sentence(group: GroupMeaning, before: str) -> str:
     factor, most = _decimal(group.odds_factor), _percent(group.posterior)
     return (
-        f"For {group.size} people whose rows go together the odds rise at most {factor} times, "
-        f"and {before} becomes at most {most}."
+        f"For {group.size} people whose rows depend on each other the odds rise by a factor of at "
+        f"most {factor}, and {before} becomes at most {most}."
     )
 
 

@@ -73,7 +73,9 @@ def report(
 ) -> list[Row]:
     """The events' ε at δ by every method, in the order of `METHODS`."""
     if not 0 <= delta < 1:
-        raise SpecError("delta is no small probability.", fix="Use 0 <= delta < 1, such as 1e-6.")
+        raise SpecError(
+            "delta is not a small probability.", fix="Use 0 <= delta < 1, such as 1e-6."
+        )
     leaves = flattened(events)
     return [_row(name, leaves, delta) for name in (METHODS if methods is None else methods)]
 
@@ -98,7 +100,9 @@ def flattened(events: Iterable[Event]) -> Leaves:
 def _row(name: str, leaves: Leaves, delta: Fraction) -> Row:
     method = METHODS.get(name)
     if method is None:
-        raise SpecError(f"There is no method {name!r}.", fix=f"Use one of {', '.join(METHODS)}.")
+        raise SpecError(
+            f"There is no method {name!r}.", fix=f"Use one of {', '.join(METHODS)}.", about="method"
+        )
     if not leaves:
         return Row(name, Fraction(0), "nothing was asked")
     try:
@@ -122,7 +126,7 @@ def _advanced(leaves: Leaves, delta: Fraction) -> tuple[Fraction, str]:
 def _optimal(leaves: Leaves, delta: Fraction) -> tuple[Fraction, str]:
     losses = {pure_loss(leaf) for leaf in leaves}
     if len(losses) != 1:
-        raise Unsupported("The steps differ in ε or δ.", fix="Read the pld row.")
+        raise Unsupported("The steps differ in ε or δ.", fix="See the pld row.")
     (loss,) = losses
     count = sum(leaves.values())
     found = optimal_epsilon_up(loss.epsilon, count=count, delta=delta, delta_each=loss.delta)
@@ -131,9 +135,13 @@ def _optimal(leaves: Leaves, delta: Fraction) -> tuple[Fraction, str]:
 
 def _exponential(leaves: Leaves, delta: Fraction) -> tuple[Fraction, str]:
     if len(leaves) != 1 or not isinstance(leaf := next(iter(leaves)), ExponentialEvent):
-        raise Unsupported("Not a run of equal exponential mechanisms.", fix="Read the zcdp row.")
+        raise Unsupported(
+            "The events are not a run of equal exponential mechanisms.", fix="See the zcdp row."
+        )
     if (count := leaves[leaf]) > EXPONENTIAL_MAX:
-        raise Unsupported(f"More than {EXPONENTIAL_MAX} choices.", fix="Read the zcdp row.")
+        raise Unsupported(
+            f"There are more than {EXPONENTIAL_MAX} choices.", fix="See the zcdp row."
+        )
     found = exponential_epsilon_up(leaf.epsilon, count=count, delta=delta)
     return found, "only if all choices were fixed beforehand"
 
@@ -178,7 +186,7 @@ def _pld(leaves: Leaves, delta: Fraction) -> tuple[Fraction, str]:
     """
     slack = sum(leaves.values()) * FFT_ERROR
     if slack * 2 > delta:
-        raise Unsupported("δ is too small for floating point.", fix="Read the other rows.")
+        raise Unsupported("δ is too small for floating point.", fix="See the other rows.")
     library = _pld_library()
     grid = _grid(leaves)
     total = library.identity(value_discretization_interval=grid)
@@ -232,7 +240,7 @@ def _pld_of_discrete_gaussian(
     if event.sensitivity.squared >= 2:
         raise Unsupported(
             "A discrete Gaussian on a vector has no proven dominating pair here.",
-            fix="Read the zcdp row.",
+            fix="See the zcdp row.",
         )
     if event.sensitivity.squared < 1:
         return library.identity(value_discretization_interval=grid)

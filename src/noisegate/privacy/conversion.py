@@ -179,8 +179,9 @@ def group_of_zcdp(loss: ZCDP, *, size: int) -> ZCDP:
     _require_size(size)
     if loss.delta > 0 and size > 1:
         raise Unsupported(
-            "Group privacy of approximate zCDP (δ above 0) has no theorem here.",
+            "There is no theorem here for group privacy of approximate zCDP (δ above 0).",
             fix="Group the (ε, δ) claim with group_of_approx, then convert.",
+            about="group",
         )
     return ZCDP(size * size * loss.rho, loss.delta)
 
@@ -227,11 +228,14 @@ def _log(value: Fraction) -> float:
 def _require_delta(delta: Fraction) -> None:
     if not 0 < delta <= 1:
         raise SpecError(
-            f"δ is {delta}; zCDP and Rényi DP become (ε, δ)-DP only with some δ above 0.",
+            f"δ is {delta}; zCDP and Rényi DP imply (ε, δ)-DP only for δ above 0.",
             fix="Use a δ far below 1/n, such as 1e-6, or the pure accountant.",
+            about="delta",
         )
 
 
 def _require_size(size: int) -> None:
     if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-        raise SpecError(f"size is {size!r}.", fix="Use a whole group size of at least 1.")
+        raise SpecError(
+            f"size is {size!r}.", fix="Use a whole group size of at least 1.", about="size"
+        )

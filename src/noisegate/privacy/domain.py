@@ -123,13 +123,14 @@ class Column:
             )
         ):
             raise SpecError(
-                f"The bounds of column {self.name!r} are no whole numbers of 64 bits.",
+                f"The bounds of column {self.name!r} are not whole numbers of 64 bits.",
                 fix="Use whole bounds, or declare the column as number.",
             )
         if self.between is not None and max(map(abs, self.between)) > NUMBER_MAX:
             raise SpecError(
-                f"The bounds of column {self.name!r} are beyond what doubles hold safely.",
-                fix="Use bounds that values come near to.",
+                f"The bounds of column {self.name!r} exceed the safe range of doubles.",
+                fix="Use bounds close to the values.",
+                about="doubles",
             )
         if self.between is not None and self.between[0] >= self.between[1]:
             raise SpecError(
@@ -195,7 +196,7 @@ def _bound(value: Any, kind: Kind) -> Fraction:  # noqa: ANN401 - as declared
             value = (date if kind is Kind.DATE else datetime).fromisoformat(value)
         except ValueError:
             raise SpecError(
-                f"The bound {value!r} is no {kind.value}.", fix="Write it as 2026-01-31."
+                f"The bound {value!r} is not a {kind.value}.", fix="Write it as 2026-01-31."
             ) from None
     if kind is Kind.TIMESTAMP and isinstance(value, date) and not isinstance(value, datetime):
         value = datetime(value.year, value.month, value.day)  # noqa: DTZ001 - no zone, as in tables
@@ -252,7 +253,8 @@ def _require_keys(name: str, kind: Kind, keys: tuple[Key, ...]) -> None:
     if kind not in KEY_TYPES:
         raise SpecError(
             f"Column {name!r} is {kind.value}, which has no list of keys.",
-            fix="Declare it as integer or text, or group by bins such as FLOOR(x / 10).",
+            fix="Declare it as integer or text, or group by bins, for example FLOOR(x / 10).",
+            about="keys",
         )
     if not keys or not all(type(key) is KEY_TYPES[kind] for key in keys):
         raise SpecError(
@@ -260,14 +262,16 @@ def _require_keys(name: str, kind: Kind, keys: tuple[Key, ...]) -> None:
             fix="List at least one key, all of the column's type, such as in = ['north', 'south'].",
         )
     if len(set(keys)) < len(keys):
-        raise SpecError(f"The keys of column {name!r} repeat.", fix="List each key once.")
+        raise SpecError(
+            f"Column {name!r} lists a key twice.", fix="List each key once.", about="duplicate"
+        )
 
 
 def require_key(key: object) -> None:
     """Refuse a key that an engine cannot hold as it is."""
     require_plain(key)
     if isinstance(key, int) and abs(key) > WHOLE_MAX:
-        raise SpecError("A key is beyond 64 bits.", fix="Declare it as text.")
+        raise SpecError("A key exceeds 64 bits.", fix="Declare it as text.")
     if isinstance(key, datetime) and key.tzinfo is not None:
         raise SpecError("A key has a time zone.", fix="Give times without one.")
 
@@ -341,7 +345,7 @@ class TableDomain:
 
     def __post_init__(self) -> None:
         if self.unit is not None and type(self.unit) is not PrivacyUnit:
-            raise SpecError("A table has no unit, but something else.", fix="Use a PrivacyUnit.")
+            raise SpecError("The unit of a table is not a PrivacyUnit.", fix="Use a PrivacyUnit.")
         column = None if self.unit is None else self.unit.column
         ids = None if self.unit is None else self.unit.ids
         for text in (self.dataset, self.name, column, ids, self.origin, self.snapshot):
@@ -351,17 +355,19 @@ class TableDomain:
             or ":" in self.dataset
             or not self.dataset.isprintable()
         ):
-            raise SpecError("The name of the data set is no name.", fix="Use 1 to 80 letters.")
+            raise SpecError(
+                "The name of the data set is empty or too long.", fix="Use 1 to 80 letters."
+            )
         self._require_caps()
         object.__setattr__(self, "columns", MappingProxyType(dict(self.columns)))
         if any(name != column.name for name, column in self.columns.items()):
             raise SpecError("A column is listed under another name.", fix="Use its own.")
         if column is None and self.path:
-            raise SpecError("A path leads to no unit.", fix="Name the unit's column.")
+            raise SpecError("A path does not lead to a unit.", fix="Name the unit's column.")
         if self.key and (self.unit is not None or not set(self.key) <= set(self.columns)):
-            raise SpecError("A key is for columns of a public table.", fix="Leave out key.")
+            raise SpecError("Only a public table can have a key.", fix="Leave out key.")
         if self.size is not None and (self.unit is not None or type(self.size) is not int):
-            raise SpecError("A size is for public tables.", fix="Leave out size.")
+            raise SpecError("Only a public table can have a size.", fix="Leave out size.")
         if self.unit is not None and ids is None:
             end = self.path[-1].table if self.path else self.name
             ids = f"rows of {end}" if column is None else f"{end}.{column}"
@@ -371,12 +377,13 @@ class TableDomain:
         for cap in (self.rows_per_unit_max, self.groups_per_unit_max):
             if cap is not None and (type(cap) is not int or not 1 <= cap <= 1 << 20):
                 raise SpecError(
-                    "A cap per unit is not usable.", fix="Use a whole number from 1 to 2**20."
+                    "A contribution bound per unit is out of range.",
+                    fix="Use a whole number from 1 to 2**20.",
                 )
             if cap is not None and (self.unit is None or self.unit.column is None):
                 raise SpecError(
-                    "A cap on rows per unit needs a unit.",
-                    fix="Name the unit's column, or drop the cap.",
+                    "A contribution bound needs a unit.",
+                    fix="Name the unit's column, or leave out the bound.",
                 )
 
     @property

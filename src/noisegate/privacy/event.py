@@ -176,7 +176,9 @@ class CrowdCountsEvent(Event):
     def __post_init__(self) -> None:
         Event.__post_init__(self)
         if self.probability >= 1:
-            raise SpecError("This is no sample.", fix="Use a probability below 1.")
+            raise SpecError(
+                "The sampling probability is not below 1.", fix="Use a probability below 1."
+            )
 
 
 @final
@@ -205,7 +207,9 @@ class SmoothLaplaceEvent(Event):
     def __post_init__(self) -> None:
         Event.__post_init__(self)
         if self.epsilon < 1 / self.scale + self.beta:
-            raise SpecError("The ε is below what it pays for.", fix="Use ε >= 1/scale + beta.")
+            raise SpecError(
+                "epsilon is below what the noise costs.", fix="Use ε >= 1/scale + beta."
+            )
 
 
 @final
@@ -345,7 +349,9 @@ def decode(record: Mapping[str, Any]) -> Event:
     kind = EVENTS.get(str(record.get("event")))
     newer = "Use a newer version of noisegate."
     if kind is None:
-        raise LedgerError(f"The event {record.get('event')!r} is unknown.", fix=newer)
+        raise LedgerError(
+            f"The event {record.get('event')!r} is unknown.", fix=newer, about="event"
+        )
     known = {_key(field.name): field for field in fields(kind)}
     if unknown := set(record) - set(known) - {"event"}:
         raise LedgerError(f"{kind.name} has unknown fields {sorted(unknown)}.", fix=newer)
@@ -355,7 +361,7 @@ def decode(record: Mapping[str, Any]) -> Event:
             **{field.name: _decode_value(field.type, record[key]) for key, field in given.items()}
         )
     except (TypeError, ValueError, AttributeError, ZeroDivisionError, SpecError):
-        raise LedgerError(f"A record of {kind.name} is damaged.", fix="Restore a copy.") from None
+        raise LedgerError(f"A record of {kind.name} is damaged.", fix="Restore a backup.") from None
 
 
 def _key(field: str) -> str:
@@ -405,4 +411,6 @@ def _store_positive(event: Event, field: str) -> None:
 
 def _require_count(value: int, name: str) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise SpecError(f"{name} is {value!r}.", fix=f"Use a whole {name} of at least 1.")
+        raise SpecError(
+            f"{name} is {value!r}.", fix=f"Use a whole {name} of at least 1.", about="size"
+        )

@@ -15,7 +15,7 @@ from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.loss import ZCDP, ApproxDP
 from noisegate.privacy.unit import Adjacency, PrivacyUnit, protected, spaces_of
 
-VIEW: Final = "a view, whose steward vouches that a unit's rows in it depend on that unit alone"
+VIEW: Final = "a view, for which the steward vouches that a unit's rows depend on that unit alone"
 
 
 @final
@@ -36,7 +36,9 @@ class Guarantee:
 
     def __post_init__(self) -> None:
         if not self.scope:
-            raise SpecError("The guarantee has no scope.", fix="Name the data it speaks about.")
+            raise SpecError(
+                "The guarantee has no scope.", fix="Name the data it is about.", about="scope"
+            )
 
     def __str__(self) -> str:
         verb = "adding or removing"
@@ -129,8 +131,9 @@ def doubt_of(table: TableDomain) -> str:
     if table.doubted is None:
         return ""
     return (
-        f"every row is taken for another person, as no unit was named; if one {table.doubted!r} "
-        f"may have several rows, this is no promise to them: open it with unit={table.doubted!r}"
+        f"every row counts as a different person, as no unit was named; if one {table.doubted!r} "
+        "may have several rows, this guarantee does not hold for them: open it with "
+        f"unit={table.doubted!r}"
     )
 
 

@@ -110,7 +110,7 @@ class RenyiDP:
         if len(self.orders) != len(self.epsilons) or not self.orders:
             raise SpecError("A Rényi curve needs one value per order.", fix="Give equal lengths.")
         if any(a <= 1 for a in self.orders) or list(self.orders) != sorted(set(self.orders)):
-            raise SpecError("Rényi orders must be rising and above 1.", fix="Sort the orders.")
+            raise SpecError("Rényi orders must be ascending and above 1.", fix="Sort the orders.")
         if any(value < 0 for value in self.epsilons):
             raise SpecError("A Rényi divergence is negative.", fix="Use values of at least 0.")
 

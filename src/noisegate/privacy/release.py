@@ -62,7 +62,9 @@ class Release:
             shown = None if keys is None else tuple(tuple(map(_key_of, key)) for key in keys)
         except (ValueError, KeyError, TypeError):
             raise LedgerError(
-                "A stored answer cannot be read.", fix="Run: noisegate ledger verify."
+                "A stored answer cannot be read.",
+                fix="Run: noisegate ledger verify.",
+                about="stored",
             ) from None
         return cls(
             values=values, event=event, question=question, keys=shown, cells=cells, free=free,

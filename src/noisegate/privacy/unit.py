@@ -33,7 +33,9 @@ class PrivacyUnit:
 
     def __post_init__(self) -> None:
         if not {type(text) for text in (self.column, self.noun, self.ids)} <= {str, type(None)}:
-            raise SpecError("A unit is named by something else than text.", fix="Use plain text.")
+            raise SpecError(
+                "The name of a unit is not a string.", fix="Use plain text.", about="text"
+            )
 
     def __str__(self) -> str:
         if self.column is None:

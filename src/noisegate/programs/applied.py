@@ -20,8 +20,8 @@ from noisegate.mechanisms.quantiles.winsorised import Winsorised
 
 FORMAT: Final = "noisegate-applied/1"
 _BLOCKS_DIFFER: Final = (
-    "What a program says of blocks may differ from what it says of all rows: more so, the smaller "
-    "they are."
+    "The result on blocks may differ from the result on all rows, the more so the smaller the "
+    "blocks are."
 )
 
 
@@ -63,7 +63,7 @@ class Applied(Charged):
     def value(self) -> float:
         """The number, where there is one."""
         if len(self.released) != 1:
-            raise SpecError("There are several numbers.", fix="Use values.")
+            raise SpecError("The program has several outputs.", fix="Use values.")
         return self.values[0]
 
     def __float__(self) -> float:
@@ -76,7 +76,7 @@ class Applied(Charged):
     @property
     def headline(self) -> str:
         """What it is."""
-        return f"the {self.aggregate} of what {self.program!r} says of {self.answers:,} blocks"
+        return f"the {self.aggregate} of the results of {self.program!r} on {self.answers:,} blocks"
 
     def answer(self, rows: int | None = None) -> Answer:
         """The numbers as an answer has them, one row each."""
@@ -165,16 +165,16 @@ def words_of(
         near = f"At most {rank:,} of {answers:,} blocks lie between this and their median"
         words.append(f"{near}, with 95 %.")
     elif isinstance(first, Winsorised):
-        words.append("Blocks far from most others were moved nearer. The ± is of the noise alone.")
+        words.append("Results far from most others were clipped. The ± covers the noise only.")
     elif isinstance(first, NoiseMechanism):
-        words.append("The ± is of the noise alone.")
+        words.append("The ± covers the noise only.")
     else:
-        words.append("How wide the noise is depends on the rows and stays a secret.")
+        words.append("The scale of the noise depends on the rows and is not released.")
     if sample is not None:
         words.append(
-            f"Of a secret sample that holds each unit with probability {sample}: a block has so "
-            "many fewer rows, and nothing is scaled up."
+            f"On a secret sample that holds each unit with probability {sample}: each block has "
+            "correspondingly fewer rows, and nothing is scaled up."
         )
     if trusted:
-        words.append("The program was trusted: nothing kept it from telling what it saw.")
+        words.append("The program was trusted: nothing kept it from revealing what it saw.")
     return tuple(words)

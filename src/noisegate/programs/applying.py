@@ -53,45 +53,45 @@ from noisegate.transforms.blocks import BlockQuery
 AGGREGATES: Final = ("mean", "median", "center")
 _BLOCKS_POWER: Final = 0.4  # of the rows: GUPT's choice
 _TICK: Final = 0.25  # seconds
-_PRICED: Final = "Give two of epsilon, within and blocks; within of a mean alone."
+_PRICED: Final = "Give two of epsilon, within and blocks; within is for a mean only."
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyOrder:
-    """What is asked for, as people say it.
+    """What is asked for, as given by the caller.
 
     Attributes:
-        range: The ends of the number that the program gives, such as (0, 120); of several numbers,
-            a list. Whatever lies outside is moved to the nearest end.
+        range: The range of the program's output, such as (0, 120); for several outputs, a list.
+            Outputs are clipped to it.
         sql: Which rows it sees: ``SELECT age, cost FROM visits WHERE ward = 'north'``.
-        table: Or, without SQL: the table, where there are several,
+        table: Or, without SQL: the table, if there are several,
         columns: its columns, by default all,
         where: and a condition.
-        names: What the numbers are called.
-        blocks: How many blocks there are: more of them need less noise, but each has fewer rows.
-        rows: Or about how many rows there are, if that is public; then rows to the 0.4, of a sample
-            those that it may be expected to hold.
+        names: The names of the outputs.
+        blocks: The number of blocks: more of them need less noise, but each has fewer rows.
+        rows: Or an approximate public number of rows; then there are rows^0.4 blocks, on a sample
+            by its expected size.
         resample: How often units are dealt to blocks. More often does not change the noise of a
-            mean; it makes less of what depends on the deal.
-        narrow: Of a mean: find first where most blocks lie, for half of ε, and average there. For
-            hundreds of blocks and a range that is too wide for comfort.
-        aggregate: "mean"; "median", for programs that are far off now and then; "center", of most
-            blocks, for those whose answers lie close together in a wide range.
-        epsilon: The price of all numbers together; by default what the policy says. In an account
+            mean; it reduces the variance of the random assignment.
+        narrow: For a mean: first find where most blocks lie, for half of ε, and average there. For
+            hundreds of blocks and a range that is too wide.
+        aggregate: "mean"; "median", for programs with outliers; "center" of most blocks, for
+            outputs that lie close together in a wide range.
+        epsilon: The price of all outputs together; by default that of the policy. In an account
             that adds up zCDP, ε buys ρ = ε² / 2.
-        delta: Of a center: for noise with lighter tails.
-        within: How far the noise may move a mean, at the ``confidence``: instead of epsilon, or
-            with it and instead of blocks.
-        confidence: How sure that is.
-        default: What counts where a block has no answer: by default the middle of the range.
-        seconds: How long each block takes, whatever the program does.
-        memory: How many megabytes a program may use, with its rows, which are copied once.
-        imports: Modules that it uses and no line of it names.
-        trusted: Do not lock it in: it is the steward's own. The promise says so.
-        workers: How many blocks run at once. They may feel how busy each other are, so the noise is
-            for as many of them, unless the program is trusted.
-        rehearse: Try it on made-up rows before anything is paid.
+        delta: For a center: noise with lighter tails.
+        within: The largest error of a mean due to noise, at the ``confidence``: instead of epsilon,
+            or with it and instead of blocks.
+        confidence: The confidence level of ``within``.
+        default: What counts for a block without an answer: by default the middle of the range.
+        seconds: The time of each block, whatever the program does.
+        memory: The megabytes that a program may use, with its rows, which are copied once.
+        imports: Modules that the program needs but does not import by name.
+        trusted: Do not isolate it: it is the steward's own. The guarantee says so.
+        workers: The number of blocks that run at once. They may notice how busy the others are, so
+            the noise covers that many of them, unless the program is trusted.
+        rehearse: Try it on made-up rows before anything is paid for.
     """
 
     range: Any
@@ -190,7 +190,7 @@ class ApplyJob(Measured[Applied, ApplyExpected]):
 
     def guarantee(self, loss: ApproxDP) -> Guarantee:
         """Of a trusted program, provided that it is silent."""
-        silent = ", if the program, which was trusted, tells nobody what it saw"
+        silent = ", if the program, which was trusted, reveals nothing else of what it saw"
         return guarantee_of(loss, self.tables, then=silent if self.expected.tally.trusted else "")
 
     def result(self, content: Measurements, receipt: Receipt) -> Applied:
@@ -215,10 +215,10 @@ class ApplyJob(Measured[Applied, ApplyExpected]):
 def apply_job(
     desk: Desk, function: Function, sql: str | None, terms: Mapping[str, Any]
 ) -> ApplyJob:
-    """What is to be run; whatever is wrong with the order is refused here, for nothing."""
+    """What is to be run; whatever is wrong with the order is refused here, at no cost."""
     require_known(terms, ApplyOrder, "sql")
     if "range" not in terms:
-        raise SpecError("The range of the number is not said.", fix="Use such as range=(0, 120).")
+        raise SpecError("The output range is missing.", fix="For example: range=(0, 120).")
     order = checked(ApplyOrder(sql=sql, **terms))
     if order.aggregate not in AGGREGATES:
         raise SpecError(
@@ -259,7 +259,7 @@ def _with_blocks(desk: Desk, sql: str, program: Program, order: ApplyOrder) -> A
     noise = _Buying(desk, order).noise(BlockQuery(tally))
     widths = widths_of(noise, None, tally.ranges, tally.answers, order.confidence)
     if widths is None:
-        raise SpecError("within is said of plain averages.", fix=_PRICED)
+        raise SpecError("within works only with a plain mean.", fix=_PRICED, about="within")
     return replace(order, blocks=max(ceil(Fraction(width or 0) / within) for width in widths))
 
 
@@ -276,7 +276,11 @@ class _Buying:
         order, rules = self.order, self.desk.rules
         if order.within is not None:
             if order.epsilon is not None or order.aggregate != "mean" or order.narrow:
-                raise SpecError("within is said of plain averages, not of ε too.", fix=_PRICED)
+                raise SpecError(
+                    "within works only with a plain mean, and not together with epsilon.",
+                    fix=_PRICED,
+                    about="within",
+                )
             noise = self._noise_within(query, positive(order.within, name="within"))
             event = BlockMeasurement(query=query, mechanisms=noise).event()
             rules.require_price(self.desk.curator.loss_of(event).epsilon)
@@ -288,20 +292,23 @@ class _Buying:
         if order.aggregate == "center":
             return (_smooth_noise(share, query.changed, self._delta(query)),) * count
         if order.delta is not None:
-            raise SpecError("Only a center has a δ.", fix="Leave out delta.")
+            raise SpecError(
+                'delta is used only with aggregate="center".', fix="Leave out delta.", about="delta"
+            )
         return (_noise(order.aggregate, share, query),) * count
 
     def _narrow(self, price: Price, query: BlockQuery) -> Winsorised:
         """The noise of a mean whose range is found first; refuses what would find none."""
         if self.order.aggregate != "mean" or price.gaussian or self.order.delta is not None:
             raise SpecError(
-                "Only a mean is narrowed, in an account that adds up ε.", fix="Leave out narrow."
+                "narrow works only with a mean, in an account that adds up ε.",
+                fix="Leave out narrow.",
             )
         noise = Winsorised.for_epsilon(price.amount, high=STEPS, changed=query.changed)
         off, answers = noise.rank_error("0.95"), query.tally.answers
         if 8 * off > answers:
             raise SpecError(
-                f"With {answers:,} blocks the quartiles would be off by up to {off:,} of them.",
+                f"With {answers:,} blocks, the quartiles would be off by up to {off:,} blocks.",
                 fix=f"Use {8 * off:,} blocks or a larger epsilon, or leave out narrow.",
             )
         return noise
@@ -313,8 +320,10 @@ class _Buying:
             return None
         if query.changed > 1 or self.desk.accountant != "pure":
             raise SpecError(
-                "A δ is for blocks dealt once, one at a time, in an account that adds up ε.",
-                fix="Leave it out.",
+                "A δ needs blocks that are dealt once and run one at a time, in an account that "
+                "adds up ε.",
+                fix="Leave out delta.",
+                about="delta",
             )
         whole = inner_delta(positive(order.delta, name="delta"), query.tally.sample)
         return whole / len(query.tally.ranges)
@@ -380,11 +389,13 @@ def _sql(curator: Curator, order: ApplyOrder) -> str:
     """The SELECT of the rows that the program sees."""
     if order.sql is not None:
         if (order.table, order.columns, order.where) != (None, None, None):
-            raise SpecError("The SQL says table, columns and WHERE.", fix="Leave them out.")
+            raise SpecError(
+                "The SQL already states the table, columns and WHERE.", fix="Leave them out."
+            )
         return order.sql
     table = table_named(curator.tables, order.table or None)
     if isinstance(order.columns, str):
-        raise SpecError("columns is one text.", fix=f"Use columns=[{order.columns!r}].")
+        raise SpecError("columns is a single string.", fix=f"Use columns=[{order.columns!r}].")
     if order.columns is not None and not order.columns:
         raise SpecError("No column is named.", fix="Name at least one, or leave out columns.")
     shown = ", ".join(map(quoted, map(str, order.columns))) if order.columns is not None else "*"
@@ -422,7 +433,7 @@ def _rows(question: Question) -> Relation:
         or asked.function is not Aggregation.COUNT
     ):  # fmt: skip
         raise Unsupported(
-            "The SQL does not show rows of a private table.",
+            "The SQL does not select rows of a private table.",
             fix="For example: SELECT age, cost FROM visits WHERE ward = 'north'.",
         )
     return block.relation
@@ -450,7 +461,9 @@ def _ranges(given: Any) -> tuple[tuple[Fraction, Fraction], ...]:  # noqa: ANN40
     except TypeError:
         found = []
     if not found or any(len(pair) != 2 for pair in found):
-        raise SpecError("The range is not understood.", fix="Use range=(0, 120), or a list.")
+        raise SpecError(
+            "The range is not understood.", fix="For example: range=(0, 120), or a list of pairs."
+        )
     return tuple((low, high) for low, high in found)
 
 
@@ -469,5 +482,5 @@ def _names(order: ApplyOrder, count: int) -> tuple[str, ...]:
     if order.names is None:
         return ("value",) if count == 1 else tuple(f"value {n}" for n in range(1, count + 1))
     if isinstance(order.names, str) or len(order.names) != count:
-        raise SpecError("There is not one name for each output.", fix=f"Give {count} names.")
+        raise SpecError("There must be one name per output.", fix=f"Give {count} names.")
     return tuple(map(str, order.names))

@@ -42,7 +42,9 @@ def program_of(
         text, name = _with_surroundings(function)
     else:
         raise SpecError(
-            "This is no function.", fix='Give a function, or "file.py:name" of one in a file.'
+            "The program is not a function.",
+            fix='Give a function, or "file.py:name".',
+            about="function",
         )
     return Program(text, name, (*dict.fromkeys((*_imported(text), *imports)),))
 
@@ -51,21 +53,27 @@ def _read(file: str) -> str:
     try:
         return Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
-        raise SpecError(f"{file!r} cannot be read.", fix="Give a file of Python.") from None
+        raise SpecError(
+            f"{file!r} cannot be read.", fix="Give a Python file.", about="file"
+        ) from None
 
 
 def _in_file(place: str, read: Callable[[str], str]) -> tuple[str, str]:
     file, colon, name = place.rpartition(":")
     if not colon or not file or not name.isidentifier():
-        raise SpecError(f"{place!r} names no function.", fix="Write file.py:name.")
+        raise SpecError(
+            f"{place!r} does not name a function.", fix="Write file.py:name.", about="place"
+        )
     try:
         tree = ast.parse(read(file))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise SpecError(f"{file!r} is no Python.", fix="Mend its syntax.") from None
+        raise SpecError(
+            f"{file!r} is not valid Python.", fix="Correct its syntax.", about="syntax"
+        ) from None
     defined = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
     if name not in defined:
         known = f"Its functions: {', '.join(defined)}." if defined else "Define one."
-        raise SpecError(f"{file!r} has no function {name!r}.", fix=known)
+        raise SpecError(f"{file!r} has no function {name!r}.", fix=known, about="function")
     return ast.unparse(tree), name
 
 
@@ -101,8 +109,9 @@ def _collect(name: str, value: object, found: dict[str, str]) -> None:
         text = f"{name} = {value!r}"
     else:
         raise SpecError(
-            f"The program uses {name!r}, which cannot be sent along.",
+            f"The program uses {name!r}, which cannot be sent with it.",
             fix="Define it inside the function, or write the program into a file.",
+            about="name",
         )
     del found[name]
     found[name] = text
@@ -166,8 +175,9 @@ def _tree(value: Any) -> _Tree:  # noqa: ANN401
         lines, number = inspect.findsource(value)
     except (OSError, TypeError):
         raise SpecError(
-            "The text of the function is not known.",
-            fix='Write it into a file, and give "file.py:name".',
+            "The source code of the function is not available.",
+            fix='Write it to a file, and give "file.py:name".',
+            about="source",
         ) from None
     nodes = ast.walk(ast.parse("".join(lines)))
     if isinstance(value, type):
@@ -179,7 +189,11 @@ def _tree(value: Any) -> _Tree:  # noqa: ANN401
     else:
         found = [n for n in nodes if isinstance(n, ast.FunctionDef) and first in _lines(n)]  # type: ignore[misc]
     if len(found) != 1:
-        raise SpecError("Which function is meant is not clear.", fix="Use def, with a name.")
+        raise SpecError(
+            "It is not clear which function is meant.",
+            fix="Define it with def and a name.",
+            about="ambiguous",
+        )
     return found[0]
 
 

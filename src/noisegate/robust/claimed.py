@@ -25,7 +25,7 @@ from noisegate.transforms.blocks import BlockQuery
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimOrder:
-    """What is asked for, as people say it; ``trusted`` is the steward's word."""
+    """What is asked for, as given by the caller; ``trusted`` is the steward's assertion."""
 
     trusted: bool = False
     epsilon: Number | None = None
@@ -43,7 +43,11 @@ def ask_claimed(
     """What the program says of all rows, with noise for a number that moves by 1."""
     order = _order(terms)
     if till.rules.sample is not None:
-        raise SpecError("A program sees all rows.", fix="Use the gate itself.")
+        raise SpecError(
+            "A program whose sensitivity is vouched for sees all rows.",
+            fix="Use the gate itself, not gate.sample(...).",
+            about="sample",
+        )
     epsilon = till.rules.price(order.epsilon)
     noise = Geometric.for_epsilon(epsilon, sensitivity=L1(1))
     measurement = ClaimedMeasurement(query=_query(till, function, order), noise=noise)
@@ -66,8 +70,8 @@ def _order(terms: Mapping[str, Any]) -> ClaimOrder:
     order = checked(ClaimOrder(**terms))
     if order.trusted is not True:
         raise SpecError(
-            "Nobody vouches that one unit moves what the program says by at most 1.",
-            fix="The steward can, with trusted=True; others use gate.apply, on blocks of rows.",
+            "Nobody vouches that one unit changes the program's result by at most 1.",
+            fix="The steward can, with trusted=True; others can use gate.apply, on blocks of rows.",
         )
     return order
 

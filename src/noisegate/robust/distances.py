@@ -37,7 +37,7 @@ _WAYS: Final = "Give SQL of counts, or columns with centers and a radius, or col
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DistanceOrder:
-    """What is asked for, as people say it; see `Gate.distance`."""
+    """What is asked for, as given by the caller; see `Gate.distance`."""
 
     epsilon: Number | None = None
     sql: str | None = None
@@ -70,7 +70,7 @@ class Distance:
 
     def ask(self, *, fresh: bool) -> Outcome:
         """The answer, free if it was released before; or its plan."""
-        asked = f"the least of {len(self._found.names):,} numbers"
+        asked = f"the smallest of {len(self._found.names):,} numbers"
         return self._till.settle(
             self.measurement, self._answer, asked=asked, epsilon=self._epsilon, fresh=fresh,
             unit=self._found.grain,
@@ -78,7 +78,7 @@ class Distance:
 
     def _answer(self, found: Found) -> Answer:
         value = found.values[0][0] * self._found.grain
-        words = [f"The least of {len(self._found.names):,} numbers; which one is not said."]
+        words = [f"The smallest of {len(self._found.names):,} numbers; which one is not released."]
         if self._till.rules.sample is not None:
             words.append(sample_words(self._till.rules.sample, in_bars=self._sampling is not None))
         else:
@@ -136,7 +136,9 @@ def distance_of(asked: str | None, terms: Mapping[str, Any]) -> DistanceOrder:
     built = (order.table, order.where, order.radius, order.label)
     parts = (*order.columns, *order.centers, *order.separators)
     if asked is not None and (parts or any(each is not None for each in built)):
-        raise SpecError("The SQL says all of it already.", fix="Give epsilon and rows_per_unit.")
+        raise SpecError(
+            "The SQL already states everything else.", fix="Give only epsilon and rows_per_unit."
+        )
     return order
 
 
@@ -164,12 +166,14 @@ def _outside(till: Till, order: DistanceOrder) -> str:
 def _best_line(till: Till, order: DistanceOrder) -> str:
     """SQL of the rows on the wrong side of each candidate; both ways round."""
     if not order.columns or order.label is None or order.radius is not None:
-        raise SpecError("It is not said how far from what.", fix=_WAYS)
+        raise SpecError("The property to measure the distance to is missing.", fix=_WAYS)
     table = till.table(order.table)
     lines = order.separators or _grid(till, table, order)
     found = []
     if any(not isinstance(line, list | tuple) or len(line) != 2 for line in lines):
-        raise SpecError("A separator is not weights and a threshold.", fix="Use [([1, -2], 30)].")
+        raise SpecError(
+            "A separator must be weights and a threshold.", fix="For example: [([1, -2], 30)]."
+        )
     for weights, threshold in lines:
         _require_length(weights, order)
         parts = (f"{_number(w)} * {c}" for c, w in zip(order.columns, weights, strict=True))
@@ -187,7 +191,7 @@ def _grid(till: Till, table: str, order: DistanceOrder) -> list[tuple[Sequence[N
     box = [(d.low, d.high) for d in domains if d.low is not None and d.high is not None]
     if len(order.columns) != 2 or len(box) != 2 or any(low == high for low, high in box):
         raise SpecError(
-            "A grid of separators is for two columns with bounds.",
+            "A grid of separators needs two columns with bounds.",
             fix="Declare their bounds, or give separators: [([1, -2], 30), …].",
         )
     (left, right), (bottom, top) = ((float(low), float(high)) for low, high in box)
@@ -204,8 +208,8 @@ def _grid(till: Till, table: str, order: DistanceOrder) -> list[tuple[Sequence[N
 def _require_length(given: Sequence[Number], order: DistanceOrder) -> None:
     if not isinstance(given, Collection) or len(given) != len(order.columns):
         raise SpecError(
-            f"There is not one number for each of {len(order.columns)} columns.",
-            fix="Give one each.",
+            f"There must be one number for each of {len(order.columns)} columns.",
+            fix="Give one per column.",
         )
 
 

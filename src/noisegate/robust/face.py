@@ -1,4 +1,4 @@
-"""What a gate can be asked about numbers that single rows rarely move."""
+"""Statistics whose local sensitivity is usually small: quantiles, graphs, distances."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -14,22 +14,22 @@ if TYPE_CHECKING:
 
 
 class RobustFace:
-    """The part of a gate that asks for quantiles, graphs and distances by what the rows allow."""
+    """The part of a gate that asks for quantiles, graphs and distances."""
 
     _desk: Desk
 
     def smooth(self, sql: str, *, fresh: bool = False, **terms: Any) -> Answer:  # noqa: ANN401
-        """One quantile with noise by what a row can do to it here, not anywhere.
+        """One quantile with noise scaled to its smooth sensitivity on these rows.
 
         ``gate.smooth("SELECT MEDIAN(cost) FROM visits", epsilon=1)``. Where many values lie close
-        together around it, the noise is small; how small is a secret. See docs/robust.md.
+        together around it, the noise is small; how small is not released. See docs/robust.md.
 
         Args:
             sql: One SELECT of one MEDIAN or QUANTILE_CONT, by declared groups if there are any.
             fresh: Pay for a new draw instead of the released one.
-            terms: ``epsilon``, the price; ``delta``, for lighter tails; ``beta``, how fast far
-                rows matter less; ``method="ptr"`` with a ``bound`` to be tested and a ``delta``:
-                then the answer may be None; ``rows_per_unit``.
+            terms: ``epsilon``, the price; ``delta``, for lighter tails; ``beta``, the decay
+                of smooth sensitivity; ``method="ptr"`` (propose-test-release) with a ``bound`` and
+                a ``delta``: then the answer may be None; ``rows_per_unit``.
         """
         return self._smooth(sql, terms, fresh=fresh)  # type: ignore[no-any-return]
 
@@ -53,16 +53,16 @@ class RobustFace:
         fresh: bool = False,
         **terms: Any,  # noqa: ANN401 - as for DistanceOrder, or ClaimOrder
     ) -> Answer:
-        """How many rows must go until a property holds, for one of several public conditions.
+        """The number of rows to remove until a property holds, for the best of public conditions.
 
         ``gate.distance(columns=["x", "y"], centers=[(0, 0), (5, 5)], radius=2, epsilon=1)`` is how
         many rows are in none of the balls; with ``label="sick = 1"`` instead, how many are on the
         wrong side of the best line of a public grid.
 
         Args:
-            asked: Or SQL of several counts: the least of them is released, and not which. Or, from
-                the steward alone, a program that computes a distance (or "file.py:name"), with
-                ``trusted=True``: one unit moves it by at most 1. The promise says so.
+            asked: Or SQL of several counts: the smallest is released, not which one it is. Or, from
+                the steward only, a program that computes a distance (or "file.py:name"), with
+                ``trusted=True``: one unit changes it by at most 1. The guarantee says so.
             fresh: Pay for a new draw instead of the released one.
             terms: ``epsilon``, the price; ``table`` and ``where``; ``separators``, lines to try
                 such as ``[([1, -2], 30)]`` for x - 2y >= 30; ``rows_per_unit``.
@@ -101,16 +101,16 @@ class RobustFace:
         """A graph whose edges are rows: ``gate.graph("friends", source="a", target="b")``.
 
         Args:
-            table: Where the edges are; left out, the only private table.
+            table: The table of edges; by default the only private table.
             terms: ``source`` and ``target``, the columns of both ends; ``nodes``, the public
                 vertices, a range or a list, by default those declared for both columns;
-                ``level="node"`` to protect all edges of a vertex and not each row alone;
-                ``where``, which rows. See docs/robust.md for what can be asked.
+                ``level="node"`` to protect all edges of a vertex, not only each row;
+                ``where``, a condition on rows. See docs/robust.md for what can be asked.
         """
         return self._graph(table, terms)
 
     def graph_plan(self, table: str | None = None, **terms: Any) -> "Graph":  # noqa: ANN401 - as for graph
-        """The same graph, of which every number is planned only. Free: reads no row."""
+        """The same graph, whose statistics are only planned. Free: reads no row."""
         return self._graph(table, terms, to_plan=True)
 
     def _graph(self, table: str | None, terms: dict[str, Any], *, to_plan: bool = False) -> "Graph":

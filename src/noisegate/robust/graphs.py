@@ -43,7 +43,7 @@ from noisegate.transforms.stability import stability_of
 
 Nodes: TypeAlias = range | Sequence[Key]
 LEVELS: Final = ("edge", "node")
-RISING: Final = "The list was made to rise; the ± is for all degrees at once."
+RISING: Final = "Degrees are sorted by isotonic regression; the ± is for all of them at once."
 
 
 @final
@@ -70,17 +70,19 @@ class Graph:
             )
         if order.level == "node" and till.rules.sample is not None:
             raise SpecError(
-                "Each edge has a coin of its own, so a sample hides no vertex: all its edges "
-                "together would pay more than the amplified price.",
+                "Each edge is sampled by itself, so sampling does not hide a vertex: its edges "
+                "together would cost more than the amplified price.",
                 fix='Use level="edge", or the gate itself.',
+                about="sample",
             )
         self._till, self._order = till, order
         self._block = _block(till, order, (order.source, order.target))
         if order.level == "node" and not stability_of(self._block.relation).is_row_level:
             raise SpecError(
-                "Which rows of a unit count depends on all of them: edges of one vertex decide "
-                "about others.",
-                fix='Use level="edge"; or a table whose rows are one unit each.',
+                "Which rows of a unit are kept depends on all of its rows, so edges of one vertex "
+                "would affect others.",
+                fix='Use level="edge", or a table in which every row is one unit.',
+                about="vertex",
             )
         self._axes = _vertices(self._block, order)
 
@@ -167,7 +169,7 @@ class Graph:
         asked = GraphNumber(statistic=statistic, vertices=self.vertices, cap=cap, noise=noise)
         unit, few = Fraction(1), None
         if cap:
-            unit, few = Fraction(1, 2), f"No more than {cap} edges of each vertex count."
+            unit, few = Fraction(1, 2), f"At most {cap} edges of each vertex count."
 
         def finish(found: Found) -> Answer:
             values = [shown_number(each * unit) for each in found.values[0]]
@@ -230,7 +232,10 @@ class Graph:
         if not facts.is_row_level:
             cap = caps_of(self._block, Terms(rows_per_unit=said)).rows_per_unit
         elif said is not None:
-            raise SpecError("Every row is one unit, so a cap has no meaning.", fix="Leave it out.")
+            raise SpecError(
+                "Every row is one unit, so a contribution bound has no meaning.",
+                fix="Leave it out.",
+            )
         by = self._axes if weight is None else (*self._axes, weight)
         return Query(Cells(relation=self._block.relation, by=by, rows_per_unit=cap))
 
@@ -246,15 +251,18 @@ class Graph:
         binned = _block(self._till, self._order, (f"BIN({column}, {_decimal(width)})",))
         (made,), (shown,) = axes_of(binned, (column,))
         if not isinstance(made, Axis) or not 2 <= made.size <= LEVELS_MAX:
-            raise SpecError("The weights have no steps.", fix="Give a step below the bounds.")
+            raise SpecError(
+                "The weights have no quantisation step.",
+                fix="Give a step smaller than the range of the bounds.",
+            )
         return made, shown
 
     def _is_by_node(self, degree: int | None) -> bool:
         by_node = self._order.level == "node"
         if by_node == (degree is None):
             raise SpecError(
-                "A degree is for vertices, and vertices need one.",
-                fix='Give degree, such as 50, with level="node" and only there.',
+                'degree is needed for level="node", and only there.',
+                fix='Give degree, for example 50, with level="node".',
             )
         if by_node and (type(degree) is not int or not 2 <= degree <= self.vertices):
             raise SpecError(f"degree is {degree!r}.", fix="Use 2 up to the number of vertices.")
@@ -262,22 +270,21 @@ class Graph:
 
     def _require_edges(self, what: str) -> None:
         if self._order.level != "edge":
-            raise SpecError(
-                f"One vertex may change {what} by any amount.", fix='Use level="edge" for it.'
-            )
+            raise SpecError(f"One vertex may change {what} by any amount.", fix='Use level="edge".')
 
     def _require_size(self, statistic: str) -> None:
         most = VERTICES_MAX[statistic]
         if not 3 <= self.vertices <= most:
             raise SpecError(
-                f"There are {self.vertices:,} vertices.", fix=f"Use 3 to {most:,} for this number."
+                f"There are {self.vertices:,} vertices.",
+                fix=f"Use 3 to {most:,} for this statistic.",
             )
 
     def _words(self, more: str | None) -> tuple[str, ...]:
         """What the number leaves out, and whom the promise holds for besides."""
         words = [] if more is None else [more]
         if self._order.level == "node":
-            words.append("The same promise holds for all edges of one vertex together.")
+            words.append("The same guarantee holds for all edges of one vertex together.")
         if (chance := self._till.rules.sample) is not None:
             words.append(
                 f"Of the graph that a secret sample shows, which holds each unit with probability "
@@ -294,7 +301,7 @@ def graph_of(table: str, terms: Mapping[str, Any]) -> GraphOrder:
     """A graph from what was said about it."""
     require_known(terms, GraphOrder, "table")
     if missing := {"source", "target"} - terms.keys():
-        raise SpecError(f"A graph needs a {min(missing)}.", fix="Name both columns of vertices.")
+        raise SpecError(f"A graph needs a {min(missing)}.", fix="Name both vertex columns.")
     return checked(GraphOrder(table=table, **terms))
 
 
@@ -302,7 +309,7 @@ def _block(till: Till, order: GraphOrder, columns: Sequence[str]) -> Block:
     """The rows of the table, grouped by expressions."""
     block = _read(till, order, "COUNT(*)", f" GROUP BY {', '.join(columns)}")
     if len(block.by) != len(columns):
-        raise SpecError("These are no columns of a private table.", fix="See gate.tables.")
+        raise SpecError("These are not columns of a private table.", fix="See gate.tables.")
     return block
 
 
@@ -311,7 +318,9 @@ def _read(till: Till, order: GraphOrder, what: str, how: str = "") -> Block:
     sql = f"SELECT {what} FROM {order.table}{where}{how}"  # noqa: S608 - it is read, not run
     blocks = till.read(sql).blocks
     if len(blocks) != 1 or len(blocks[0].aggregates) != 1:
-        raise SpecError("A graph is in one private table.", fix="See gate.tables.")
+        raise SpecError(
+            "A graph must be in one private table.", fix="See gate.tables.", about="table"
+        )
     return blocks[0]
 
 
@@ -321,7 +330,7 @@ def _vertices(block: Block, order: GraphOrder) -> tuple[Axis | Grouping, ...]:
     ends = [(name, key.expression) for name, key in zip(names, block.by, strict=True)]
     if isinstance(order.nodes, range):
         if order.nodes.step != 1 or not order.nodes:
-            raise SpecError("The vertices have gaps.", fix="Use a range of steps of 1.")
+            raise SpecError("The vertices have gaps.", fix="Use a range with steps of 1.")
         low, size = order.nodes.start, len(order.nodes)
         return tuple(Axis(name=n, expression=e, low=low, size=size) for n, e in ends)
     if order.nodes is not None:
@@ -331,7 +340,7 @@ def _vertices(block: Block, order: GraphOrder) -> tuple[Axis | Grouping, ...]:
     if (one.size, one.low, one.step, one.keys) != (other.size, other.low, other.step, other.keys):
         raise SpecError(
             "The two columns are declared to hold different vertices.",
-            fix="Declare them alike, or give nodes: a range or a list.",
+            fix="Declare the same keys for both, or give nodes: a range or a list.",
         )
     return made
 
@@ -363,5 +372,5 @@ def _rising(values: Sequence[float]) -> list[float]:
 
 
 def _decimal(width: Fraction) -> str:
-    """The step as SQL has it; one that is no decimal is cut to six digits."""
+    """The step as SQL has it; one that is not a decimal is cut to six digits."""
     return f"{float(width):.6g}"

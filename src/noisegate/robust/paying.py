@@ -38,15 +38,15 @@ from noisegate.sql.reading.reader import read
 Widths: TypeAlias = Callable[[Number], HalfWidths]
 Outcome: TypeAlias = Any  # an Answer; of a till that plans, a Plan
 METHODS: Final = ("smooth", "ptr")
-UNKNOWN: Final = "How wide the noise is depends on the rows and stays a secret, so no ± is known."
-REFUSED: Final = "The bound did not stand the test: nothing is released, and the price is paid."
+UNKNOWN: Final = "The scale of the noise depends on the rows and is not released, so no ± is known."
+REFUSED: Final = "The bound did not pass the test: nothing is released, and the price is paid."
 _TOGETHER_MAX: Final = 4_000  # ε of all rows of a unit, beyond which no δ is left to each
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What is said about paying, as people say it; see `Gate.smooth`."""
+    """The terms of payment, as given by the caller; see `Gate.smooth`."""
 
     epsilon: Number | None = None
     delta: Number | None = None
@@ -95,11 +95,14 @@ class Till:
         if order.method == "ptr":
             if delta is None or order.bound is None:
                 raise SpecError(
-                    "A test needs a bound and a δ.", fix="Give bound, and delta such as 1e-6."
+                    "Propose-test-release needs a bound and a δ.",
+                    fix="Give bound, and delta such as 1e-6.",
                 )
             bound = int(positive(order.bound, name="bound") // grain)
             if bound < 1:
-                raise SpecError("The bound is below the grid.", fix="Propose a larger bound.")
+                raise SpecError(
+                    "The proposed bound is smaller than the grid.", fix="Propose a larger bound."
+                )
             return ProposeTestRelease.for_budget(price, delta, bound=min(bound, high - low), **span)
         if delta is not None:
             return SmoothLaplace.for_budget(price, delta, beta=order.beta, **span)
@@ -113,7 +116,9 @@ class Till:
         require_texts(table=name)
         private = [each for each, domain in self.curator.tables.items() if not domain.is_public]
         if name is None and len(private) != 1:
-            raise SpecError("There are several tables.", fix=f"Name one of {', '.join(private)}.")
+            raise SpecError(
+                "There are several tables.", fix=f"Name one of {', '.join(private)}.", about="table"
+            )
         return name or private[0]
 
     def settle(  # noqa: PLR0913 - each is a part of the answer
@@ -232,7 +237,7 @@ class ByReaches:
         return [None if n is None else int(n) if whole else float(n) for n in exact]
 
     def widths(self, found: Found) -> Widths | None:
-        """How far each may be off, where that is no secret of the rows."""
+        """How far each may be off, where that is not a secret of the rows."""
         noise = self.noise
         if not isinstance(noise, ProposeTestRelease):
             return None
@@ -260,7 +265,7 @@ def shown_number(exact: Fraction) -> int | float:
 
 
 def order_of(terms: Mapping[str, Any]) -> Order:
-    """An order from what was said; refuses what is no term."""
+    """An order from what was said; refuses what is not a term."""
     require_known(terms, Order)
     return checked(Order(**terms))
 
@@ -269,9 +274,11 @@ def _require_method(order: Order) -> None:
     if order.method not in METHODS:
         raise SpecError(f"There is no method {order.method!r}.", fix=f"Use {' or '.join(METHODS)}.")
     if order.method == "ptr" and order.beta is not None:
-        raise SpecError("A test has no beta.", fix="Leave it out.")
+        raise SpecError("Propose-test-release has no beta.", fix="Leave it out.")
     if order.method == "smooth" and order.bound is not None:
-        raise SpecError("A smooth bound is found, not proposed.", fix='Use method="ptr".')
+        raise SpecError(
+            "A smooth bound is computed, not proposed.", fix='To propose one, use method="ptr".'
+        )
 
 
 def _delta_each(delta: Fraction, price: Fraction, steps: int) -> Fraction:
@@ -283,8 +290,8 @@ def _delta_each(delta: Fraction, price: Fraction, steps: int) -> Fraction:
         return delta
     if steps * price > _TOGETHER_MAX:
         raise SpecError(
-            f"So large an epsilon leaves no δ to each of {steps} rows of a unit.",
-            fix="Ask for less, or give rows_per_unit=1.",
+            f"At this epsilon, no δ is left for each of {steps} rows of a unit.",
+            fix="Use a smaller epsilon, or rows_per_unit=1.",
         )
     part = lower(lambda: real(price).expm1() / real(steps * price).expm1())
     return digits_down(delta * part)

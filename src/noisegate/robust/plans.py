@@ -45,7 +45,7 @@ class RobustExpected:
         if isinstance(noise, SmoothNoise):
             law, wide = _LAWS[noise.name], bare(float(noise.scale))
             words = f"{law}, {wide} smooth bounds wide for β = {bare(float(noise.beta))}"
-            lines += [("noise", words), ("error", "a secret of the rows")]
+            lines += [("noise", words), ("error", "depends on the rows and is not released")]
         else:
             if isinstance(noise, ProposeTestRelease):
                 far = f"seem at least {noise.threshold} steps away"

@@ -79,6 +79,6 @@ def _drafted(question: Question, till: Till, order: Order) -> Draft:
 
 def _no_quantile() -> SpecError:
     return SpecError(
-        "A smooth answer is one quantile.",
+        "The smooth method answers exactly one quantile.",
         fix="Use SELECT MEDIAN(x) FROM t WHERE …, or QUANTILE_CONT(x, 0.9), by declared groups.",
     )

@@ -102,7 +102,7 @@ class Source(ABC):
         Each unit is in it with ``probability``, by a coin that the secret ``key`` decides, and
         with all its rows in all tables. However often it is read, it is the same sample.
         """
-        raise Unsupported("This engine keeps no sample.", fix="Ask about all rows.")
+        raise Unsupported("This engine cannot sample.", fix="Ask about all rows.")
 
     @abstractmethod
     def rows(self, tally: Rows, use: Callable[[Iterator[Batch]], Used]) -> Used:
@@ -110,7 +110,7 @@ class Source(ABC):
 
     def blocks(self, tally: "Blocks", key: str) -> "list[dict[str, NDArray[Any]]]":  # noqa: ARG002
         """The columns of each block, as the secret ``key`` deals owners to blocks."""
-        raise Unsupported("This engine deals no blocks.", fix="Use files or frames.")
+        raise Unsupported("This engine cannot split rows into blocks.", fix="Use files or frames.")
 
     @abstractmethod
     def public(self, table: str) -> "pa.Table":

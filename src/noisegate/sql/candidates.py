@@ -63,7 +63,7 @@ class Candidates:
         facts = self.query.stability
         noun = next(table.unit.noun for table in facts.tables if table.unit is not None)
         moved = bare(float(self.query.single * self.grain))
-        return (*facts.path, f"one {noun} moves each score by at most {moved}")
+        return (*facts.path, f"one {noun} changes each score by at most {moved}")
 
 
 def candidates_of(
@@ -95,28 +95,29 @@ _Found: TypeAlias = tuple[tuple[Candidate, ...], Sums, tuple[str, ...]]
 
 def _block(question: Question) -> Block:
     if len(question.blocks) != 1 or question.picked is None or question.explain:
-        raise Unsupported("A choice is by one plain SELECT of private rows.", fix=_FORM)
+        raise Unsupported("A private choice takes one plain SELECT over private rows.", fix=_FORM)
     (block,) = question.blocks
     if not block.aggregates or any(each.function not in _SCORES for each in block.aggregates):
         raise Unsupported(
-            "A score is a COUNT or a SUM: one person moves it by a known amount.", fix=_FORM
+            "A score must be a COUNT or a SUM, whose sensitivity is known.", fix=_FORM
         )
     if block.by and (len(block.aggregates) != 1 or len(set(block.sets)) != 1):
         raise Unsupported(
-            "With GROUP BY each group is one candidate, and has one score.",
-            fix="Ask for one number by one GROUP BY, or for several numbers without.",
+            "With GROUP BY, each group is one candidate and needs exactly one score.",
+            fix="Ask for one aggregate with one GROUP BY, or for several aggregates without GROUP "
+            "BY.",
         )
     return block
 
 
 def _by_keys(question: Question, block: Block, terms: Terms, accountant: str) -> _Found:  # noqa: ARG001 - as _by_columns
-    """All combinations of declared keys; rows without a key are no candidate."""
+    """All combinations of declared keys; rows without a key are not candidates."""
     found = []
     for key in block.by:
         if key.domain.keys is None:
             raise Unsupported(
                 "The candidates are not declared.",
-                fix="Declare the column's keys, or its bounds and use BIN(x, width).",
+                fix="Declare the column's keys, or declare its bounds and use BIN(x, width).",
             )
         listed = tuple(each for each in key.domain.keys if each is not None)
         found.append(replace(key, domain=replace(key.domain, keys=listed, nullable=False)))
@@ -125,7 +126,7 @@ def _by_keys(question: Question, block: Block, terms: Terms, accountant: str) ->
     drafted = draft(asked, caps, accountant=accountant, derive=False)
     tally = drafted.parts[0].query.tally
     if len(drafted.parts) != 1 or not isinstance(tally, Sums) or len(tally.terms) != 1:
-        raise Unsupported("This is not one sum.", fix=_FORM)
+        raise Unsupported("The score is not a single sum.", fix=_FORM)
     plain = replace(tally, by=tuple(replace(each, rest=False) for each in tally.by))
     rows = tuple(product(*(grouping.keys for grouping in plain.by)))
     names = tuple(row[0] if len(row) == 1 else row for row in rows)
@@ -146,13 +147,14 @@ def _by_columns(question: Question, block: Block, terms: Terms, accountant: str)
     asked = [by_name[name] for name in question.picked or ()]
     names = question.columns
     if len(asked) < 2 or len(set(names)) < len(names):
-        raise Unsupported("There are not two candidates of different names.", fix=_FORM)
+        raise Unsupported("A choice needs at least two candidates with different names.", fix=_FORM)
     rows, caps = stability_of(block.relation).rows, caps_of(block, terms)
     cap = None if rows is not None else caps.rows_per_unit
     if rows is None and cap is None:
         raise Unsupported(
-            "The rows of one unit have no bound, so no choice could hide one unit.",
+            "The rows per unit have no bound, so the choice could not be private.",
             fix="Give rows_per_unit=..., or declare it in the policy.",
+            about="cap",
         )
     schema = schema_of(block.relation)
     scores = [_score(each, schema, one_row=rows == 1) for each in asked]
@@ -167,7 +169,8 @@ def _score(aggregate: Aggregate, schema: Schema, *, one_row: bool) -> tuple[Expr
     function = aggregate.function
     if function is Function.COUNT_UNITS and not one_row:
         raise Unsupported(
-            "COUNT of units is a score by groups.", fix="Ask for it by GROUP BY, or count rows."
+            "A COUNT of units can be a score only with GROUP BY.",
+            fix="Add GROUP BY, or count rows.",
         )
     if function is not Function.SUM:
         held = [present(arg) for arg in aggregate.args]

@@ -41,7 +41,7 @@ Selection: TypeAlias = Exponential | PermuteAndFlip | TopK | NoisyMax
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChoiceOrder:
-    """What is asked for, as people say it; see `Gate.choose`."""
+    """What is asked for, as given by the caller; see `Gate.choose`."""
 
     sql: str
     epsilon: Number | None = None
@@ -225,7 +225,7 @@ class ChoiceJob(Measured[Choice, ChoiceExpected]):
 
 
 def choice_job(desk: Desk, order: ChoiceOrder) -> ChoiceJob:
-    """The choice that an order asks for; whatever is wrong with it is refused, for nothing."""
+    """The choice that an order asks for; whatever is wrong with it is refused, at no cost."""
     question = sampled(read(order.sql, desk.curator.tables), desk.rules.sample)
     terms = _terms(desk, order, question)
     assert terms.epsilon is not None  # noqa: S101 - just made sure
@@ -249,7 +249,10 @@ def _terms(desk: Desk, order: ChoiceOrder, question: Question) -> Terms:
     said = question.terms
     wanted = {each.name for each in fields(Terms) if getattr(said, each.name) is not None}
     if wanted - {"epsilon", "rows_per_unit", "groups_per_unit", "confidence"}:
-        raise SpecError("A choice is paid by ε alone.", fix="Give epsilon, and caps per unit.")
+        raise SpecError(
+            "A private choice is paid for in ε alone.",
+            fix="Give epsilon, and contribution bounds per unit.",
+        )
     return replace(
         said,
         epsilon=desk.epsilon(order.epsilon, said.epsilon),
@@ -267,26 +270,36 @@ def selection_of(found: Candidates, funds: Funds, order: ChoiceOrder) -> Selecti
     """The choice that the funds buy.
 
     By itself, where ε adds up: permute-and-flip, or for several (or their gaps) noisy max, which
-    has less noise than Gumbel's and gaps for nothing. Elsewhere exponential: its range is
+    has less noise than Gumbel noise, and gaps at no cost. Elsewhere exponential: its range is
     bounded, so that ρ = ε²/8 buys twice the ε, and k of them in a row add up their ρ.
     """
     k, method, count = order.k, order.method, len(found.names)
     if type(k) is not int or not 1 <= k <= count:
-        raise SpecError(f"k is {k!r} of {count} candidates.", fix="Choose at least 1 of them.")
+        raise SpecError(
+            f"k is {k!r}, with {count} candidates.", fix=f"Choose at least 1 and at most {count}."
+        )
     if method not in METHODS:
         raise SpecError(f"There is no method {method!r}.", fix=f"Use {', '.join(METHODS)}.")
     if method == "auto":
         method = _best(funds, k, count, gap=_flag(order.gap, "gap"))
     if order.gap and method != "noisy-max":
-        raise SpecError(f"{method!r} has no gaps.", fix='Use method="noisy-max" or "auto".')
+        raise SpecError(
+            f"Method {method!r} does not report gaps.", fix='Use method="noisy-max" or "auto".'
+        )
     reach: dict[str, Any] = {"score_sensitivity": found.query.single, "monotone": found.monotone}
     if method == "noisy-max":
         if k == count:
-            raise SpecError("The last candidate leads nobody.", fix="Choose fewer than all.")
+            raise SpecError(
+                "The last candidate has no runner-up, so it has no gap.",
+                fix="Choose fewer than all candidates.",
+            )
         return NoisyMax.for_epsilon(funds.share(Fraction(1)), k=k, **reach)
     if method == "permute-and-flip":
         if k > 1:
-            raise SpecError("Permute-and-flip chooses one.", fix='Use method="noisy-max".')
+            raise SpecError(
+                "Permute-and-flip chooses exactly one candidate.",
+                fix='For k > 1 use method="noisy-max".',
+            )
         return PermuteAndFlip.for_epsilon(funds.share(Fraction(1)), **reach)
     each = funds.choice(Fraction(1, k))
     if k == 1:
@@ -318,5 +331,5 @@ def _plain(candidate: Candidate) -> Any:  # noqa: ANN401 - JSON
 
 def _flag(value: object, name: str) -> bool:
     if type(value) is not bool:
-        raise SpecError(f"{name} is not a yes or no.", fix=f"Use {name}=True or {name}=False.")
+        raise SpecError(f"{name} must be True or False.", fix=f"Use {name}=True or {name}=False.")
     return value

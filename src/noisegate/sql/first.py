@@ -65,7 +65,7 @@ class First:
         used = f"{self.shown} is used" if self.is_known else "its noisy value is used"
         return (
             f"({self.sql}) is measured first, for ε = {price:g}, and {used}: the ± is about the "
-            "question with that number, and leaves out how far that is off."
+            "question with that number, and does not include the number's own error."
         )
 
 
@@ -76,7 +76,7 @@ def shared(reading: Reading, terms: Terms) -> tuple[Reading, Terms]:
         return reading, terms
     if terms.epsilon is None:
         raise SpecError(
-            "A number that is measured first is paid by a share of ε.",
+            "A sub-query that is measured first is paid for with a share of ε.",
             fix="Give epsilon, not an error.",
         )
 
@@ -98,7 +98,7 @@ def number_of(table: "pa.Table", widths: HalfWidths | None = None) -> tuple[Expr
     value = table.column(0)[0].as_py() if kind is not None and table.num_rows else None
     if kind is None or pa.types.is_nested(kind):
         raise Unsupported(
-            "A sub-query gives more than one number.", fix="Aggregate its rows to one."
+            "A sub-query returns more than one number.", fix="Aggregate its rows to one."
         )
     shown = f"{value} (± {widths[0]:.6g})" if widths and widths[0] is not None else f"{value}"
     if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
@@ -110,7 +110,9 @@ def number_of(table: "pa.Table", widths: HalfWidths | None = None) -> tuple[Expr
     ]
     found = next((each for is_kind, each in kinds if is_kind(kind)), None)
     if found is None:
-        raise Unsupported("A sub-query gives no number.", fix="Count, or add up, what it selects.")
+        raise Unsupported(
+            "A sub-query does not return a number.", fix="Use COUNT or SUM of what it selects."
+        )
     usable = isinstance(value, date | datetime) or (
         isinstance(value, int) and abs(value) <= WHOLE_MAX
     )
@@ -127,5 +129,5 @@ def _double(value: Any) -> Expression:  # noqa: ANN401 - whatever Arrow gives
 
 def after_paying(refusal: Unsupported) -> Unsupported:
     """A refusal that comes too late to cost nothing."""
-    words = "What was measured is paid for and kept: mend the question and ask again, free."
-    return Unsupported(refusal.problem, fix=f"{refusal.fix} {words}")
+    words = "What was measured is paid for and stored: correct the question and ask again, free."
+    return Unsupported(refusal.problem, fix=f"{refusal.fix} {words}", about="after-paying")

@@ -84,14 +84,20 @@ class TableQuestion:
     def limit(self, rows: int) -> "TableQuestion":
         """At most so many rows of the answer; free."""
         if isinstance(rows, bool) or not isinstance(rows, int) or rows < 0:
-            raise SpecError("The limit is no number of rows.", fix="Use a whole number.")
+            raise SpecError(
+                "The limit is not a whole number.", fix="Use a whole number of rows.", about="limit"
+            )
         return replace(self, _limit=rows)
 
     @property
     def sql(self) -> str:
         """The question as SQL."""
         if not self._shown and not self._by:
-            raise SpecError("Nothing is asked for.", fix='Add .count() or .agg(mean="AVG(x)").')
+            raise SpecError(
+                "The query does not ask for anything.",
+                fix='Add .count() or .agg(mean="AVG(x)").',
+                about="nothing",
+            )
         shown = ", ".join(
             sql if name is None else f"{sql} AS {_quoted(name)}"
             for sql, name in (*self._by, *self._shown)
@@ -125,7 +131,7 @@ class TableQuestion:
 
 def _quoted(name: str) -> str:
     if not isinstance(name, str) or not name:
-        raise SpecError("A name is missing.", fix="Name a table or column.")
+        raise SpecError("A name is missing.", fix="Name a table or column.", about="name")
     return exp.to_identifier(name, quoted=True).sql(dialect=_DIALECT)
 
 
@@ -145,7 +151,11 @@ def _checked(sql: str, kind: type[exp.Expr] = exp.Condition) -> str:
     except (SqlglotError, RecursionError, TypeError, AttributeError):
         tree = None
     if tree is None:
-        raise SpecError(f"{str(sql)[:80]!r} is no SQL expression.", fix='Such as "age > 40".')
+        raise SpecError(
+            f"{str(sql)[:80]!r} is not a SQL expression.",
+            fix='For example: "age > 40".',
+            about="expression",
+        )
     return (
         tree.sql(dialect=_DIALECT)
         if any(sign in sql for sign in ("--", "/*", ";"))
@@ -170,5 +180,7 @@ def _literal(name: str, value: Any) -> str:  # noqa: ANN401 - checked here
     if isinstance(value, str | bool | int) or (isinstance(value, float) and isfinite(value)):
         return exp.convert(value).sql(dialect=_DIALECT)
     raise SpecError(
-        f"The value for {name!r} is no literal.", fix="Use text, a number, a date, or a list."
+        f"The value for {name!r} is not a literal.",
+        fix="Use a string, a number, a date, or a list.",
+        about="literal",
     )

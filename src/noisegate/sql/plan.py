@@ -116,7 +116,7 @@ class AnswerExpected:
             if each.direct in part.pieces
         }
         said = {name: _off(each, confidence) for name, each in found.items()}
-        said |= dict.fromkeys(ranked & said.keys(), "in ranks, as said below")
+        said |= dict.fromkeys(ranked & said.keys(), "in ranks, as stated below")
         return [("error", f"{name}: {words}") for name, words in said.items()]
 
 
@@ -168,7 +168,9 @@ def _groups(bought: Purchase, names: Mapping[tuple[str, str], str]) -> list[tupl
     for key, keys in zip(draft.block.by, draft.groups, strict=True):
         name = names.get((draft.block.name, key.name), key.name)
         if key.domain.keys is None and keys == (None,):
-            lines.append(("groups", f"{name}: found privately, those of {least:,} units {often}"))
+            lines.append(
+                ("groups", f"{name}: partition selection, those of {least:,} units {often}")
+            )
         else:
             some = ", ".join("NULL" if each is None else str(each) for each in keys[:6])
             more = f" and {len(keys) - 6} more" if len(keys) > 6 else ""

@@ -62,14 +62,15 @@ def _budget(policy: Policy) -> Iterator[Finding]:
         odds = f"{exp(float(epsilon)):,.0f}" if epsilon < 40 else "a million million million"
         yield _warning(
             "budget.epsilon",
-            f"At ε = {float(epsilon):g} the odds that someone is there may rise {odds} times.",
+            f"At ε = {float(epsilon):g} the odds that someone is in the data may rise by a factor "
+            f"of {odds}.",
             "Use a budget of 10 or less; see noisegate explain-epsilon.",
         )
     sizes = [table.rows_max for table in policy.tables.values() if table.rows_max]
     if delta and not sizes:
         yield _advice(
             "budget.delta",
-            "Nothing is said about the size of the tables, so that δ cannot be judged.",
+            "The size of the tables is not declared, so δ cannot be judged.",
             "Declare rows_max in the tables.",
         )
     elif delta and delta * max(sizes) * 10 > 1:
@@ -77,16 +78,16 @@ def _budget(policy: Policy) -> Iterator[Finding]:
         yield finding(
             "budget.delta",
             f"δ = {float(delta):g} is not far below one over {max(sizes):,} rows: someone may be "
-            "shown outright with this probability.",
+            "exposed with this probability.",
             f"Use at most {0.01 / max(sizes):.0e}.",
         )
     shares = sum((share.epsilon for share in policy.analysts.values()), Fraction(0))
     if shares > epsilon:
         yield _advice(
             "analysts",
-            f"The shares add up to ε = {float(shares):g}, the budget is {float(epsilon):g}: who "
-            "asks last may find it spent.",
-            "This is allowed. Lower the shares if each should be sure of theirs.",
+            f"The shares add up to ε = {float(shares):g}, the budget is {float(epsilon):g}: "
+            "whoever asks last may find it spent.",
+            "This is allowed. Lower the shares if every analyst should be sure of theirs.",
         )
     for key, value in (
         ("default_epsilon", policy.default_epsilon), ("max_epsilon", policy.max_epsilon)
@@ -97,7 +98,7 @@ def _budget(policy: Policy) -> Iterator[Finding]:
                 "It is not set: "
                 + ("every question must name its price." if key == "default_epsilon" else
                    "one question may spend the whole budget."),
-                f"Set it, such as {key} = 0.1.",
+                f"Set it, for example {key} = 0.1.",
             )  # fmt: skip
 
 
@@ -142,8 +143,8 @@ def _persons(policy: Policy, tables: Mapping[str, TableDomain]) -> Iterator[Find
         if column.hidden:
             yield _warning(
                 place,
-                f"Column {table.unit!r} is hidden, so that no question can join on it or count "
-                f"each {policy.noun(name)} once.",
+                f"Column {table.unit!r} is hidden, so no question can join on it or count each "
+                f"{policy.noun(name)} once.",
                 "Leave out hidden: the unit never leaves in an answer.",
             )
 
@@ -159,7 +160,7 @@ def _spaces(policy: Policy, tables: Mapping[str, TableDomain], stored: Stored) -
         if len(found) > 1 and all(table.ids is None for table in found):
             yield _advice(
                 "tables",
-                f"{names} are taken for ids of the same people, as they have one name.",
+                f"{names} are treated as ids of the same people, because they have the same name.",
                 f"Say so with unit = {{ column = '{found[0].unit}', ids = 'name' }}, or give them "
                 "different ids.",
             )
@@ -188,7 +189,7 @@ def _one_space(
             yield _error(
                 place,
                 f"The unit is {kinds[1].value} here and {kinds[0].value} in {first.name!r}, so "
-                f"that rows of one {noun} do not meet.",
+                f"rows of one {noun} are not matched.",
                 "Declare the same type for both columns.",
             )
         elif held[0] is not held[1]:
@@ -209,9 +210,9 @@ def _apart(policy: Policy, spaces: Mapping[str, Sequence[TablePolicy]]) -> Itera
             noun = next(filter(None, nouns), policy.protects)
             yield _warning(
                 f"tables.{other.name}.unit",
-                f"{other.name}.{other.unit} and {one.name}.{one.unit} are taken for ids of "
-                "different people, so that their tables cannot be joined. Who is in both counts "
-                "as two, with twice the ε.",
+                f"{other.name}.{other.unit} and {one.name}.{one.unit} are treated as ids of "
+                "different people, so their tables cannot be joined. A person in both counts as "
+                "two, with twice the ε.",
                 f"Write unit = {{ column = '{other.unit}', ids = '{noun}' }} in both if these are "
                 "the same people, else different ids.",
             )
@@ -222,28 +223,29 @@ def _table(policy: Policy, table: TablePolicy) -> Iterator[Finding]:
     if table.trusted_view:
         yield _warning(
             f"{place}.trusted_view",
-            "The rows are a view's. Nothing checks that those of one person depend on that person "
-            "alone; every guarantee says that you vouch for it.",
+            "The source is a view. Nothing checks that the rows of one person depend on that "
+            "person alone; every guarantee says that you vouch for it.",
             "Store the rows as a table if you can.",
         )
     if table.public and not table.key:
         yield _advice(
             place,
-            "No key is declared, so that rows that are one person each cannot be joined to it.",
+            "No key is declared, so a table in which every row is one person cannot be joined to "
+            "it.",
             "Add key = ['the columns whose values do not repeat'].",
         )
     if table.unit is not None and table.rows_per_unit is None:
         yield _warning(
             place,
-            f"Without rows_per_unit, COUNT(*) and sums must bring their own cap; only each "
-            f"{policy.noun(table.name)} can be counted once.",
-            "Add rows_per_unit: as how many rows one person counts at most.",
+            "Without rows_per_unit, COUNT(*) and sums need a contribution bound in each question; "
+            f"only each {policy.noun(table.name)} can be counted once.",
+            "Add rows_per_unit: the most rows of one person that count.",
         )
     if table.unit is not None and table.groups_per_unit is None:
         yield _advice(
             place,
             f"Without groups_per_unit, counts of {policy.noun(table.name)}s by group, and groups "
-            "that are not declared, must bring their own cap.",
+            "that are not declared, need a contribution bound in each question.",
             "Add groups_per_unit.",
         )
     if table.every_row_is_one_person:
@@ -252,7 +254,7 @@ def _table(policy: Policy, table: TablePolicy) -> Iterator[Finding]:
             if name in units or person(name):
                 yield _warning(
                     f"{place}.every_row_is_one_person",
-                    f"Column {name!r} seems to name a person, who may then have several rows.",
+                    f"Column {name!r} seems to identify a person, who may then have several rows.",
                     f"Write unit = '{name}' unless it never repeats.",
                 )
 
@@ -269,18 +271,18 @@ def _columns(policy: Policy, table: TablePolicy, domain: TableDomain) -> Iterato
             yield _warning(
                 place,
                 "The name sounds as if it identified a person.",
-                "Add hidden = true if nobody has to ask about it.",
+                "Add hidden = true if no question needs it.",
             )
         elif column.kind.is_numeric and column.between is None and column.keys is None:
             yield _advice(
                 place,
-                f"Without bounds, {_NEEDS_BOUNDS} of it cannot be asked.",
+                f"Without bounds, {_NEEDS_BOUNDS} of it are refused.",
                 "Add between = [low, high].",
             )
         elif column.kind in (Kind.TEXT, Kind.BOOLEAN) and column.keys is None:
             fix = "Add in = [...] or references = 'table.column'"
             if policy.budget.delta:
-                why = "Without keys, groups by it cost δ and rare ones are not shown."
+                why = "Without keys, grouping by it costs δ, and rare groups are not shown."
                 yield _advice(place, why, f"{fix}.")
             else:
                 why = "Without keys, and as the budget has no δ, no question can group by it."
@@ -301,13 +303,13 @@ def _costs(
     yield _advice(
         f"{place}.rows_per_unit" if table.unit else place,
         f"COUNT(*): ± {_shown(margin)} {at}, because {adds} {of_rows}.",
-        "Fewer rows per person, less noise; but who has more counts as this many.",
+        "A smaller bound means less noise; but a person with more rows counts only this much.",
     )
     if rows > _ROWS_LARGE:
         yield _warning(
             f"{place}.rows_per_unit",
-            f"{of_rows} of one {policy.noun(table.name)} is much: noise grows with it.",
-            "Choose a number that most persons stay below, not the largest.",
+            f"{of_rows} per {policy.noun(table.name)} is a lot: the noise grows with it.",
+            "Choose a number that most people stay below, not the maximum.",
         )
     for name, column in domain.columns.items():
         reach = column.domain.magnitude
@@ -330,12 +332,12 @@ def _sum(
     return _advice(
         place,
         f"SUM({column.name}): ± {_shown(margin)} {why}.",
-        "Narrower bounds, less noise; but what is outside is moved to the nearer one.",
+        "Narrower bounds mean less noise; but values outside are moved to the nearer bound.",
     )
 
 
 def _shown(value: Fraction) -> str:
-    """Three digits are enough for a margin; rounded up where it is no whole number."""
+    """Three digits are enough for a margin; rounded up where it is not a whole number."""
     if value.denominator == 1 and value < 10**6:
         return f"{value.numerator:,}"
     whole = -(-value.numerator // value.denominator)

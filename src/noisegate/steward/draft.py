@@ -150,8 +150,8 @@ def _table(
         ]
     if known:
         lines += [
-            "# rows_per_unit = 10  # as how many rows one person counts at most; costs noise",
-            "# groups_per_unit = 3  # as how many groups one person counts at most",
+            "# rows_per_unit = 10  # the most rows of one person that count; more costs noise",
+            "# groups_per_unit = 3  # the most groups in which one person counts",
         ]
     lines += ["# rows_max = 100_000  # more rows than there will ever be", ""]
     lines += [f"[tables.{_key(table)}.columns]"]
@@ -168,8 +168,10 @@ def _table(
 
 def _column(name: str, kind: Kind, *, leads: bool) -> str:
     if is_identifying(name) and not leads:
-        return f"{_key(name)} = {{ hidden = true }}  # sounds identifying: cannot be asked about"
-    joins = "leads to the person" if leads else "a number of something: to count and to join"
+        return (
+            f"{_key(name)} = {{ hidden = true }}  # sounds identifying: not available to questions"
+        )
+    joins = "leads to the person" if leads else "an id of something: to count and to join"
     comment = joins if leads or stem(name) else _TO_FILL_IN[kind]
     return f'{_key(name)} = {{ type = "{kind.value}" }}  # {comment}'
 

@@ -64,7 +64,9 @@ def _protected(policy: Policy) -> str:
     words = " or ".join(f"one {noun}" for noun in dict.fromkeys(nouns))
     if len(spaces) < 2:
         return words
-    return f"{words}; ids of different spaces are never matched: somebody in two counts as two"
+    return (
+        f"{words}; ids of different spaces are never matched: a person in two of them counts as two"
+    )
 
 
 def _about(policy: Policy, table: TablePolicy) -> list[str]:

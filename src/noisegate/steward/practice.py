@@ -2,8 +2,8 @@
 
 Nothing is read from private rows: keys, bounds and foreign keys are the policy's, all else is
 invented here. Values are spread by a hash of the seed, the table and the column, so the twin is the
-same every time, and a new column leaves the others as they are. No chance is drawn: this is no
-source of noise, and a twin is no synthetic data.
+same every time, and a new column leaves the others as they are. No chance is drawn: this is not
+a source of noise, and a twin is not synthetic data.
 """
 
 import hashlib
@@ -101,9 +101,7 @@ def _in_order(tables: Mapping[str, TableDomain], links: Mapping[Place, Place]) -
         return list(TopologicalSorter(needs).static_order())
     except CycleError:
         pass
-    raise SpecError(
-        "Foreign keys go round in a circle.", fix="Let each path lead to the unit's table."
-    )
+    raise SpecError("The foreign keys form a cycle.", fix="Let each path lead to the unit's table.")
 
 
 @final
@@ -165,7 +163,7 @@ class _Twin:
         table, key = target
         if key not in self.made[table].column_names:
             raise SpecError(
-                f"The table {table!r} has no column {key!r}.", fix="Mend the reference to it."
+                f"The table {table!r} has no column {key!r}.", fix="Correct the reference to it."
             )
         return self.made[table][key].combine_chunks().unique().drop_null()
 

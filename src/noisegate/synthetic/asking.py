@@ -146,14 +146,20 @@ def marginals_of(columns: Sequence[Query]) -> Marginals:
     """The tables of all columns together; of no set yet."""
     tallies = [query.tally for query in columns if isinstance(query.tally, Sums)]
     if not tallies or len(tallies) < len(columns) or len(tallies[0].terms) != 1:
-        raise SpecError("A column is not given by one sum.", fix="Count its rows.")
+        raise SpecError("A column's query is not a single sum.", fix="Count its rows.", about="sum")
     first = tallies[0]
     if any(replace(tally, by=()) != replace(first, by=()) for tally in tallies):
         raise SpecError(
-            "The columns are not about the same rows.", fix="Use one WHERE and one rows_per_unit."
+            "The columns are not about the same rows.",
+            fix="Use the same WHERE and rows_per_unit for all.",
+            about="rows",
         )
     if any(len(tally.by) != 1 for tally in tallies):
-        raise SpecError("A column is no single grouping.", fix="Give one query for each column.")
+        raise SpecError(
+            "A column's query does not have exactly one grouping.",
+            fix="Give one query for each column.",
+            about="grouping",
+        )
     return Marginals(
         relation=first.relation,
         by=tuple(tally.by[0] for tally in tallies),
@@ -177,7 +183,9 @@ def distances_of(
     """
     most = max((weights or {}).values(), default=Fraction(1))
     if any(weight <= 0 for weight in (weights or {}).values()):
-        raise SpecError("A weight is not above 0.", fix="Leave out what has no weight.")
+        raise SpecError(
+            "A weight is not above 0.", fix="Leave out sets without weight.", about="weight"
+        )
     return Distances.of(
         [_whole(guess) for guess in guesses.values()],
         weights=None if weights is None else [_weight(weights[axes] / most) for axes in guesses],
@@ -204,7 +212,7 @@ def require_axes(axes: Axes, sizes: Sizes) -> None:
     """Columns that exist, in ascending order."""
     known = list(axes) == sorted(set(axes)) and set(axes) <= set(range(len(sizes)))
     if type(axes) is not tuple or not known:
-        raise SpecError("These are no columns.", fix="Give their numbers in ascending order.")
+        raise SpecError("These are not columns.", fix="List their numbers in ascending order.")
 
 
 def _weight(part: Fraction) -> int:
@@ -214,5 +222,5 @@ def _weight(part: Fraction) -> int:
 def _whole(values: Floats) -> NDArray[np.int64]:
     scaled = np.rint(np.ravel(values) * FINE)
     if not np.isfinite(scaled).all():
-        raise SpecError("A guess is not finite.", fix="Check the model.")
+        raise SpecError("A guess is not finite.", fix="Check the model.", about="finite")
     return np.clip(scaled, -GUESS_MAX, GUESS_MAX).astype(np.int64)

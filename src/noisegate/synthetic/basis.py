@@ -127,13 +127,15 @@ def wanted_of(
         table = private[0]
     if table is None or table not in private:
         said = "No table is named." if table is None else f"There is no private table {table!r}."
-        raise SpecError(said, fix=f"Use {', '.join(private)}.")
+        raise SpecError(said, fix=f"Use {', '.join(private)}.", about="table")
     domain = tables[table]
     usable = [name for name, column in domain.columns.items() if not column.hidden]
     if columns is None:
         columns = usable
     if isinstance(columns, str) or not columns:
-        raise SpecError("No column is named.", fix='Use columns=["age", "ward"].')
+        raise SpecError(
+            "No column is named.", fix='Use columns=["age", "ward"].', about="no-column"
+        )
     asked = dict(columns) if isinstance(columns, Mapping) else dict.fromkeys(columns)
     maps = _maps(determined or {}, asked)
     for name in (*asked, *maps, *(of for of, _ in maps.values())):
@@ -141,6 +143,7 @@ def wanted_of(
             raise SpecError(
                 f"{table!r} has no column {name!r} that can be asked about.",
                 fix=f"Its columns: {', '.join(usable)}.",
+                about="column",
             )
     measured = {name: asked[name] for name in usable if name in asked and name not in maps}
     return Wanted(domain=domain, columns=measured, determined=maps)
@@ -170,22 +173,27 @@ def _maps(
     determined: Mapping[str, Any], asked: Mapping[str, Any]
 ) -> dict[str, tuple[str, Mapping[Any, Any]]]:
     if not isinstance(determined, Mapping):
-        raise SpecError("determined is no dict by columns.", fix=_DETERMINED)
+        raise SpecError("determined is not a dict by column.", fix=_DETERMINED, about="determined")
     for name, said in determined.items():
         well = isinstance(said, tuple | list) and len(said) == 2 and isinstance(said[1], Mapping)
         if not well:
-            raise SpecError(f"What determines {name!r} is not understood.", fix=_DETERMINED)
+            raise SpecError(
+                f"The rule for {name!r} in determined is not understood.",
+                fix=_DETERMINED,
+                about="determined",
+            )
         if said[0] not in asked or said[0] in determined:
             raise SpecError(
-                f"{name!r} is said to follow from {said[0]!r}, which is not measured.",
+                f"{name!r} is declared to follow from {said[0]!r}, which is not measured.",
                 fix="Add that column, or name another one.",
+                about="unmeasured",
             )
     return {name: (said[0], said[1]) for name, said in determined.items()}
 
 
 _DETERMINED: Final = (
-    'Use determined={"region": ("ward", {"north": "up", "south": "down"})}; '
-    "of numbers also ranges: {(0, 17): False, (18, 120): True}."
+    'Use determined={"region": ("ward", {"north": "up", "south": "down"})}; for numbers also '
+    "ranges: {(0, 17): False, (18, 120): True}."
 )
 
 
@@ -217,7 +225,11 @@ def basis_of(
     sql, edges = sql_of(known, domain.name, hows, where)
     block, axes = axes_of(read(sql, tables), edges=edges)
     if rows_per_unit is not None and (type(rows_per_unit) is not int or rows_per_unit < 1):
-        raise SpecError("A cap per unit is not usable.", fix=f"Use 1 to {CAP_MAX}.")
+        raise SpecError(
+            "A contribution bound per unit is out of range.",
+            fix=f"Use a whole number from 1 to {CAP_MAX}.",
+            about="cap",
+        )
     rows = caps_of(block, Terms(rows_per_unit=rows_per_unit)).rows_per_unit
     first = replace(block, by=block.by[:1], sets=((0,),))
     drafted = draft(first, Caps(rows_per_unit=rows), derive=False)
@@ -300,13 +312,16 @@ def _require_covered(determined: Determined, of: Coding) -> None:
         determined.require_values()
     except (TypeError, ValueError):
         raise SpecError(
-            f"The map for {determined.name!r} has keys or values of another type.", fix=_DETERMINED
+            f"The map for {determined.name!r} has keys or values of another type.",
+            fix=_DETERMINED,
+            about="type",
         ) from None
     if without:
         raise SpecError(
-            f"The map for {determined.name!r} says nothing about {_shown(without[0])} of "
+            f"The map for {determined.name!r} does not cover {_shown(without[0])} of "
             f"{determined.of!r}.",
             fix="Give every key a value, or every number a range.",
+            about="map",
         )
 
 
@@ -328,11 +343,12 @@ def _refusal(unusable: Mapping[str, str], usable: Sequence[str]) -> Unsupported:
     leave = f"leave them out: columns={list(usable)!r}." if usable else "name other columns."
     numbers = any("text" not in why and "date" not in why and "time" not in why
                   for why in unusable.values())  # fmt: skip
-    find = ' have bounds found for a fifth of ε: choose="bounds",' if numbers else ""
+    find = ' have bounds estimated for a fifth of ε: choose="bounds",' if numbers else ""
     return Unsupported(
-        f"Nobody declared which values these columns have: {named}.",
+        f"The values of these columns are not declared: {named}.",
         fix="Declare in = [...] for text (--keys), between = [low, high] for numbers and dates "
         f"(--between),{find} or {leave}",
+        about="undeclared",
     )
 
 

@@ -262,7 +262,11 @@ class Layout:
         """The number of a measured column."""
         names = [axis.name for axis in self.axes]
         if name not in names:
-            raise SpecError(f"{name!r} is no measured column.", fix=f"Use {', '.join(names)}.")
+            raise SpecError(
+                f"{name!r} is not a measured column.",
+                fix=f"Use {', '.join(names)}.",
+                about="column",
+            )
         return names.index(name)
 
     def decode(self, cells: Cells, *, seed: int) -> pa.Table:

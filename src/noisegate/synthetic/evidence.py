@@ -53,7 +53,7 @@ def known_of(released: Sequence[Any], basis: Basis) -> list[Evidence]:
     Of several that show the same draws, the one with most numbers is taken: their noise is one.
     """
     if isinstance(released, TableRelease | CubeRelease | SyntheticRelease | Answer | str):
-        raise SpecError("evidence is no list.", fix="Use evidence=[release].")
+        raise SpecError("evidence is not a list.", fix="Use evidence=[release].", about="list")
     every = [(list(_known(one, basis)), _drawn(one)) for one in released]
     sizes = [sum(len(part.values) for part in parts) for parts, _ in every]
     taken, seen = set[int](), set[str]()
@@ -110,8 +110,9 @@ def _known(one: Any, basis: Basis) -> Iterator[Evidence]:  # noqa: ANN401 - a re
         yield _answer(one, basis)
     else:
         raise SpecError(
-            f"{type(one).__name__} is no evidence.",
+            f"A {type(one).__name__} cannot be used as evidence.",
             fix="Use answers of gate.sql, releases of tables and cubes, and synthetic rows.",
+            about="evidence",
         )
 
 
@@ -172,9 +173,10 @@ def _synthetic(one: SyntheticRelease, basis: Basis) -> Iterator[Evidence]:
 
 def _other_rows() -> Unsupported:
     return Unsupported(
-        "A release given as evidence does not count the rows that synthetic rows are made for.",
-        fix="Use COUNT(*) of the same table, with the same cap on rows per unit; a WHERE only "
+        "A release given as evidence does not count the rows that the synthetic table describes.",
+        fix="Use COUNT(*) of the same table with the same contribution bound; use WHERE only "
         "where every row is a unit.",
+        about="evidence-rows",
     )
 
 
@@ -224,8 +226,10 @@ def _table(
     variance = float(max(found, default=np.inf))
     if not np.isfinite(variance):
         raise Unsupported(
-            f"The error of a release by {one.method!r} depends on the rows, so it is no evidence.",
+            f"The error of a release by {one.method!r} depends on the rows, so it cannot be used "
+            "as evidence.",
             fix='Release it with method="cells", "tree" or "marginals".',
+            about="evidence-error",
         )
     values = np.asarray(estimate.cells, np.float64).reshape(one.shape) * float(one.making.grain)
     variance *= float(one.making.grain) ** 2
@@ -276,8 +280,9 @@ def _squared(half: float | None, one: Answer) -> float:
 
 def _no_count() -> Unsupported:
     return Unsupported(
-        "An answer given as evidence has not one COUNT(*) by declared groups, shown as it is.",
+        "An answer given as evidence is not a single, unchanged COUNT(*) by declared groups.",
         fix="Use SELECT key, …, COUNT(*) FROM table GROUP BY key, …",
+        about="evidence-count",
     )
 
 
@@ -330,7 +335,7 @@ def _cut(
     every = tuple(sorted({*columns, *inside[0]}))
     if prod(sizes[axis] for axis in every) > CELLS_MAX:
         raise Unsupported(
-            f"Evidence speaks of more than {CELLS_MAX:,} cells.", fix="Use wider bins."
+            f"The evidence covers more than {CELLS_MAX:,} cells.", fix="Use wider bins."
         )
     left, right = (
         table.reshape([sizes[axis] if axis in held else 1 for axis in every])
@@ -387,4 +392,5 @@ def _unfitting(axis: Axis) -> Unsupported:
     return Unsupported(
         f"The groups of {axis.name!r} in a release given as evidence are not made of whole cells.",
         fix=f'Use finer bins on the same edges for {axis.name!r}: columns={{"{axis.name}": …}}.',
+        about="evidence-cells",
     )

@@ -57,7 +57,7 @@ class SyntheticExpected:
             ("method", self.method),
             ("for", f"{self.workload}: {_of(self.tables, 'table')} with {_of(self.cells, 'cell')}"),
             ("noise", f"of a cell of {'; of '.join(cells)}; at {percent(confidence)} confidence"),
-            ("error", "depends on the rows: what the model leaves out comes on top of the noise"),
+            ("error", "depends on the rows: the error of the model comes on top of the noise"),
             ("model", f"at most {self.model_cells:,} cells"),
         ]
 

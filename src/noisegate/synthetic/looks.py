@@ -59,7 +59,9 @@ class Looks:
         listed = (choose,) if isinstance(choose, str) else tuple(choose or ())
         if unknown := set(listed) - set(CHOICES):
             raise SpecError(
-                f"{min(unknown)!r} cannot be chosen.", fix=f"Choose {' or '.join(CHOICES)}."
+                f"{min(unknown)!r} cannot be chosen.",
+                fix=f"Choose {' or '.join(CHOICES)}.",
+                about="choice",
             )
         self._desk, self._wanted = desk, wanted
         self._unbounded = wanted.unbounded if "bounds" in listed else ()
@@ -164,8 +166,11 @@ def _uncut(wanted: Wanted, bounded: Sequence[str]) -> tuple[str, ...]:
 
 def _words(what: str, name: str, found: str | None) -> str:
     if found is None:
-        return f"the {what} of {name}: found first, for a part of ε; what is shown is without"
-    return f"the {what} of {name}, as found: {found}"
+        return (
+            f"the {what} of {name}: estimated first, for a part of ε; the errors shown are "
+            "without it"
+        )
+    return f"the {what} of {name}, as estimated: {found}"
 
 
 def _shown(bound: Fraction) -> str:

@@ -152,7 +152,7 @@ class CountingGrid:
             type(each) is not Literal for each in others
         ):
             raise Unsupported(
-                "A condition is more than a comparison of a column with constants.", fix=_FORM
+                "A condition is not a comparison of a column with constants.", fix=_FORM
             )
         values = [each.value for each in others if type(each) is Literal]
         if function == "between":
@@ -184,9 +184,9 @@ class CountingGrid:
         if axis.name in self._unlisted and value not in axis.keys and axis.ends is None:
             shown = "NULL" if value is None else repr(value)
             raise Unsupported(
-                f"{shown} is none of the declared values of {axis.name!r}, so its rows are in no "
-                "cell.",
-                fix="Declare it, or ask for this count by itself, in plain SQL.",
+                f"{shown} is not a declared value of {axis.name!r}, so its rows are in no cell.",
+                fix="Declare it, or ask for this count separately, in plain SQL.",
+                about="value",
             )
 
     def _axis(self, expression: Expression) -> int:
@@ -199,7 +199,7 @@ class CountingGrid:
         there = ", ".join(axis.name for axis in self.grid.axes)
         raise Unsupported(
             f"The grid has no axis for a condition on {names}.",
-            fix=f"Name it among the columns; there are {there}.",
+            fix=f"Add the column to columns; there are {there}.",
         )
 
     def _at(self, place: int, at: int, function: str, expression: Expression, value: Any) -> int:  # noqa: ANN401
@@ -218,14 +218,16 @@ class CountingGrid:
             found = self._span(axis, known, at).compare(function, ordinal(_alike(key, value)[1]))
         except (TypeError, SpecError):
             raise Unsupported(
-                f"{axis.name!r} is compared with another type.", fix="Compare like with like."
+                f"{axis.name!r} is compared with a value of another type.",
+                fix="Compare values of the same type.",
             ) from None
         if found is None:
             real = axis.ends is not None and not axis.whole
-            hint = "; of numbers that are not whole only < and >=" if real else ""
+            hint = "; for numbers that are not integers only < and >=" if real else ""
             raise SpecError(
                 f"{value} is inside a bin of {axis.name!r}, {axis.labels[at]}.",
                 fix=f"Use finer bins of {axis.name!r}, or edges at {value}{hint}.",
+                about="bin",
             )
         return 2 if found else 0
 
@@ -245,7 +247,7 @@ class CountingGrid:
             high = ordinal(after(key, str(unit.value)))
             return _Span(ordinal(key), high - 1, closed=True, whole=True)
         raise Unsupported(
-            f"The groups of {axis.name!r} say little about the column.",
+            f"The groups of {axis.name!r} cannot answer this comparison.",
             fix=f"Ask for the groups themselves, or group by the column {axis.name!r}.",
         )
 
@@ -255,12 +257,12 @@ def matrix_of(masks: Sequence[Mask], cells: int) -> Matrix:
     from scipy.sparse import csr_array  # noqa: PLC0415 - slow to load
 
     if not masks:
-        raise SpecError("No question counts any cell.", fix=_FORM)
+        raise SpecError("None of the questions counts any cell.", fix=_FORM, about="no-cell")
     places = [np.flatnonzero(mask) for mask in masks]
     starts = np.cumsum([0, *(each.size for each in places)])
     if starts[-1] > ENTRIES_MAX:
         raise SpecError(
-            f"The questions speak of more than {ENTRIES_MAX:,} cells together.",
+            f"The questions cover more than {ENTRIES_MAX:,} cells in total.",
             fix="Ask fewer or smaller ones, or use wider bins.",
         )
     ones = np.ones(starts[-1], np.int64)
@@ -294,7 +296,7 @@ def counting_grid(
     ]
     if unlisted:
         names = " or ".join(unlisted)
-        words = f"Rows whose {names} is none of the declared values are in no cell: not counted."
+        words = f"Rows whose {names} is not a declared value are in no cell and not counted."
         grid = replace(grid, caveats=(words, *grid.caveats))
     found = CountingGrid(grid, tables, unlisted)
     for each in questions:
@@ -324,7 +326,7 @@ def columns_for(
                 _cuts(rows.domain.columns[column], function, value)
             )
     if len(names) != 1 or not cuts:
-        raise SpecError("The questions are about no column, or several tables.", fix=_FORM)
+        raise SpecError("The questions are about no column, or about several tables.", fix=_FORM)
     (name,) = names
     known = tables[name].columns
     return name, {column: _bins(known[column], found) for column, found in cuts.items()}
@@ -342,7 +344,7 @@ def _atoms(condition: Expression | None) -> Iterator[tuple[str, str, Any]]:
         for each in condition.args:
             yield from _atoms(each)
     elif len(fields) != 1 or len(fields) + len(constants) < len(condition.args):
-        raise Unsupported("A condition is no comparison of a column with constants.", fix=_FORM)
+        raise Unsupported("A condition is not a comparison of a column with constants.", fix=_FORM)
     elif condition.function == "between":
         yield from zip([fields[0].name] * 2, ("ge", "le"), constants, strict=True)
     elif condition.function == "is_null":
@@ -358,15 +360,18 @@ def _cuts(column: Column, function: str, value: Any) -> list[Fraction]:  # noqa:
     if column.keys is not None or value is None or not column.kind.is_ordered:
         return []
     if column.kind is Kind.TIMESTAMP:
-        raise Unsupported("Times have no cells of their own.", fix="Give columns, such as days.")
+        raise Unsupported(
+            "Timestamps have no cells of their own.", fix="Give columns, for example days."
+        )
     at = ordinal(value)
     if column.kind is not Kind.NUMBER:
         starts = {"lt": [ceil(at)], "ge": [ceil(at)], "le": [floor(at) + 1], "gt": [floor(at) + 1]}
         return [Fraction(each) for each in starts.get(function, [floor(at), floor(at) + 1])]
     if function not in ("lt", "ge"):
         raise Unsupported(
-            f"{column.name!r} is not whole, so no bin ends with {value}.",
+            f"{column.name!r} is not an integer, so no bin ends at {value} inclusive.",
             fix=f"Use {column.name} < {value} or {column.name} >= {value}.",
+            about="whole",
         )
     return [at]
 
@@ -376,7 +381,9 @@ def _bins(column: Column, cuts: set[Fraction]) -> Any:  # noqa: ANN401 - see `sq
         return None
     if column.between is None:
         raise Unsupported(
-            f"{column.name!r} has no declared bounds.", fix="Declare between = [low, high] for it."
+            f"{column.name!r} has no declared bounds.",
+            fix="Declare between = [low, high] for it.",
+            about="bounds",
         )
     low, high = column.between
     inner = sorted(cut for cut in cuts if low < cut <= high)
@@ -396,16 +403,16 @@ def _read(sql: str, tables: Mapping[str, TableDomain]) -> tuple[Table, Expressio
     question = read(sql, tables)
     blocks = question.blocks
     if len(blocks) != 1 or question.picked is None or len(question.picked) != 1 or blocks[0].by:
-        raise Unsupported("This is no counting question.", fix=_FORM)
+        raise Unsupported("This is not a counting question.", fix=_FORM)
     (found,) = blocks[0].aggregates
     if found.function is not Function.COUNT or found.where is not None:
-        raise Unsupported("This is no count of rows.", fix=_FORM)
+        raise Unsupported("The question does not count rows.", fix=_FORM)
     rows, conditions = blocks[0].relation, list[Expression]()
     while type(rows) is Filter:
         conditions.append(rows.condition)
         rows = rows.of
     if type(rows) is not Table:
-        raise Unsupported("A question is about one table.", fix="Leave out joins and subqueries.")
+        raise Unsupported("A question is about one table.", fix="Leave out joins and sub-queries.")
     if len(conditions) > 1:
         return rows, Call("and", tuple(conditions))
     return rows, conditions[0] if conditions else None
@@ -414,12 +421,14 @@ def _read(sql: str, tables: Mapping[str, TableDomain]) -> tuple[Table, Expressio
 def _condition(sql: str, tables: Mapping[str, TableDomain], wanted: Relation) -> Expression | None:
     rows, condition = _read(sql, tables)
     if rows != wanted:
-        raise Unsupported("The question is about another table.", fix="Ask about that of the grid.")
+        raise Unsupported(
+            "The question is about another table.", fix="Ask about the table of the grid."
+        )
     return condition
 
 
 def _alike(key: Any, value: Any) -> tuple[Any, Any]:  # noqa: ANN401 - a key and a constant
-    """Both of one type; a boolean is no number, and a date is the midnight it begins with."""
+    """Both of one type; a boolean is not a number, and a date is the midnight it begins with."""
     if isinstance(key, bool) != isinstance(value, bool):
         raise TypeError
     if isinstance(key, datetime) and type(value) is date:

@@ -40,14 +40,15 @@ ROWS_MAX: Final = 100_000_000
 _SHOWN: Final = 20  # rows on a screen
 _MODEL: Final = "noisegate.model"
 _NOBODYS: Final = (
-    "The rows are synthetic: none is anybody's. How far their tables may be off is in the report."
+    "The rows are synthetic: none belongs to a person. The report states how far their tables may "
+    "be off."
 )
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class SyntheticRelease(Charged):
-    """Synthetic rows in the schema of a table. No row is anybody's."""
+    """Synthetic rows in the schema of a table. No row belongs to a person."""
 
     kind: ClassVar[str] = "synthetic"
     form: ClassVar[str] = FORMAT
@@ -73,7 +74,7 @@ class SyntheticRelease(Charged):
 
     @property
     def total(self) -> Number:
-        """How many rows the original has."""
+        """The number of rows of the original."""
         return self.query()
 
     # rows
@@ -99,12 +100,12 @@ class SyntheticRelease(Charged):
     ) -> pa.Table:
         """Other rows of the same model, free: ``made.sample(500, where={"ward": "north"})``.
 
-        Conditions are a key, a list of keys, or a pair (low, high) for each column that has any.
-        Another ``seed`` gives other rows.
+        A condition on a column is a key, a list of keys, or a pair (low, high). Another ``seed``
+        gives other rows.
         """
         require_rows(rows)
         if type(seed) is not int or not 0 <= seed < 1 << 32:
-            raise SpecError("The seed is no number of 32 bits.", fix="Use 0, 1, 2, …")
+            raise SpecError("The seed is not a number of 32 bits.", fix="Use 0, 1, 2, …")
         given = places(self.fitted.layout, where or {})
         own = self.fitted.seed ^ (seed + 1)
         cells = self.fitted.draw(rows, seed=own, given=given)
@@ -113,10 +114,10 @@ class SyntheticRelease(Charged):
     # asking
 
     def query(self, confidence: Numeric = 0.95, /, **where: Any) -> Number:  # noqa: ANN401
-        """How many rows of the original are such, free: ``made.query(age=(20, 39), ward="north")``.
+        """The number of such rows in the original: ``made.query(age=(20, 39), ward="north")``.
 
-        The number is the model's, which is sharper than counting synthetic rows. The exact one lies
-        within its ±, at the confidence, for each question by itself.
+        It comes from the model, which is more accurate than counting synthetic rows. The exact
+        number is within its ±, at the confidence, for each question by itself.
         """
         fitted, sampling = self.fitted, self.fitted.sampling
         failure = float(failure_of(confidence)) / (1 if sampling is None else 2)
@@ -136,7 +137,7 @@ class SyntheticRelease(Charged):
         return Number(value=value, margin=margin, confidence=fraction(confidence))
 
     def report(self, confidence: Numeric = 0.95) -> "Report":
-        """How far tables of the rows are from what was measured: text, Markdown and HTML."""
+        """The distance of the rows from what was measured: text, Markdown and HTML."""
         from noisegate.synthetic.report import report  # noqa: PLC0415 - only when asked for
 
         return report(self, confidence)
@@ -166,7 +167,7 @@ class SyntheticRelease(Charged):
     # files
 
     def writers(self, path: Path, confidence: Numeric) -> dict[str, Callable[[], Any]]:
-        """The rows in many forms; a picture of the first column, the report, and the card."""
+        """The rows in many formats; a plot of the first column, the report, and the card."""
         drawn: Callable[[], Any] = lambda: write(self.plot(confidence=confidence), path)  # noqa: E731
         return super(SyntheticRelease, self).writers(path, confidence) | {
             ".png": drawn,
@@ -211,7 +212,7 @@ class SyntheticRelease(Charged):
     @classmethod
     @loading
     def load(cls, file: str | Path) -> "SyntheticRelease":
-        """What `save` wrote to a Parquet file. Needs no gate."""
+        """The release that `save` wrote to a Parquet file. Needs no gate."""
         table, record = read_held(file, cls)
         fitted, _ = Fitted.from_bytes(b64decode(record["facts"][_MODEL]))
         kept = {"table": table.replace_schema_metadata(None)}
@@ -220,7 +221,7 @@ class SyntheticRelease(Charged):
     # on a screen
 
     def answer(self, rows: int | None = None) -> Answer:
-        """The rows, or the first of them, as an answer has them: no column has error bars."""
+        """The rows, or the first of them, as an answer: no column has error bars."""
         table = self.to_arrow() if rows is None else self.to_arrow().slice(0, rows)
         left = self.count - table.num_rows
         more = [f"{left:,} more rows."] if left else []
@@ -232,14 +233,14 @@ class SyntheticRelease(Charged):
         return self.answer(_SHOWN)
 
     def to_dict(self, confidence: Numeric = 0.95) -> dict[str, Any]:
-        """Plain JSON values: the rows, price and promise, how they were made, and the report."""
+        """Plain JSON values: the rows, price, guarantee, method and report."""
         said = self.answer().to_dict(confidence) | {"sql": self.sql, "method": self.method}
         del said["margins"]  # rows have none
         return said | {"report": self.report(confidence).to_dict()}
 
     @property
     def headline(self) -> str:
-        """How many rows, made by what."""
+        """The number of rows, and the method."""
         return f"{self.count:,} synthetic rows by {self.method!r}"
 
     def __len__(self) -> int:
@@ -249,4 +250,6 @@ class SyntheticRelease(Charged):
 def require_rows(rows: int) -> None:
     """A number of rows that can be drawn."""
     if type(rows) is not int or not 1 <= rows <= ROWS_MAX:
-        raise SpecError(f"{rows!r} is no number of rows.", fix=f"Use 1 to {ROWS_MAX:,}.")
+        raise SpecError(
+            f"{rows!r} is not a valid number of rows.", fix=f"Use 1 to {ROWS_MAX:,}.", about="rows"
+        )

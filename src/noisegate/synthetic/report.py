@@ -85,9 +85,9 @@ class Report:
         sure = percent(self.confidence)
         total = made.query(self.confidence)
         meaning = (
-            "Distances are parts of the rows. The exact table is at most so far from the synthetic "
-            f"rows as the last column says, at {sure} confidence for each table; usually it is "
-            "nearer. Where noise alone is much of a distance, it says little."
+            "Distances are fractions of the rows. The exact table is at most as far from the "
+            f"synthetic rows as the last column says, at {sure} confidence for each table; "
+            "usually it is closer. Where noise alone is much of a distance, it says little."
         )
         found = [
             f"{made.headline}, for {total} rows of the original.",
@@ -98,7 +98,7 @@ class Report:
             some = "; ".join(" × ".join(names) for names in self.unmeasured[:5])
             left = len(self.unmeasured) - 5
             more = f" and {left:,} more" if left > 0 else ""
-            found.append(f"Not measured themselves, these follow from the others: {some}{more}.")
+            found.append(f"Not measured directly, these follow from the others: {some}{more}.")
         return [*found, *fitted.words, made.promise]
 
     def to_dict(self) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 columns     declared keys and bounds become cells; bounds that nobody declared are looked for, paid
 sets        which tables the public will ask: all pairs of columns, unless said otherwise
 reserve     one allowance for all that the synthesizer will ask; the same is never drawn again
-build       the synthesizer asks and fits a model; what is known already is used for nothing
+build       the synthesizer asks and fits a model; what is already known is used at no cost
 keep        noisy tables and model are stored before anyone sees them; rows follow from them
 """
 
@@ -56,26 +56,25 @@ _USUAL_MAX: Final = 10_000_000  # rows, unless more are asked for
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyntheticOrder:
-    """What is asked for, as people say it.
+    """What is asked for, as given by the caller.
 
     Args:
-        table: Where there are several.
+        table: The table, if there are several.
         columns: Names, or names with a bin width, edges or a unit of time; by default all.
-        where: Which rows.
-        rows: How many rows to draw; by default as many as there are, as far as is known, and at
-            most ten million.
-        epsilon: The price of all of it.
+        where: The condition on rows.
+        rows: How many rows to draw; by default the noisy number of rows, at most ten million.
+        epsilon: The total price.
         method: The synthesizer.
-        workload: How many columns the tables have that the public will ask, lists of columns, or
+        workload: The marginals to be accurate for: a number of columns, lists of columns, or
             counting questions in SQL; with weights, ``{("age", "ward"): 3, ("sick",): 1}``.
         total: The number of rows of the original, where it is public.
         determined: Columns that follow from others: ``{"region": ("ward", {"north": "up"})}``.
         impossible: Combinations that no row has: ``[{"age": (0, 14), "married": True}]``.
-        evidence: Releases and answers about the same rows, used for nothing.
-        choose: "bounds", to have them found where nobody declared them; "bins", to have numbers
-            cut into bins of like size; or both: a fifth of the price pays for it.
-        rows_per_unit: How many rows of one unit count.
-        options: Those of the method.
+        evidence: Releases and answers about the same rows, used at no extra cost.
+        choose: "bounds", to estimate those that are not declared; "bins", to bin numbers at
+            private quantiles; or both: a fifth of the price pays for it.
+        rows_per_unit: Contribution bound: how many rows of one unit count.
+        options: Options of the method.
     """
 
     table: str | None = None
@@ -98,8 +97,9 @@ def synthetic_of(order: Order) -> SyntheticOrder:
     """The order for a release called "synthetic": terms of its own, then options of the method."""
     if order.sql is not None or order.groups_per_unit is not None:
         raise SpecError(
-            "Synthetic rows are asked for by table and columns.",
-            fix="Leave out sql and groups_per_unit; rows_per_unit is the cap.",
+            "Synthetic rows are specified by table and columns.",
+            fix="Leave out sql and groups_per_unit; rows_per_unit is the contribution bound.",
+            about="columns",
         )
     shared = {"table", "columns", "where", "epsilon", "method", "workload", "rows_per_unit"}
     own = {each.name for each in fields(SyntheticOrder)} - shared - {"options"}
@@ -194,7 +194,7 @@ class SyntheticJob(Recipe[Fitted, SyntheticRelease, SyntheticExpected]):
 
 
 def synthetic_job(desk: Desk, order: SyntheticOrder) -> SyntheticJob:
-    """The rows that an order asks for; whatever is wrong with it is refused here, for nothing."""
+    """The rows that an order asks for; whatever is wrong with it is refused here, at no cost."""
     return _Synthesis(desk, order).job()
 
 
@@ -207,7 +207,7 @@ class _Synthesis:
         curator, rules = desk.curator, desk.rules
         if rules.sample is not None and (order.evidence or order.choose or order.total is not None):
             raise SpecError(
-                "Evidence, a total and what is chosen are about all rows, not about a sample.",
+                "Evidence, total and choose are about all rows, not a sample.",
                 fix="Leave them out, or use the gate itself.",
             )
         table, cuts, asked = order.table, dict[str, Any](), list[str]()
@@ -336,7 +336,7 @@ def workload_of(
         every, words = _all_sets(asked, basis.layout)
         return TablesWorkload(_required(every)), words
     if isinstance(asked, str) or not isinstance(asked, Sequence | Mapping) or not asked:
-        raise SpecError("The workload is not understood.", fix=_WORKLOAD)
+        raise SpecError("The workload is not understood.", fix=_WORKLOAD, about="workload")
     weights = dict[Axes, Fraction]()
     for each in asked:
         axes = counted_cells(each, basis, tables)[0] if _is_sql(asked) else _axes(each, basis)
@@ -353,7 +353,11 @@ def _all_sets(many: int | None, layout: Layout) -> tuple[list[Axes], tuple[str, 
     columns = range(len(layout.axes))
     many = min(2, len(columns)) if many is None else many
     if not 1 <= many <= len(columns):
-        raise SpecError(f"There are no tables of {many} columns.", fix=f"Use 1 to {len(columns)}.")
+        raise SpecError(
+            f"There are no tables of {many} columns.",
+            fix=f"Use 1 to {len(columns)}.",
+            about="workload",
+        )
     every = list(combinations(columns, many))
     fitting = [axes for axes in every if _cells(layout, axes) <= CELLS_MAX]
     left = len(every) - len(fitting)
@@ -364,7 +368,9 @@ def _all_sets(many: int | None, layout: Layout) -> tuple[list[Axes], tuple[str, 
 def _axes(names: Any, basis: Basis) -> Axes:  # noqa: ANN401 - as people write it
     """The columns of one set."""
     if isinstance(names, str) or not isinstance(names, Sequence) or not names:
-        raise SpecError("A set of the workload is no list of columns.", fix=_WORKLOAD)
+        raise SpecError(
+            "A set in the workload is not a list of columns.", fix=_WORKLOAD, about="workload"
+        )
     axes = tuple(sorted({basis.layout.place(name) for name in names}))
     if _cells(basis.layout, axes) > CELLS_MAX:
         raise Unsupported(

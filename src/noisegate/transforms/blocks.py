@@ -50,7 +50,9 @@ class BlockQuery:
     def __post_init__(self) -> None:
         tally = self.tally
         if type(tally) is not Blocks or type(tally.program) is not Program:
-            raise Unsupported("This is no program on blocks.", fix="Use Blocks and Program.")
+            raise Unsupported(
+                "This is not a program on blocks.", fix="Use Blocks and Program.", about="program"
+            )
         require_exact(tally.relation)
         self._require_rows(tally)
         for name, most in (("blocks", BLOCKS_MAX), ("resample", BLOCKS_MAX), ("workers", 1024)):
@@ -60,40 +62,64 @@ class BlockQuery:
         _require_whole("the number of outputs", len(tally.ranges), (1, OUTPUTS_MAX))
         low, high = SECONDS
         if type(tally.seconds) is not Fraction or not low <= tally.seconds <= high:
-            raise SpecError("seconds is not usable.", fix=f"Use {float(low)} to {high} seconds.")
+            raise SpecError(
+                "seconds is not usable.",
+                fix=f"Use {float(low)} to {high} seconds.",
+                about="seconds",
+            )
         if type(tally.trusted) is not bool:
-            raise SpecError("trusted is not usable.", fix="Use True or False.")
+            raise SpecError("trusted is not usable.", fix="Use True or False.", about="trusted")
         self._require_ranges(tally)
 
     def _require_rows(self, tally: Blocks) -> None:
         facts, schema = self.stability, schema_of(tally.relation)
         if not facts.is_private:
-            raise Unsupported("The rows are public.", fix="Run the program on them: it is free.")
+            raise Unsupported(
+                "The rows are public.", fix="Run the program on them: it is free.", about="public"
+            )
         if facts.is_row_level and facts.rows != 1:
             raise Unsupported(
                 "One row could be in several blocks.", fix="Use one table, or name its units."
             )
         if sample_of(tally.relation) is not None:
-            raise Unsupported("All deals are of one sample.", fix="Say it of the blocks.")
+            raise Unsupported(
+                "All deals use one sample.", fix="Declare the sample on the blocks.", about="deals"
+            )
         if tally.sample is not None and not (
             type(tally.sample) is Fraction and 0 < tally.sample < 1
         ):
-            raise SpecError("This is no sample.", fix="Use a probability between 0 and 1.")
+            raise SpecError(
+                "The sampling probability is out of range.",
+                fix="Use one between 0 and 1.",
+                about="sample",
+            )
         if type(tally.columns) is not tuple or not tally.columns:
-            raise SpecError("The program sees no column.", fix="Name at least one.")
+            raise SpecError(
+                "The program has no column to read.", fix="Name at least one.", about="no-column"
+            )
         if missing := [name for name in tally.columns if name not in schema]:
-            raise SpecError(f"There is no column {missing[0]!r}.", fix=f"Use {', '.join(schema)}.")
+            raise SpecError(
+                f"There is no column {missing[0]!r}.",
+                fix=f"Use {', '.join(schema)}.",
+                about="column",
+            )
         if len(set(tally.columns)) < len(tally.columns):
-            raise SpecError("A column is named twice.", fix="Name each once.")
+            raise SpecError("A column is named twice.", fix="Name each once.", about="twice")
 
     def _require_ranges(self, tally: Blocks) -> None:
         if len(tally.defaults) != len(tally.ranges):
-            raise SpecError("There is not one default for each range.", fix="Give one for each.")
+            raise SpecError(
+                "There must be one default per range.", fix="Give one for each.", about="default"
+            )
         for (low, high), default in zip(tally.ranges, tally.defaults, strict=True):
             if {type(low), type(high), type(default)} != {Fraction} or not low <= default <= high:
-                raise SpecError("A default is outside its range.", fix="Use one inside.")
+                raise SpecError(
+                    "A default is outside its range.", fix="Use one inside.", about="default"
+                )
             if low >= high or log10(max(abs(low), abs(high), high - low)) > _DIGITS_MAX:
-                raise SpecError("A range is empty or too wide.", fix="Use low < high.")
+                raise SpecError(
+                    "A range is empty or too wide.", fix="Use low < high.", about="range"
+                )
 
     @property
     def stability(self) -> Stability:
@@ -165,4 +191,8 @@ class BlockQuery:
 def _require_whole(name: str, value: object, between: tuple[int, int]) -> None:
     low, high = between
     if type(value) is not int or not low <= value <= high:
-        raise SpecError(f"{name} is {value!r}.", fix=f"Use a whole number from {low} to {high:,}.")
+        raise SpecError(
+            f"{name} is {value!r}.",
+            fix=f"Use a whole number from {low} to {high:,}.",
+            about="whole",
+        )

@@ -77,7 +77,7 @@ _ATOMS: Final = frozenset({
 def require_exact(node: object) -> None:
     """Refuse a tree with anything but the algebra's own types, which have one meaning each.
 
-    An heir of one could tell the rules here something else than the writer of the engine.
+    A subclass of one could tell the rules here and the writer of the engine different things.
     """
     children: Sequence[object] = ()
     if type(node) is tuple:
@@ -87,7 +87,11 @@ def require_exact(node: object) -> None:
     elif type(node) in _NODES:
         children = [getattr(node, name) for name in _NODES[type(node)]]
     elif type(node) not in _ATOMS:
-        raise Unsupported("The question holds something unknown.", fix="Use the algebra's types.")
+        raise Unsupported(
+            "The question contains a value of an unknown type.",
+            fix="Use the algebra's types.",
+            about="unknown",
+        )
     if not _ATOMS.issuperset(map(type, children)):
         for child in children:
             require_exact(child)
@@ -96,17 +100,23 @@ def require_exact(node: object) -> None:
 def require_groupings(by: tuple[Grouping, ...], schema: Schema, cells: int) -> None:
     """Lists of distinct keys, each of its column's type, and not too many cells."""
     if not 1 <= cells <= CELLS_MAX:
-        raise Unsupported(f"There would be {cells:,} groups.", fix="Group by fewer columns.")
+        raise Unsupported(
+            f"There would be {cells:,} groups.", fix="Group by fewer columns.", about="groups"
+        )
     for grouping in by:
         kind = domain_of(grouping.expression, schema).kind
         shape = type(grouping), type(grouping.keys), type(grouping.rest)
         if shape != (Grouping, tuple, bool) or kind not in KEY_TYPES:
-            raise Unsupported(f"{kind.value} values make no groups.", fix="Use bins or a cast.")
+            raise Unsupported(
+                f"A column of type {kind.value} cannot be grouped by.", fix="Use bins or a cast."
+            )
         require_keys(grouping.keys)
         wrong = set(map(type, grouping.keys)) - {KEY_TYPES[kind], type(None)}
         if wrong or not 0 < len(grouping.keys) == len(set(grouping.keys)):
             raise Unsupported(
-                "The groups are not distinct keys of the column's type.", fix="List each key once."
+                "The groups are not distinct keys of the column's type.",
+                fix="List each key once.",
+                about="keys",
             )
 
 
@@ -114,13 +124,15 @@ def require_sets(tally: Marginals) -> None:
     """Sets of rising places of groupings, each once, and no more cells than one table may have."""
     places = range(len(tally.by)) if type(tally.by) is tuple else range(0)
     if type(tally.sets) is not tuple or any(type(each) is not tuple for each in tally.sets):
-        raise Unsupported("The sets are no tuples.", fix="Give a tuple of places for each table.")
+        raise Unsupported("The sets are not tuples.", fix="Give a tuple of places for each table.")
     if not tally.sets or len(set(tally.sets)) < len(tally.sets):
-        raise Unsupported("There is no set, or one twice.", fix="List each set once.")
+        raise Unsupported("There is no set, or one is listed twice.", fix="List each set once.")
     for each in tally.sets:
         known = all(type(place) is int and place in places for place in each)
         if not known or list(each) != sorted(set(each)):
-            raise Unsupported("A set names no groupings.", fix="Give their places, rising.")
+            raise Unsupported(
+                "A set does not name groupings.", fix="Give their positions, in ascending order."
+            )
 
 
 def require_axes(tally: Cells, schema: Schema) -> None:
@@ -128,7 +140,7 @@ def require_axes(tally: Cells, schema: Schema) -> None:
     if type(tally.by) is not tuple or not tally.by:
         raise Unsupported("There is no axis.", fix="Group by at least one column.")
     if {type(axis) for axis in tally.by} - {Axis, Grouping}:
-        raise Unsupported("An axis has no rule.", fix="Use Axis or Grouping.")
+        raise Unsupported("An axis is of an unknown type.", fix="Use Axis or Grouping.")
     listed = tuple(axis for axis in tally.by if type(axis) is not Axis)
     require_groupings(listed, schema, prod(grouping.size for grouping in listed))
     if any(grouping.rest for grouping in listed):
@@ -138,9 +150,11 @@ def require_axes(tally: Cells, schema: Schema) -> None:
             continue
         kind = domain_of(axis.expression, schema).kind
         if type(axis.low) is not int or type(axis.size) is not int or kind is not Kind.INTEGER:
-            raise Unsupported(f"{kind.value} values make no axis.", fix="Use whole numbers.")
+            raise Unsupported(
+                f"A column of type {kind.value} cannot be an axis.", fix="Use whole numbers."
+            )
         if axis.size < 1 or axis.low < -WHOLE_MAX or axis.low + axis.size - 1 > WHOLE_MAX:
-            raise Unsupported("An axis is empty or beyond 64 bits.", fix="Use narrower bounds.")
+            raise Unsupported("An axis is empty or exceeds 64 bits.", fix="Use narrower bounds.")
     if tally.cells > NUMBERED_MAX:
         raise Unsupported(
             "There would be more than 2**64 cells.", fix="Use fewer axes, or wider bins."
@@ -156,7 +170,9 @@ def require_found(tally: Keys, schema: Schema, facts: Stability) -> None:
     for _, expression in tally.by:
         kind = domain_of(expression, schema).kind
         if kind not in KEY_TYPES:
-            raise Unsupported(f"{kind.value} values make no keys.", fix="Use bins or a cast.")
+            raise Unsupported(
+                f"A column of type {kind.value} cannot be a key.", fix="Use bins or a cast."
+            )
     if not tally.by:
         raise Unsupported("No key is asked for.", fix="Group by at least one column.")
 
@@ -172,14 +188,25 @@ def require_terms(terms: tuple[Term, ...], schema: Schema, cap: int) -> None:
 def _require_term(term: Term, schema: Schema, cap: int) -> None:
     kind = domain_of(term.expression, schema).kind
     if type(term) is not Term or not kind.is_numeric:
-        raise Unsupported(f"{kind.value} values cannot be added.", fix="Cast to a number.")
+        raise Unsupported(
+            f"{kind.value} values cannot be added.", fix="Cast to a number.", about="type"
+        )
     whole = type(term.low) is int and type(term.high) is int and type(term.grain) is Fraction
     if not whole or term.low > term.high:
-        raise Unsupported("A term's bounds are not whole and in order.", fix="Use low ≤ high.")
+        raise Unsupported(
+            "The bounds of a term are not whole numbers in order.",
+            fix="Use low ≤ high.",
+            about="bounds",
+        )
     if not 1 / GRAIN_MAX <= term.grain <= GRAIN_MAX:
         raise Unsupported(
-            "Bounds are too far apart, or too near to each other, to be added up.",
-            fix="Declare bounds that values come near to, or rescale: x / 1e6.",
+            "The bounds are too far apart, or too close together, to add values exactly.",
+            fix="Declare bounds close to the values, or rescale: x / 1e6.",
+            about="bounds",
         )
     if not 1 <= term.reach <= REACH_MAX or term.reach * cap > MOVED_MAX:
-        raise Unsupported("A term's bounds are too wide.", fix="Use a coarser grain.")
+        raise Unsupported(
+            "The bounds of a term are too wide.",
+            fix="Use a larger quantisation step.",
+            about="bounds",
+        )

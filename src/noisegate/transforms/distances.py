@@ -46,15 +46,17 @@ class Distances:
         if len({len(part) for part in parts}) != 1:
             raise Unsupported("The guesses do not match.", fix="Give one weight for each guess.")
         if any(type(guess) is not bytes or not guess or len(guess) % 8 for guess in self.guesses):
-            raise Unsupported("A guess is not kept in bytes.", fix="Use `Distances.of`.")
+            raise Unsupported("A guess is not stored as bytes.", fix="Use `Distances.of`.")
         if not all(_within(guess) for guess in self.guesses):
-            raise Unsupported("A guess is beyond 60 bits.", fix="Use a coarser grain.")
+            raise Unsupported("A guess exceeds 60 bits.", fix="Use a larger quantisation step.")
         if any(type(n) is not int or not 1 <= n <= WEIGHT_MAX for n in self.weights):
-            raise Unsupported("A weight is not usable.", fix=f"Use whole ones to {WEIGHT_MAX}.")
+            raise Unsupported(
+                "A weight is not usable.", fix=f"Use whole numbers up to {WEIGHT_MAX}."
+            )
         if type(self.fine) is not int or not 1 <= self.fine <= FINE_MAX:
-            raise Unsupported("The fine parts are not usable.", fix=f"Use 1 to {FINE_MAX}.")
+            raise Unsupported("The subdivision is not usable.", fix=f"Use 1 to {FINE_MAX}.")
         if any(type(less) is not int or abs(less) > GUESS_MAX for less in self.less):
-            raise Unsupported("What is taken off is no whole number.", fix="Round it.")
+            raise Unsupported("The offset is not a whole number.", fix="Round it.")
 
     @classmethod
     def of(
@@ -68,7 +70,11 @@ class Distances:
         """From arrays of whole numbers."""
         found = [np.asarray(guess) for guess in guesses]
         if any(guess.dtype.kind not in "iu" for guess in found):
-            raise Unsupported("A guess is not whole.", fix="Round it to the grain.")
+            raise Unsupported(
+                "A guess is not a whole number.",
+                fix="Round it to the quantisation step.",
+                about="whole",
+            )
         return cls(
             guesses=tuple(guess.astype("<i8").tobytes() for guess in found),
             weights=tuple(weights) if weights is not None else (1,) * len(found),

@@ -96,11 +96,15 @@ class Query:
         require_exact(tally)
         if type(tally) not in TALLIES:
             raise Unsupported(
-                "This is no tally.", fix="Use Sums, Marginals, Values, Keys, Distinct, Cells, Rows."
+                "This is not a tally.",
+                fix="Use Sums, Marginals, Values, Keys, Distinct, Cells, Rows.",
+                about="tally",
             )
         schema, facts = schema_of(tally.relation), self.stability
         if not facts.is_private:
-            raise Unsupported("The rows are public.", fix="Ask without noise: it is free.")
+            raise Unsupported(
+                "The rows are public.", fix="Ask without noise: it is free.", about="public"
+            )
         per_unit = self.per_unit
         self._require_sample()
         if self.asks != "cells" and not isinstance(tally, Sums | Marginals | Rows):
@@ -134,12 +138,16 @@ class Query:
         if tally.sized != ():
             require_terms(tally.sized, schema, self.per_unit)
         if self.stability.is_row_level and tally.squares_per_unit is not None:
-            raise Unsupported("Rows that are units have no weights.", fix="Leave out the squares.")
+            raise Unsupported("Rows that are units are not weighted.", fix="Leave out the squares.")
         if not tally.is_weighed and tally.sized != ():
-            raise Unsupported("Nobody has a weight here.", fix="Leave out sized.")
+            raise Unsupported("There are no weights here.", fix="Leave out sized.")
         squared = tally.squares_per_unit is not None
         if squared and max(map(tally.bound, (*tally.terms, *tally.sized))) > ROOT_MAX:
-            raise Unsupported("A term's bounds are too wide.", fix="Use a coarser grain.")
+            raise Unsupported(
+                "The bounds of a term are too wide.",
+                fix="Use a larger quantisation step.",
+                about="bounds",
+            )
 
     def _require_sample(self) -> None:
         """Of a sample is asked what reads it once; nobody has decided its coins yet."""
@@ -148,11 +156,14 @@ class Query:
             return
         if isinstance(self.tally, Marginals):
             raise Unsupported(
-                "Tables of several sets have no sample of their own.",
+                "Several marginal tables cannot have a sample of their own.",
                 fix="Ask about all rows, or reserve a sample for a recipe.",
+                about="sample",
             )
         if found.key is not None:
-            raise Unsupported("The coins of a sample are the door's.", fix="Leave out the key.")
+            raise Unsupported(
+                "The random bits of a sample are drawn at the door.", fix="Leave out the key."
+            )
 
     def _require_strategy(self, tally: Sums | Marginals) -> None:
         if self.asks == "cells":
@@ -160,13 +171,16 @@ class Query:
         if isinstance(tally, Marginals):
             if self.asks != "distances" or self.distances.cells != tally.sizes:
                 raise Unsupported(
-                    "The guesses are not about these tables.", fix="Give one for each set."
+                    "The guesses are not about these tables.",
+                    fix="Give one for each set.",
+                    about="guesses",
                 )
             return
         combined = self.asks == "combinations" and self.combinations.cells == tally.cells
         if not combined or len(tally.terms) != 1:
             raise Unsupported(
-                "The strategy is not about the cells of one sum.", fix="Ask for one sum at a time."
+                "The strategy does not match the cells of a single sum.",
+                fix="Ask for one sum at a time.",
             )
 
     def _require_statistic(self) -> None:
@@ -175,17 +189,19 @@ class Query:
         if not isinstance(tally, Rows):
             return
         if self.asks not in ("statistic", "rows"):
-            raise Unsupported("Rows are asked by a statistic alone.", fix="Give one.")
+            raise Unsupported("Rows can only be read through a statistic.", fix="Give one.")
         if self.stability.is_row_level and tally.rows_per_unit is not None:
-            raise Unsupported("Rows that are units have no weights.", fix="Leave out the cap.")
+            raise Unsupported("Rows that are units are not weighted.", fix="Leave out the cap.")
         even = all(-term.low == term.high == tally.terms[0].high for term in tally.terms)
         if not even or len(tally.by) > 1:
-            raise Unsupported("Rows are not on one grid around 0.", fix="Use one reach, one key.")
+            raise Unsupported(
+                "The columns are not on one grid around 0.", fix="Use one reach, one key."
+            )
         if self.asks == "rows":
             return
         longest = max(block.l1 for block in self.statistic_blocks)
         if longest * tally.whole * self.per_unit > MOVED_MAX:
-            raise Unsupported("One unit could move a number too far.", fix="Use fewer steps.")
+            raise Unsupported("The sensitivity is too large.", fix="Use fewer steps.")
         self.statistic.rows_at_once(shape_of(tally))
 
     @property
@@ -248,24 +264,35 @@ class Query:
         if isinstance(tally, Sums) and tally.squares_per_unit is not None:
             cap = self._root(tally, tally.squares_per_unit)
         if cap is not None and (type(cap) is not int or not 1 <= cap <= CAP_MAX):
-            raise Unsupported("A cap per unit is not usable.", fix=f"Use 1 to {CAP_MAX}.")
+            raise Unsupported(
+                "A contribution bound per unit is out of range.",
+                fix=f"Use a whole number from 1 to {CAP_MAX}.",
+                about="cap",
+            )
         if facts.is_row_level:
             if facts.rows is None or (cap is not None and cap != facts.rows):
                 raise Unsupported(
-                    "Every row is one unit, so a cap has no meaning.", fix="Leave the cap out."
+                    "Every row is one unit, so a contribution bound has no meaning.",
+                    fix="Leave the cap out.",
+                    about="cap",
                 )
             return facts.rows
         if cap is None and facts.rows is None:
             raise Unsupported(
-                "One unit may have any number of rows here, so no answer has a bound.",
-                fix="Give rows_per_unit: how many rows of one unit count.",
+                "One unit may have any number of rows here, so the sensitivity has no bound.",
+                fix="Give rows_per_unit, the contribution bound: how many rows of one unit count.",
+                about="no-cap",
             )
         return cap if cap is not None else facts.rows or 0
 
     def _root(self, tally: Sums, squares: int) -> int:
         """How many rows' worth squares are: their number, with one row of a unit per cell."""
         if tally.rows_per_unit is not None or type(squares) is not int or squares < 1:
-            raise Unsupported("A bound of squares is not usable.", fix="Give one bound, above 0.")
+            raise Unsupported(
+                "A bound of squares is out of range.",
+                fix="Give one bound, above 0.",
+                about="squares",
+            )
         return squares if self._one_row_per_cell(tally.by) else isqrt(squares)
 
     @property
@@ -296,7 +323,9 @@ class Query:
         """
         tally = self.tally
         if not isinstance(tally, Sums | Marginals) or self.asks != "cells":
-            raise Unsupported("These are no plain sums.", fix="Ask for sums without a strategy.")
+            raise Unsupported(
+                "These are not plain sums.", fix="Ask for sums without a strategy.", about="sums"
+            )
         sets = [tally.by]
         if isinstance(tally, Marginals):
             sets = [tuple(tally.by[place] for place in each) for each in tally.sets]

@@ -27,7 +27,9 @@ def _filtered(relation: Relation, column: str, key: Key) -> Relation:
     if type(relation) is Filter:
         return Filter(_filtered(relation.of, column, key), relation.condition)
     raise Unsupported(
-        "Only a plain table can be cut into parts.", fix="Ask about the table itself."
+        "Only a plain table can be split into parts.",
+        fix="Ask about the table itself.",
+        about="part",
     )
 
 
@@ -36,8 +38,9 @@ def declared(table: TableDomain, name: str) -> Column:
     column = table.columns.get(name)
     if column is None or column.keys is None or column.hidden:
         raise Unsupported(
-            f"The keys of {name!r} are not declared, and showing them would show who is there.",
+            f"The keys of {name!r} are not declared, and the keys present in the rows are private.",
             fix=f"Declare them: columns={{{name!r}: {{'in': [...]}}}}.",
+            about="keys",
         )
     return column
 
@@ -48,4 +51,5 @@ def _require_key(column: Column, key: Key) -> None:
         raise Unsupported(
             f"{key!r} is not a declared key of {column.name!r}.",
             fix=f"Declare it: columns={{{column.name!r}: {{'in': [...]}}}}.",
+            about="keys",
         )

@@ -77,7 +77,9 @@ def stability_of(relation: Relation) -> Stability:
     """The facts, or a refusal."""
     rule = _RULES.get(type(relation))
     if rule is None:
-        raise Unsupported("This is no relation.", fix="Use the relations of the algebra.")
+        raise Unsupported(
+            "This is not a relation.", fix="Use the relations of the algebra.", about="relation"
+        )
     return rule(relation)
 
 
@@ -116,7 +118,8 @@ def _sampled(relation: Sampled) -> Stability:
     below = stability_of(relation.of)
     if not below.is_private or (below.is_row_level and below.rows != 1):
         raise Unsupported(
-            "Only rows of units can be sampled.", fix="Sample one private table, or name its units."
+            "Only rows that belong to units can be sampled.",
+            fix="Sample one private table, or name its units.",
         )
     return _then(below, f"a secret sample: each unit with probability {relation.probability}")
 
@@ -197,6 +200,7 @@ def _require_growth(growth: int) -> int:
         raise Unsupported(
             f"More than {GROWTH_MAX} joins multiply rows.",
             fix="Declare keys of public tables, or aggregate per unit first.",
+            about="growth",
         )
     return growth
 
@@ -217,17 +221,19 @@ def _joined(relation: Join, left: Stability, right: Stability) -> Stability:
     private, public = (left, right) if left.is_private else (right, left)
     if relation.kind is JoinKind.LEFT and not left.is_private:
         raise Unsupported(
-            "A public table joined to private rows would keep rows without an owner.",
+            "An outer join would keep public rows, which have no owner.",
             fix="Put the private table on the left: FROM private LEFT JOIN public.",
+            about="outer-join",
         )
     side = 1 if left.is_private else 0
     once = _equated(relation.on, side, public.unique)
     if private.is_row_level and not once:
         raise Unsupported(
-            "A row could be multiplied by this join, and every row is one person.",
+            "This join could multiply a row, and every row is one person.",
             fix="Join on all columns of the public table's declared key.",
+            about="multiplied",
         )
-    words = "join with a public table" + (": one partner at most" if once else "")
+    words = "join with a public table" + (": at most one match" if once else "")
     return replace(
         private,
         rows=private.rows if once else None,
@@ -247,8 +253,9 @@ def _require_times(times: int) -> int:
     """Refuse what would keep an engine busy for one row: by its time limit, it would show."""
     if times > TIMES_MAX:
         raise Unsupported(
-            f"One private row would meet more than {TIMES_MAX:,} rows of public tables.",
-            fix="Compare all columns of the public table's declared key, or join fewer tables.",
+            f"One private row would match more than {TIMES_MAX:,} rows of public tables.",
+            fix="Join on all columns of the public table's declared key, or join fewer tables.",
+            about="growth",
         )
     return times
 
@@ -266,6 +273,7 @@ def _require_owners(one: Stability, other: Stability) -> None:
         raise Unsupported(
             "Rows that are one person each cannot be matched with other private rows.",
             fix="Name the unit's column of both tables in the policy.",
+            about="units",
         )
     require_one_space(*units_of((*one.tables, *other.tables)))
 
@@ -276,17 +284,18 @@ def require_one_space(*units: PrivacyUnit) -> None:
     if len(spaces) > 1:
         first, second = list(spaces.values())[:2]
         raise Unsupported(
-            f"The tables name their units in different id spaces, {first.ids!r} and "
-            f"{second.ids!r}: equal ids may be different people's.",
-            fix="Ask about each in a question of its own; or, if these are the same people, let "
-            f"the policy say so of both tables: unit = {{ column = {second.column!r}, "
-            f"ids = {first.noun!r} }}.",
+            f"The tables use different id spaces for their units, {first.ids!r} and "
+            f"{second.ids!r}: equal ids may be different people.",
+            fix="Ask about each in a separate question; or, if they are the same people, declare "
+            f"it in the policy for both tables: unit = {{ column = {second.column!r}, ids = "
+            f"{first.noun!r} }}.",
+            about="id-space",
         )
 
 
 def _matching(relation: Matching) -> Stability:
     of, other = _with_partners(relation)
-    words = "kept where the unit itself has a partner" if other.is_private else "public condition"
+    words = "kept where the unit itself has a match" if other.is_private else "public condition"
     return _then(of, words)
 
 
@@ -301,7 +310,7 @@ def _partnered(relation: Partnered) -> Stability:
     of, other = _with_partners(relation)
     _require_growth(stability_of(relation.of).growth + other.growth + 1)
     whose = "the unit's own rows" if other.is_private else "public rows"
-    return _then(of, f"each row with what is counted and added up of {whose}")
+    return _then(of, f"each row with counts and sums over {whose}")
 
 
 def _with_partners(relation: Matching | Partnered) -> tuple[Stability, Stability]:
@@ -310,8 +319,9 @@ def _with_partners(relation: Matching | Partnered) -> tuple[Stability, Stability
     if other.is_private:
         if not of.is_private:
             raise Unsupported(
-                "Which public rows have a private partner is not public.",
-                fix="Ask about the private table, and put the public one into the condition.",
+                "Which public rows have a private match is not public.",
+                fix="Start from the private table, and use the public one in the condition.",
+                about="match",
             )
         _require_owners(of, other)
     else:
@@ -334,8 +344,9 @@ def _windowed(relation: Windowed) -> Stability:
     below = stability_of(relation.of)
     if not below.is_private or below.is_row_level:
         raise Unsupported(
-            "A window over rows of several units would mix them.",
+            "A window would mix the rows of several units.",
             fix="Name the unit's column in the policy, and PARTITION BY it.",
+            about="window",
         )
     places = frozenset(
         each.name
@@ -352,6 +363,7 @@ def _per_unit(relation: PerUnit) -> Stability:
         raise Unsupported(
             "Grouping by unit needs rows that belong to units.",
             fix="Name the unit's column in the policy.",
+            about="units",
         )
     plain = [(name, expr.name) for name, expr in relation.keys if type(expr) is Field]
     owned = {name for name, inside in plain if inside in below.owned}
@@ -373,6 +385,7 @@ def _union(relation: Union) -> Stability:
         raise Unsupported(
             "The parts of a union have different owners.",
             fix="Unite tables of one unit, or public ones.",
+            about="owners",
         )
     first = parts[0]
     if first.is_private and not first.is_row_level:

@@ -38,11 +38,15 @@ class Groups:
     def __post_init__(self) -> None:
         labels = _frozen(self.labels)
         if type(labels) is not np.ndarray or labels.dtype != np.int32 or labels.ndim != 1:
-            raise Unsupported("Labels are no int32 vector.", fix="Give one label for each cell.")
+            raise Unsupported(
+                "Labels are not an int32 vector.", fix="Give one label per cell.", about="cells"
+            )
         if type(self.size) is not int or not 1 <= self.size <= max(1, labels.size):
-            raise Unsupported("There are no groups, or more than cells.", fix="Merge some cells.")
+            raise Unsupported(
+                "There are no groups, or more groups than cells.", fix="Merge some cells."
+            )
         if labels.size and not -1 <= labels.min() <= labels.max() < self.size:
-            raise Unsupported("A label names no group.", fix="Number the groups from 0.")
+            raise Unsupported("A label does not name a group.", fix="Number the groups from 0.")
         object.__setattr__(self, "labels", labels)
 
     @property
@@ -86,19 +90,25 @@ class Matrix:
 
         found = given
         if type(found) is not csr_array or found.dtype != np.int64 or found.ndim != 2:
-            raise Unsupported("This is no sparse int64 matrix.", fix="Give a scipy csr_array.")
+            raise Unsupported("This is not a sparse int64 matrix.", fix="Give a scipy csr_array.")
         own = found.copy()
         try:
             own.check_format(full_check=True)  # places outside of the cells would read other memory
         except ValueError:
-            raise Unsupported("The matrix names no cells.", fix="Build it with scipy.") from None
+            raise Unsupported(
+                "The indices of the matrix do not name cells.",
+                fix="Build it with scipy.",
+                about="cells",
+            ) from None
         own.sum_duplicates()
         own.eliminate_zeros()
         rows, columns = own.shape
         if not 1 <= rows <= SUM_MAX >> 40 or not 1 <= columns <= SUM_MAX >> 40:
             raise Unsupported("The matrix is empty or too large.", fix="Ask about fewer cells.")
         if own.nnz and not -ENTRY_MAX <= own.data.min() <= own.data.max() <= ENTRY_MAX:
-            raise Unsupported("A coefficient is beyond 31 bits.", fix="Use a coarser grain.")
+            raise Unsupported(
+                "A coefficient exceeds 31 bits.", fix="Use a larger quantisation step."
+            )
         parts = own.data, own.indices.astype(np.int64), own.indptr.astype(np.int64)
         object.__setattr__(self, "held", tuple(part.tobytes() for part in parts))
         object.__setattr__(self, "shape", (int(rows), int(columns)))
@@ -149,7 +159,7 @@ def _columns(held: tuple[bytes, bytes, bytes], shape: tuple[int, int]) -> tuple[
     sizes = np.abs(_matrix(held, shape))
     squares = sizes.multiply(sizes)
     if squares.astype(np.float64).sum(axis=0).max(initial=0) > SUM_MAX >> 1:
-        raise Unsupported("The coefficients are too large.", fix="Use a coarser grain.")
+        raise Unsupported("The coefficients are too large.", fix="Use a larger quantisation step.")
     one, two = (
         _frozen(np.asarray(part.sum(axis=0), np.int64).ravel()) for part in (sizes, squares)
     )
@@ -171,7 +181,7 @@ class Strategy:
         if type(self.blocks) is not tuple or not self.blocks:
             raise Unsupported("Nothing is asked.", fix="Give at least one block.")
         if {type(block) for block in self.blocks} - {Groups, Matrix}:
-            raise Unsupported("A block has no rule.", fix="Use Groups or Matrix.")
+            raise Unsupported("A block is of an unknown type.", fix="Use Groups or Matrix.")
         if any(block.cells != self.cells for block in self.blocks):
             raise Unsupported("A block is about other cells.", fix="Ask about the same cells.")
 

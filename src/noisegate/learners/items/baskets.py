@@ -52,7 +52,7 @@ class Baskets:
 def baskets_of(matrix: Matrix, basket: str) -> Baskets:
     """Baskets by "row" or by "unit"; "auto" is by unit where a unit may have several rows."""
     if basket not in ("auto", "row", "unit"):
-        raise SpecError(f"There is no basket by {basket!r}.", fix="Use auto, row or unit.")
+        raise SpecError(f"{basket!r} is not a kind of basket.", fix="Use auto, row or unit.")
     held = tuple(_held(each.expression) for each in matrix.marks)
     names = tuple(each.name for each in matrix.marks)
     if basket == "row" or stability_of(matrix.relation).is_row_level:
@@ -102,7 +102,7 @@ class Supports:
         return self._widened(self.counts, both / (2 * self.whole), failure)
 
     def rows_within(self, confidence: Number) -> float:
-        """How far the number of baskets may be off."""
+        """The error bar of the number of baskets."""
         failure = self._failure(confidence)
         off = interval(self.count_noise, 1 - failure) / self.whole
         return self._widened(np.array([self.rows]), off, failure)

@@ -96,11 +96,21 @@ def fit_family(  # noqa: PLR0913 - each is a choice of the analyst
     kind = FAMILIES[family]
     matrix = _by_key(matrix) if kind.by_key else replace(matrix, classes=None, number=None)
     if kind.single and len(matrix.marks) != 1:
-        raise SpecError(f"{family!r} is of one column of numbers.", fix="Name one, or 'normal'.")
+        raise SpecError(
+            f"{family!r} needs a single numeric column.", fix="Name one, or use 'normal'."
+        )
     if kind.low is not None and matrix.marks[0].low < kind.low:
-        raise SpecError(f"{family!r} is of numbers from {kind.low} on.", fix="Declare such bounds.")
+        raise SpecError(
+            f"{family!r} needs values of at least {kind.low}.",
+            fix="Declare such bounds.",
+            about="range",
+        )
     if kind.high is not None and matrix.marks[0].high > kind.high:
-        raise SpecError(f"{family!r} is of numbers up to {kind.high}.", fix="Declare such bounds.")
+        raise SpecError(
+            f"{family!r} needs values of at most {kind.high}.",
+            fix="Declare such bounds.",
+            about="range",
+        )
     task = Task(f"family {family}", {}, lambda ask: _asked(ask, kind, len(matrix.marks)))
     outcome = learn(matrix, task, epsilon=epsilon, fresh=fresh)
     told = _Told(outcome.fitted, matrix.marks, task.reach)
@@ -129,7 +139,7 @@ def _matrix(
 ) -> Matrix:
     if isinstance(rows, Matrix):
         if (columns, table, where) != (None, None, None):
-            raise SpecError("The matrix names its columns.", fix="Leave them out.")
+            raise SpecError("The matrix already names its columns.", fix="Leave them out.")
         return rows
     if columns is None:
         raise SpecError("No column is named.", fix="Name the columns to fit.")
@@ -141,7 +151,8 @@ def _by_key(matrix: Matrix) -> Matrix:
     """The same rows by the keys of their one column."""
     if len(matrix.codes) != 1 or len(matrix.codes[0].keys) < 2:
         raise SpecError(
-            "'categorical' is of one column of declared keys.", fix='Declare {"in": [...]} for it.'
+            "'categorical' needs a single column with declared keys.",
+            fix='Declare {"in": [...]} for it.',
         )
     (code,) = matrix.codes
     classes = Classes(code.column, code.expression, tuple(range(len(code.keys))))

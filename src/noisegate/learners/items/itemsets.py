@@ -128,11 +128,11 @@ class FrequentItemsets:
         )
 
     def within(self, confidence: Number = USUAL) -> float:
-        """How far each count may be off, each by itself; of several sizes, the worst."""
+        """The error bar of each count, each by itself; with several sizes, the largest."""
         return max(each.within(confidence) for each in self._rounds)
 
     def rows_within(self, confidence: Number = USUAL) -> float:
-        """How far the number of baskets may be off."""
+        """The error bar of the number of baskets."""
         return self._rounds[0].rows_within(confidence)
 
     @property
@@ -172,7 +172,9 @@ class FrequentItemsets:
         least = require_whole(self.least, "least", 1, size)
         support = None if self.support is None else fraction(self.support, name="support")
         if support is not None and not 0 < support <= 1:
-            raise SpecError("support is no share.", fix="Use a share of the baskets, such as 0.1.")
+            raise SpecError(
+                "support is not a share.", fix="Use a share of the baskets, such as 0.1."
+            )
         candidates = sum(comb(items, count) for count in range(least, size + 1))
         few = candidates <= _CANDIDATES_MAX
         if method == "auto":
@@ -321,5 +323,7 @@ def _unpack(stored: bytes) -> tuple[list[Supports], Event]:
 def _noise(record: Mapping[str, Any]) -> NoiseMechanism[Any]:
     found = from_record(record)
     if not isinstance(found, NoiseMechanism):
-        raise Unsupported("This is no noise.", fix="Use what was stored.")
+        raise Unsupported(
+            "The stored noise is of an unknown kind.", fix="Use the model as it was stored."
+        )
     return found

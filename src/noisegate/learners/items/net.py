@@ -45,7 +45,7 @@ class NetDatabase:
     """Chooses a database of ``size`` rows, at most 6, over all combinations of declared keys.
 
     After `fit`: ``database_``, its rows; ``counts_``, how many rows of the table each cell stands
-    for; ``answer(ward="north")``; ``promise(confidence)``, how far answers may be off; ``cost_``,
+    for; ``answer(ward="north")``; ``promise(confidence)``, the error bar of answers; ``cost_``,
     ``remaining_``, ``guarantee_``, ``free_``.
     """
 
@@ -128,9 +128,9 @@ class NetDatabase:
         """Which cells a question is about."""
         known = dict(self.axes_)
         if not isinstance(where, Mapping) or where.keys() - known.keys():
-            raise SpecError("A question names no columns.", fix=f"Use {', '.join(known)}.")
+            raise SpecError("A question does not name columns.", fix=f"Use {', '.join(known)}.")
         if any(key not in known[name] for name, key in where.items()):
-            raise SpecError("A question names no key.", fix="Use the declared keys.")
+            raise SpecError("A question does not name keys.", fix="Use the declared keys.")
         held = [where.get(name) for name, _ in self.axes_]
         every = product(*(keys for _, keys in self.axes_))
         return [
@@ -144,11 +144,14 @@ def _axes(matrix: Matrix) -> list[tuple[str, tuple[Key, ...]]]:
     for each in matrix.codes:
         if not each.keys and (each.low != 0 or each.high != 1):
             raise Unsupported(
-                f"{each.name} has no declared keys.", fix='Declare {"in": [...]}, or a yes or no.'
+                f"{each.name} has no declared keys.",
+                fix='Declare {"in": [...]}, or a boolean column.',
             )
         found.append((each.column, each.keys or (0, 1)))
     if prod(len(keys) for _, keys in found) > CELLS_MAX:
-        raise Unsupported("There are more than 16 cells.", fix="Use fewer columns or keys.")
+        raise Unsupported(
+            "There are more than 16 cells.", fix="Use fewer columns or keys.", about="cells"
+        )
     return found
 
 

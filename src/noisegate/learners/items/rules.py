@@ -44,9 +44,9 @@ class Rule:
 class AssociationRules:
     """Rules between the parts of frequent sets, with at least a ``confidence``.
 
-    The other parameters are those of `FrequentItemsets`; ``level`` is how surely the ranges of a
-    rule hold. After `fit`: ``rules_``, most confident first; ``itemsets_``, the fitted sets; and
-    ``cost_``, ``remaining_``, ``guarantee_``, ``free_``.
+    The other parameters are those of `FrequentItemsets`; ``level`` is the confidence level of the
+    ranges of a rule. After `fit`: ``rules_``, most confident first; ``itemsets_``, the fitted sets;
+    and ``cost_``, ``remaining_``, ``guarantee_``, ``free_``.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class AssociationRules:
         """Find frequent sets with their parts, and the rules between those."""
         least = fraction(self.confidence, name="confidence")
         if not 0 <= least <= 1:
-            raise SpecError("confidence is no share.", fix="Use one such as 0.5.")
+            raise SpecError("confidence is not a share.", fix="For example: 0.5.")
         failure_of(self.level)
         search = {"least": 2, "size": 2} | self.search | {"subsets": True}
         found = FrequentItemsets(epsilon=self.epsilon, **search).fit(matrix, fresh=fresh)

@@ -69,7 +69,9 @@ class LinearClassifier(PrivateClassifier):
         self._require_fitted()
         told = self.classes_[-1] if positive is None else positive
         if told not in self.classes_:
-            raise SpecError("There is no such class.", fix="Name one of the declared classes.")
+            raise SpecError(
+                "There is no such class.", fix="Name one of the declared classes.", about="class"
+            )
         place = int(np.flatnonzero(self.classes_ == told)[0])
         line = (
             self._lines[0] * (1 if place else -1) if len(self._lines) == 1 else self._lines[place]

@@ -19,7 +19,7 @@ METHODS: Final = ("auto", "moments", "newton", "sulq")
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class MarginClassifier(LinearClassifier):
-    """Lines with little loss: by moments of the classes, and steps where noise allows."""
+    """Linear scores with little loss: by class moments, and Newton steps where noise allows."""
 
     _loss: ClassVar[Loss]
 
@@ -46,5 +46,7 @@ class MarginClassifier(LinearClassifier):
         """One over C."""
         given = self.C
         if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given < inf:
-            raise SpecError("C is no positive number.", fix="Use 1.0, or less for smaller weights.")
+            raise SpecError(
+                "C is not a positive number.", fix="Use 1.0, or less for smaller weights."
+            )
         return 1.0 / given

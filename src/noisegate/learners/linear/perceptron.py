@@ -40,7 +40,7 @@ class Perceptron(LinearClassifier):
         epsilon: The price.
         method: "auto" (from lines by moments; of all lines that with the fewest mistakes, as far as
             noise tells), or "sulq" (from 0, the last line counts) [BDMN05].
-        max_iter: How many rounds; "auto" takes as many as noise allows, "sulq" at most 10.
+        max_iter: The number of rounds; "auto" uses as many as noise allows, "sulq" at most 10.
         bounds: (low, high) of the columns of an array.
         classes: The classes of an array's target.
         memory: The budget for arrays.

@@ -55,7 +55,7 @@ _WORST: Final = 1e6  # below 0, as a score
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class LinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
-    """A number by a linear function of the columns, with the least squares.
+    """Linear regression by least squares.
 
     After `fit`, ``coef_`` and ``intercept_`` are in the units of the columns. ``error_["coef"]`` is
     the standard error of each weight, of chance in the rows and of noise together;
@@ -65,7 +65,7 @@ class LinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
 
     Args:
         epsilon: The price.
-        max_iter: How many steps; by default 1 to 3, as noise allows.
+        max_iter: The number of steps; by default 1 to 3, as noise allows.
         bounds: (low, high) of the columns of an array.
         target_bounds: (low, high) of an array's target.
         memory: The budget for arrays.
@@ -124,7 +124,7 @@ class LinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
         *,
         epsilon: Any = None,  # noqa: ANN401 - a number
     ) -> float:
-        """R²: of an array as it is, of a matrix for a price."""
+        """R²: exact for an array, noisy and paid for with a matrix."""
         if not isinstance(X, Matrix):
             return float(super().score(X, y, sample_weight))
         self._require_fitted()
@@ -161,7 +161,7 @@ class Ridge(LinearRegression):
     def _require_penalty(self) -> float:
         given = self.alpha
         if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given < 1e300:
-            raise SpecError("alpha is no number from 0 on.", fix="Use 1.0, or more.")
+            raise SpecError("alpha is negative.", fix="Use 1.0, or more.")
         return float(given)
 
 

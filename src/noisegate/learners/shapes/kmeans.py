@@ -59,9 +59,9 @@ class KMeans(ClusterMixin, PrivateTransformer):  # type: ignore[misc]
     are in the scale where each column's bounds are -1 and 1. No labels of private rows are kept.
 
     Args:
-        n_clusters: How many.
+        n_clusters: The number of clusters.
         epsilon: The price.
-        method: "auto", or "sulq" for rounds of Lloyd from public starts.
+        method: "auto", or "sulq" for Lloyd's rounds from public starts.
         rounds: Of "sulq".
         bounds: (low, high) of the columns of an array.
         memory: The budget for arrays.

@@ -45,16 +45,16 @@ _SHAPES: Final = {"diag": (1, 4, 5), "full": (1, 3, 8)}  # shares of counts, sum
 
 @dataclass(eq=False, repr=False)
 class GaussianMixture(PrivateEstimator):
-    """A mixture of ``n_components`` normal clouds.
+    """A mixture of ``n_components`` normal distributions.
 
     After `fit`: ``weights_``, ``means_`` and ``covariances_`` in the units of the columns, and
     ``error_["means"]``, the standard deviation of the noise in the means.
 
     Args:
-        n_components: How many clouds.
+        n_components: The number of components.
         epsilon: The price.
         covariance_type: "diag" for a variance in each column, "full" for all covariances.
-        rounds: How often rows are dealt to the clouds; the first time to the nearest one.
+        rounds: How often rows are assigned to components; the first time to the nearest one.
         bounds: (low, high) of the columns of an array.
         memory: The budget for arrays.
         random_state: Of the public starts; noise has no seed.
@@ -93,12 +93,12 @@ class GaussianMixture(PrivateEstimator):
         self.error_ = {"means": np.sqrt(fitted["variances"])[:, None] * half}
 
     def predict_proba(self, X: Any) -> Floats:  # noqa: ANN401, N803
-        """To which part each point belongs to each cloud."""
+        """The probability of each component for each point."""
         found: Floats = softmax(self._logs(X), axis=1)
         return found
 
     def predict(self, X: Any) -> NDArray[np.intp]:  # noqa: ANN401, N803
-        """The likeliest cloud of each point."""
+        """The most likely component of each point."""
         found: NDArray[np.intp] = np.argmax(self.predict_proba(X), axis=1)
         return found
 

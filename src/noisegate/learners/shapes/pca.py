@@ -50,7 +50,7 @@ _ENTRY_MAX: Final = 1 << 20
 
 @dataclass(eq=False, repr=False)
 class PCA(PrivateTransformer):
-    """The directions in which rows differ most, in the units of the columns.
+    """Principal components, in the units of the columns.
 
     After `fit`: ``components_``, ``explained_variance_``, ``explained_variance_ratio_``, ``mean_``,
     all as scikit-learn has them, and ``error_["variance"]``, the standard deviation of the noise of
@@ -60,7 +60,7 @@ class PCA(PrivateTransformer):
     others are 0 in the components, and in the middle of their bounds in the mean.
 
     Args:
-        n_components: How many.
+        n_components: The number of components.
         epsilon: The price.
         method: "auto", or "sulq": noise on all products of pairs, as they are.
         bounds: (low, high) of the columns of an array.
@@ -86,7 +86,9 @@ class PCA(PrivateTransformer):
         method = require_one_of(self.method, "method", ("auto", "sulq"))
         coordinates = matrix.coordinates()
         if count > len(coordinates):
-            raise SpecError("There are fewer columns.", fix="Ask for fewer components.")
+            raise SpecError(
+                "There are fewer columns than components.", fix="Ask for fewer components."
+            )
         options = {"components": count, "method": method, "units": "columns"}
         halves = np.array([float(each.half) for each in coordinates])
         if method == "sulq":
@@ -103,12 +105,12 @@ class PCA(PrivateTransformer):
         self.error_ = {"variance": fitted["noise"]}
 
     def transform(self, X: Any) -> Floats:  # noqa: ANN401, N803
-        """The places of points along the components; what is beyond the bounds is clamped."""
+        """The coordinates of points along the components; points are clipped to the bounds."""
         found: Floats = (self._unscaled(self._points(X)) - self.mean_) @ self.components_.T
         return found
 
     def inverse_transform(self, X: Any) -> Floats:  # noqa: ANN401, N803
-        """Points at these places, in the units of the columns."""
+        """Points with these coordinates, in the units of the columns."""
         self._require_fitted()
         found: Floats = self.mean_ + np.asarray(X) @ self.components_
         return found

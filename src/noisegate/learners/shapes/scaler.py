@@ -26,7 +26,7 @@ _THIN: Final = 1e-4  # no variance is smaller, in squares of half the bounds
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class StandardScaler(PrivateTransformer):
-    """Columns with mean 0 and variance 1, as far as noise lets both be known.
+    """Columns with mean 0 and variance 1, from noisy means and variances.
 
     After `fit`: ``mean_``, ``var_`` and ``scale_`` in the units of the columns, ``rows_`` (noisy),
     and ``error_``: the standard deviations of the noise of ``"mean"`` and ``"var"``. As in
@@ -56,7 +56,7 @@ class StandardScaler(PrivateTransformer):
         self.error_ = {"mean": fitted["of_mean"] * half, "var": fitted["of_var"] * half**2}
 
     def transform(self, X: Any) -> Floats:  # noqa: ANN401, N803
-        """Points less the mean, in standard deviations; what is beyond the bounds is clamped."""
+        """Points minus the mean, in standard deviations; points are clipped to the bounds."""
         points = self._unscaled(self._points(X))
         away, unit = self._change()
         found: Floats = (points - away) / unit

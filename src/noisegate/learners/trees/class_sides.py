@@ -4,7 +4,7 @@ A coordinate counts as 1 above the middle of its bounds, and as -1 below. Most c
 within their bounds, so sums of sides tell classes apart better than sums of coordinates, at the
 same noise. In a pure account noise grows with the number of columns: so many are asked about as
 tell classes apart best, chosen by public coins. How many rows a class has is told beside, by the
-same draw. Trees grow for nothing on rows made up from that.
+same draw. Trees are grown at no cost on rows made up from that.
 """
 
 from dataclasses import dataclass

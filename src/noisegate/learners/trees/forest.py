@@ -45,17 +45,17 @@ _TREES_MAX: Final = 100
 
 @dataclass(eq=False, repr=False)
 class RandomForestClassifier(PrivateClassifier):
-    """Trees whose leaves know how many rows of each class they hold, and where these lie.
+    """Trees whose leaves hold noisy counts and means of each class.
 
     After `fit`, ``estimators_`` are the trees, as tables of nodes on the grid; ``error_["means"]``
     is the standard deviation of the noise in the means of classes in leaves, about, in the scale
-    where each column's bounds are -1 and 1. Classes are taken for equally large where noise hides
-    how large they are.
+    where each column's bounds are -1 and 1. Classes are assumed equally large where noise hides
+    their sizes.
 
     Args:
-        n_estimators: At most so many trees; noise may allow fewer.
+        n_estimators: The most trees; noise may allow fewer.
         epsilon: The price.
-        max_depth: How many questions lead to a leaf at most; noise may allow less (default: 12).
+        max_depth: The largest depth; noise may allow less (default: 12).
         bounds: (low, high) of the columns of an array.
         classes: The classes of an array's target.
         memory: The budget for arrays.
@@ -95,7 +95,7 @@ class RandomForestClassifier(PrivateClassifier):
         self.error_ = {"means": float(np.sqrt(np.average(noise, weights=weights)))}
 
     def plot(self, *, trees: int = 3, max_depth: int = 3) -> Any:  # noqa: ANN401 - altair may be missing
-        """The questions of the first trees, to some depth; widths are noisy numbers of rows."""
+        """The splits of the first trees, to some depth; widths are noisy numbers of rows."""
         self._require_fitted()
         pairs = zip(self.estimators_[:trees], self._leaves, strict=False)
         drawn = [

@@ -40,12 +40,12 @@ class Tree:
 
     @property
     def size(self) -> int:
-        """How many leaves there are."""
+        """The number of leaves."""
         return int(np.sum(self.nodes[:, 0] < 0))
 
     @property
     def depth(self) -> int:
-        """How many questions lead to the furthest leaf."""
+        """The depth of the deepest leaf."""
         return int(self.levels().max())
 
     def levels(self) -> Whole:

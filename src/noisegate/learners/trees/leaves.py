@@ -1,6 +1,6 @@
 """Classes in the leaves of public trees: made up from what is known, corrected by noisy sums.
 
-Rows are made up from what was learnt before, as many as one likes and for nothing. Trees grow on
+Rows are made up from what was learnt before, as many as one likes, at no cost. Trees grow on
 them, and what they say about a leaf is the guess that noisy sums of the leaf's real rows correct:
 by as much as noise does not explain.
 """

@@ -130,15 +130,15 @@ def fit_gaussian_nb(ask: RowsAsk) -> Fitted:
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class CategoricalNB(_NaiveBayes):
-    """Classes by columns of declared keys; columns of numbers are cut into equal bins.
+    """Naive Bayes over declared keys; numeric columns are cut into equal bins.
 
     After `fit`, ``feature_probabilities_`` has for each column a table of shares, one row for each
     class, ``class_count_`` the noisy numbers of rows and ``class_prior_`` their shares;
-    ``error_["counts"]`` is the standard deviation of the noise in each count. Classes are drawn to
-    each other as far as noise explains their differences.
+    ``error_["counts"]`` is the standard deviation of the noise in each count. Classes are shrunk
+    towards each other as far as noise explains their differences.
 
     Args:
-        n_bins: Of columns of numbers.
+        n_bins: The number of bins of numeric columns.
         epsilon: The price.
         bounds: By column of an array: a list of its keys, or (low, high).
         classes: The classes of an array's target.

@@ -5,7 +5,7 @@
 A private tree has to find its cuts with little noise. Counts of every bin of every column are many
 numbers, and a row is in one bin of each column, so their noise is large. Sums of coordinates by
 class are few: the method "auto" learns where classes lie by them, makes up rows that lie so, and
-grows the tree on these for nothing; where there are rows enough, it then looks at the leaves, and
+grows the tree on these at no cost; where there are rows enough, it then looks at the leaves, and
 grows on. Where noise hides even the classes' means, it asks on which side of the middle rows lie,
 in columns that public coins choose (see `class_sides.py`). "levels" is ID3 and C4.5 with noisy
 counts [FS10].
@@ -56,19 +56,18 @@ LEAST: Final = 15  # made-up rows in a leaf
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class DecisionTreeClassifier(PrivateClassifier):
-    """One tree of questions about single columns.
+    """A decision tree with splits on single columns.
 
     After `fit`, ``tree_`` is the table of nodes on the grid, ``counts_`` the noisy numbers of rows
     of each class in each leaf, as they were counted or as they follow from what was learnt, and
     ``error_`` has the standard deviation of the noise: in "counts" of a leaf, or in the "means" of
     classes, or of the sides they lie on, that the tree was grown on (in the scale where each
-    column's bounds are -1 and 1). Classes are taken for equally large where noise hides how large
-    they are.
+    column's bounds are -1 and 1). Classes are assumed equally large where noise hides
+    their sizes.
 
     Args:
         epsilon: The price.
-        max_depth: How many questions lead to a leaf at most (default: 12, or 5 of "levels" and
-            "random").
+        max_depth: The largest depth (default: 12, or 5 for "levels" and "random").
         method: "auto" (by the sides classes lie on, or their means and then leaves, as noise
             allows), "levels" (ID3 and C4.5: level by level by noisy counts), or "random" (cuts by
             public coins).
@@ -124,12 +123,12 @@ class DecisionTreeClassifier(PrivateClassifier):
         return self.tree_.places(np.rint(self._points(X) * REACH))
 
     def get_depth(self) -> int:
-        """How many questions lead to the furthest leaf."""
+        """The depth of the deepest leaf."""
         self._require_fitted()
         return self.tree_.depth
 
     def get_n_leaves(self) -> int:
-        """How many leaves there are."""
+        """The number of leaves."""
         self._require_fitted()
         return self.tree_.size
 
@@ -141,17 +140,17 @@ class DecisionTreeClassifier(PrivateClassifier):
 
     def _rule(self, reach: int) -> tuple[Weighing, NDArray[np.int64]]:
         if reach != REACH:
-            raise Bug("A tree is tried on another grid.", fix="Report the learner.")
+            raise Bug("The tree is evaluated on another grid.", fix="Report the learner.")
         told = np.argmax(self.counts_, axis=1)
         return Leaves((self.tree_.numbers(),), keyed=True), told
 
     def export_text(self, *, max_depth: int = 10) -> str:
-        """The questions and the classes they lead to, down to some depth."""
+        """The splits and the classes they lead to, down to some depth."""
         self._require_fitted()
         return "\n".join(plots.lines(self._drawn(), max_depth))
 
     def plot(self, *, max_depth: int = 4) -> Any:  # noqa: ANN401 - altair may be missing
-        """The questions as a picture, down to some depth; widths are noisy numbers of rows."""
+        """A plot of the splits, down to some depth; widths are noisy numbers of rows."""
         self._require_fitted()
         return self._framed(plots.chart(self._drawn(), max_depth), plots.TITLE)
 

@@ -67,7 +67,7 @@ class BoxNoise(NoiseMechanism[LInf1]):
         if place >= len(blocks):
             raise no_rule(query)
         if self.width != blocks[place].width:
-            raise Unsupported("The noise is for other cells.", fix="Use the block's width.")
+            raise Unsupported("The noise was made for other cells.", fix="Use the block's width.")
 
     def event(self, sensitivity: LInf1, /) -> BoxNoiseEvent:
         """What one use is.
@@ -86,7 +86,7 @@ class BoxNoise(NoiseMechanism[LInf1]):
         values = clamped(exact)
         if values.size % self.width:
             raise SpecError(
-                f"The numbers are no whole cells of {self.width}.", fix="Give whole cells."
+                f"The numbers are not whole cells of {self.width}.", fix="Give whole cells."
             )
         noise = box_noise(self.scale, values.size // self.width, self.width, bits=bits)
         return noisy(values, noise.reshape(values.shape))

@@ -65,12 +65,12 @@ class CrowdCounts(Mechanism[L1]):
         """Cells that count people: a unit has one row, and a row counts 1 or nothing."""
         tally = query.tally
         if not isinstance(tally, Sums) or query.asks != "cells" or len(tally.terms) != 1:
-            raise Unsupported("A crowd is counted in cells.", fix="Ask for one count by groups.")
+            raise Unsupported("A crowd needs counts in cells.", fix="Ask for one count by groups.")
         term = tally.terms[0]
         if query.stability.rows != 1 or term.grain != 1 or (term.low, term.high) != (0, 1):
             raise Unsupported(
-                "One unit may have several rows here, so a cell counts no people.",
-                fix="Count one row of each unit, such as COUNT(DISTINCT unit).",
+                "One unit may have several rows here, so the cells do not count people.",
+                fix="Count one row per unit, for example COUNT(DISTINCT unit).",
             )
 
     def event(self, sensitivity: L1, /) -> CrowdCountsEvent:
@@ -85,7 +85,7 @@ class CrowdCounts(Mechanism[L1]):
         """
         if sensitivity.value != 1:
             raise SpecError(
-                "A crowd is of people with one row each.", fix="Count one row of each unit."
+                "In a crowd everybody has exactly one row.", fix="Count one row per unit."
             )
         return CrowdCountsEvent(
             probability=self.probability, crowd=self.crowd, epsilon=self.epsilon

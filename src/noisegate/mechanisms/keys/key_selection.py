@@ -329,7 +329,9 @@ def _share(delta: Number) -> Fraction:
     """A δ that a threshold can keep."""
     share = positive(delta, name="delta")
     if share < LEAK_MIN:
-        raise SpecError("delta is too small for any count to keep.", fix="Use delta=1e-10.")
+        raise SpecError(
+            "delta is too small for any group to be shown.", fix="Use delta=1e-10.", about="delta"
+        )
     return share
 
 
@@ -371,4 +373,4 @@ def _whole_part(compute: Callable[[], Real]) -> int:
         low, high = enclose(compute, bits=bits)
         if low >> bits == high >> bits:
             return low >> bits
-    raise SpecError("The selection rule sits on a boundary.", fix="Change epsilon slightly.")
+    raise SpecError("The selection rule falls on a boundary.", fix="Change epsilon slightly.")

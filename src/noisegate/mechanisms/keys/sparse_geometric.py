@@ -70,7 +70,11 @@ class Summarised(OfCells[L1]):
         if not isinstance(query.tally, Cells):
             raise no_rule(query)
         if self.domain != query.tally.cells:
-            raise Unsupported("The noise is for another number of cells.", fix="Use its own.")
+            raise Unsupported(
+                "The noise was made for another number of cells.",
+                fix="Use the number of cells of the table.",
+                about="cells",
+            )
 
     @abstractmethod
     def summary(self, cells: Places, counts: Int64Array, *, bits: Bits = SYSTEM) -> Summary:
@@ -79,7 +83,9 @@ class Summarised(OfCells[L1]):
     def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
         """The summary of a listed domain, as a number for each cell, 0 where none is shown."""
         if exact.shape != (self.domain,):
-            raise SpecError("The cells are not those of the domain.", fix="Give one for each.")
+            raise SpecError(
+                "The cells are not those of the domain.", fix="Give one number per cell."
+            )
         held = np.flatnonzero(exact)
         cells, values = self.summary(held.astype(np.uint64), exact[held], bits=bits)
         out = np.zeros(self.domain, np.int64)
@@ -196,7 +202,7 @@ def noisy_counts(
     values = clamped(counts)
     rising = bool(np.all(cells[1:] > cells[:-1])) and cells.dtype == np.uint64
     if cells.shape != values.shape or not rising or (cells.size and int(cells[-1]) >= domain):
-        raise Bug("The cells are no rising numbers of the domain.", fix="Report the source.")
+        raise Bug("The cells are not ascending numbers of the domain.", fix="Report the source.")
     return noisy(values, discrete_laplace(scale, values.shape, bits=bits))
 
 

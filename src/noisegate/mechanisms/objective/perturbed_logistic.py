@@ -140,7 +140,9 @@ class PerturbedLogistic(Mechanism[L1]):
             raise no_rule(query)
         found = shape_of(query.tally)
         if self.shape != (found.columns, found.keys, found.reach, query.tally.whole):
-            raise Unsupported("The minimiser is for other rows.", fix="Use their shape.")
+            raise Unsupported(
+                "The minimiser was made for rows of another shape.", fix="Use their shape."
+            )
 
     def event(self, sensitivity: L1, /) -> DeclaredEvent:
         """What one use is, where ``sensitivity`` is how many rows the rows of one unit weigh.
@@ -226,7 +228,7 @@ def _minimum(
     if not proven:
         move, proven = _walked(asked, rows, at, slope_near, most=sys.maxsize)
     if not proven:
-        raise Bug("A minimiser is not found.", fix="Report the parameters of the objective.")
+        raise Bug("The minimiser was not found.", fix="Report the parameters of the objective.")
     pairs = zip(at.ravel().tolist(), move.ravel().tolist(), strict=True)
     return [Fraction(one) + Fraction(other) for one, other in pairs]
 

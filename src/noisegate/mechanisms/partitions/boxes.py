@@ -32,9 +32,13 @@ def require_table(query: "Query", shape: "Sequence[int | Fraction]" = ()) -> int
     """How many cells the one sum of a question has; refuses others, and tables of another shape."""
     tally = query.tally
     if not isinstance(tally, Sums) or query.asks != "cells" or len(tally.terms) != 1:
-        raise Unsupported("A choice is about the cells of one sum.", fix="Ask for one.")
+        raise Unsupported("A choice needs the cells of a single sum.", fix="Ask for one.")
     if shape and prod(shape) != tally.cells:
-        raise Unsupported("The choice is for another table.", fix="Give it this shape.")
+        raise Unsupported(
+            "The choice was made for a table of another shape.",
+            fix="Give it this shape.",
+            about="shape",
+        )
     return tally.cells
 
 
@@ -101,7 +105,7 @@ def checked_shape(shape: Sequence[object]) -> tuple[int, ...]:
     """A shape of whole numbers, as a record or a caller gives it."""
     sizes = tuple(whole_number(size) for size in shape)
     if not sizes or min(sizes) < 1 or prod(sizes) > CELLS_MAX:
-        raise SpecError("This is no shape of a table.", fix=f"Use 1 to {CELLS_MAX} cells.")
+        raise SpecError("This is not the shape of a table.", fix=f"Use 1 to {CELLS_MAX} cells.")
     return sizes
 
 

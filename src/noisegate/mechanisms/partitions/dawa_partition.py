@@ -99,7 +99,9 @@ class DawaPartition(Mechanism[L1]):
     def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
         """Where the stretches start: 0 first."""
         if exact.ndim != 1 or not 1 <= exact.size <= CELLS_MAX:
-            raise SpecError("The cells are no row.", fix=f"Give 1 to {CELLS_MAX} cells.")
+            raise SpecError(
+                "The cells are not one-dimensional.", fix=f"Give 1 to {CELLS_MAX} cells."
+            )
         values = clamped(exact, _COST_MAX // (4 * exact.size))
         if self.sides:
             values = values[walk(tuple(int(side) for side in self.sides))]

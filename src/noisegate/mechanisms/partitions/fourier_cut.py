@@ -76,9 +76,13 @@ class FourierCut(Repeatable[L1]):
         store(self, "grain", *_whole((self.grain,), "grain", 1, GRAIN_MAX))
         rising = all(low < high for low, high in zip(self.cuts, self.cuts[1:], strict=False))
         if not rising or not self.cuts or len(self.cuts) != len(self.noises):
-            raise SpecError("The cuts do not fit.", fix="Give rising cuts, and a noise for each.")
+            raise SpecError(
+                "The cuts do not match.", fix="Give ascending cuts, and a noise for each."
+            )
         if len(self.cuts) > CUTS_MAX:
-            raise SpecError("There are too many cuts.", fix=f"Give at most {CUTS_MAX} of them.")
+            raise SpecError(
+                "There are too many cuts.", fix=f"Give at most {CUTS_MAX} of them.", about="cuts"
+            )
         if not any(self.weights):
             raise SpecError("All weights are 0.", fix="Give one weight for each octave.")
 
@@ -166,11 +170,13 @@ class FourierCut(Repeatable[L1]):
         return found
 
     def require_cells(self, shape: tuple[int, ...]) -> None:
-        """Refuse what is no series, or too long for the weights."""
+        """Refuse what is not a series, or too long for the weights."""
         if len(shape) != 1 or not 2 <= shape[0] <= CELLS_MAX:
-            raise SpecError("The cells are no series.", fix=f"Give 2 to {CELLS_MAX} cells.")
+            raise SpecError(
+                "The cells are not a series.", fix=f"Give 2 to {CELLS_MAX} cells.", about="cells"
+            )
         if (shape[0] // 2).bit_length() > len(self.weights):
-            raise SpecError("There are octaves without weight.", fix="Give a weight for each.")
+            raise SpecError("Some octaves have no weight.", fix="Give a weight for each.")
 
     def limit(self, cells: int) -> int:
         """Where cells are clamped, so that no length is off by ½ grain."""
@@ -210,7 +216,7 @@ def _twice(cells: int) -> NDArray[np.float64]:
 
 def _whole(values: object, name: str, least: int, most: int) -> tuple[Fraction, ...]:
     if not isinstance(values, tuple):
-        raise SpecError(f"{name} is no tuple.", fix="Give a tuple of whole numbers.")
+        raise SpecError(f"{name} is not a tuple.", fix="Give a tuple of whole numbers.")
     exact = tuple(fraction(value, name=name) for value in values)
     if any(value.denominator != 1 or not least <= value <= most for value in exact):
         raise SpecError(f"{name} is out of range.", fix=f"Use whole numbers, {least} to {most}.")

@@ -54,7 +54,7 @@ class Furthest(Repeatable[Fraction]):
         store_positive(self, "factor", most=FACTOR_MAX)
         store(self, "guesses", tuple(whole_number(guess) for guess in self.guesses))
         if not self.guesses or max(map(abs, self.guesses)) > INPUT_MAX:
-            raise SpecError("There are no guesses, or one is beyond 2**60.", fix="Give counts.")
+            raise SpecError("There are no guesses, or one exceeds 2**60.", fix="Give counts.")
 
     @classmethod
     def for_epsilon(
@@ -67,7 +67,9 @@ class Furthest(Repeatable[Fraction]):
     def require(self, query: "Query", place: int) -> None:  # noqa: ARG002 - there is one
         """One block of questions about the cells of one sum, and a guess for each."""
         if len(self.guesses) != questions_of(query):
-            raise Unsupported("There is not one guess for each question.", fix="Give one for each.")
+            raise Unsupported(
+                "There must be one guess per question.", fix="Give one for each.", about="guesses"
+            )
 
     def event(self, sensitivity: Fraction, /) -> ExponentialEvent:
         """What one choice is.
@@ -84,7 +86,7 @@ class Furthest(Repeatable[Fraction]):
         """The place of the chosen question, given all answers (clamped to ±2**60)."""
         answers = clamped(exact)
         if answers.shape != (len(self.guesses),):
-            raise SpecError("There is not one guess for each answer.", fix="Give one for each.")
+            raise SpecError("There must be one guess per answer.", fix="Give one for each.")
         gaps = np.abs(answers - np.array(self.guesses, np.int64))
         return choose_times(Contest(clamped_scores(gaps), self.factor), count, bits=bits)
 

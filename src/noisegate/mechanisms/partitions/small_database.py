@@ -77,10 +77,10 @@ class SmallDatabase(Repeatable[Fraction]):
         store(self, "questions", tuple(whole_number(each) for each in self.questions))
         if set(self.questions) - {0, 1} or not 0 < self.width <= QUESTIONS_MAX:
             raise SpecError(
-                "The questions are not rows of 0 and 1 for each cell.", fix="Give one for each."
+                "The questions are not rows of 0 and 1, one per cell.", fix="Give one for each."
             )
         if len(self.questions) % self.cells:
-            raise SpecError("A question is about other cells.", fix="Say 0 or 1 for each cell.")
+            raise SpecError("A question is about other cells.", fix="Give 0 or 1 for each cell.")
 
     @classmethod
     def for_epsilon(
@@ -126,7 +126,10 @@ class SmallDatabase(Repeatable[Fraction]):
     def require(self, query: "Query", place: int) -> None:  # noqa: ARG002 - there is one
         """One block of questions about the cells of one sum: as many as the databases answer."""
         if self.width != questions_of(query):
-            raise Unsupported("These are other questions.", fix="Ask those of the databases.")
+            raise Unsupported(
+                "The questions differ from those of the mechanism.",
+                fix="Ask the questions that the databases were made for.",
+            )
 
     def event(self, sensitivity: Fraction, /) -> ExponentialEvent:
         """What one choice is.
@@ -144,7 +147,7 @@ class SmallDatabase(Repeatable[Fraction]):
         """The place of the chosen database, given all answers (clamped to ±2**59)."""
         answers = clamped(exact, INPUT_MAX >> 1)
         if answers.shape != (self.width,):
-            raise SpecError("There is not one answer for each question.", fix="Give one for each.")
+            raise SpecError("There must be one answer per question.", fix="Give one for each.")
         worst = np.abs(self.guesses - answers).max(axis=1)
         return choose_times(Contest(clamped_scores(-worst), self.factor), count, bits=bits)
 

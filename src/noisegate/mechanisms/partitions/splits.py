@@ -68,9 +68,13 @@ class Splits(Mechanism[L1]):
         inside = (axes >= 0) & (axes < sizes.size)
         along = np.clip(axes, 0, sizes.size - 1)[:, None]
         if not np.all(inside & (np.take_along_axis(highs - lows, along, 1)[:, 0] > 0)):
-            raise SpecError("A box cannot be cut there.", fix="Cut along an axis of 2 or more.")
+            raise SpecError(
+                "A box cannot be split there.", fix="Split along an axis of length 2 or more."
+            )
         if _overlap(self.shape, lows, highs):
-            raise SpecError("Two boxes overlap.", fix="Cut boxes that share no cell.")
+            raise SpecError(
+                "Two boxes overlap.", fix="Split boxes that share no cell.", about="overlap"
+            )
 
     @classmethod
     def for_epsilon(

@@ -50,7 +50,7 @@ class Unevenness(Mechanism[L1]):
         store_positive(self, "scale", least=Geometric.LEAST, most=Geometric.MOST)
         require_whole(self, "parts", least=2, most=_PARTS_MAX)
         if self.parts % 2:
-            raise SpecError("There is no half of the parts.", fix="Use an even number of parts.")
+            raise SpecError("The number of parts is odd.", fix="Use an even number of parts.")
 
     def require(self, query: "Query", place: int) -> None:  # noqa: ARG002 - there is one
         """The cells of one sum, as a row."""
@@ -76,9 +76,13 @@ class Unevenness(Mechanism[L1]):
         return Geometric(scale=self.scale).sample(value, bits=bits)
 
     def require_cells(self, shape: tuple[int, ...]) -> None:
-        """Refuse what is no row, or has not enough cells for the parts."""
+        """Refuse what is not a row, or has not enough cells for the parts."""
         if len(shape) != 1 or shape[0] < self.parts:
-            raise SpecError("The cells are too few.", fix=f"Give a row of {self.parts} or more.")
+            raise SpecError(
+                "There are too few cells.",
+                fix=f"Give a row of {self.parts} or more.",
+                about="cells",
+            )
 
 
 def excess(cells: Int64Array, parts: int) -> int:

@@ -107,14 +107,16 @@ class Brackets(Repeatable[int]):
         store(self, "slack", fraction(self.slack, name="slack"))
         require_grid(self, width=self.high - self.low, step=self.step)
         if not self.taus or len(self.factors) != len(self.taus):
-            raise SpecError("Levels and factors do not fit.", fix="Give one factor for each level.")
+            raise SpecError(
+                "Levels and factors do not match.", fix="Give one factor for each level."
+            )
         if {0, 1} & set(self.taus) or max(self.factors) > FACTOR_MAX:
             raise SpecError(
                 "A level is 0 or 1, or a factor too large.",
                 fix=f"Use levels between 0 and 1, and factors of at most {FACTOR_MAX}.",
             )
         if not 0 <= self.slack <= 1 or max(map(self._denominator, self.taus)) > DENOMINATOR_MAX:
-            raise SpecError("The slack is no share.", fix="Use one such as 1/100.")
+            raise SpecError("The slack is not a share.", fix="Use one such as 1/100.")
 
     @classmethod
     def for_epsilon(

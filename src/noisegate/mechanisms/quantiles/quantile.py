@@ -165,7 +165,8 @@ def require_grid(mechanism: Mechanism[int], *, width: int, step: int) -> None:
     require_whole(mechanism, "step", least=1, most=INPUT_MAX)
     if width <= 0 or width % step:
         raise SpecError(
-            "The grid does not run from low to high.", fix="Use low < high, a whole step apart."
+            "The grid does not run from low to high.",
+            fix="Use low < high, a whole number of steps apart.",
         )
 
 

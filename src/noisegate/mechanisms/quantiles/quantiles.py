@@ -87,14 +87,17 @@ class Quantiles(Repeatable[int]):
         levels = tuple(positive(value, name="epsilon of a level") for value in self.epsilon_levels)
         store(self, "epsilon_levels", levels)
         if not self.taus or any(a >= b for a, b in zip(self.taus, self.taus[1:], strict=False)):
-            raise SpecError("The levels do not rise.", fix="Give distinct levels in rising order.")
+            raise SpecError(
+                "The levels are not in ascending order.",
+                fix="Give distinct levels in ascending order.",
+            )
         if self.taus[0] == 0 or self.taus[-1] == 1:
             raise SpecError(
                 "A level is 0 or 1.", fix="Use levels between 0 and 1, or one Quantile."
             )
         if len(levels) != depth(len(self.taus)):
             raise SpecError(
-                f"{len(levels)} levels are paid.", fix=f"Give {depth(len(self.taus))} epsilons."
+                f"There are {len(levels)} epsilons.", fix=f"Give {depth(len(self.taus))} epsilons."
             )
         if any(
             node.tau.denominator > DENOMINATOR_MAX for level in plan(self.taus) for node in level

@@ -61,7 +61,9 @@ class Winsorised(Repeatable[int]):
         require_whole(self, "high", least=POINTS, most=HIGH_MAX)
         require_whole(self, "spread", least=0, most=1 << 10)
         if self.high % POINTS:
-            raise SpecError("The range has no even grid.", fix=f"Use a multiple of {POINTS}.")
+            raise SpecError(
+                "The grid of the range is not even.", fix=f"Use a multiple of {POINTS}."
+            )
 
     @classmethod
     def for_epsilon(cls, epsilon: Number, *, high: int, changed: int = 1) -> "Winsorised":

@@ -99,7 +99,9 @@ class AboveThreshold(Repeatable[Fraction]):
         """One block of questions about the cells of one sum, in the order of the block."""
         questions_of(query)
         if self.monotone and not query.is_monotone:
-            raise Unsupported("These sums are not monotone.", fix="Use monotone=False.")
+            raise Unsupported(
+                "These sums are not monotone.", fix="Use monotone=False.", about="monotone"
+            )
 
     def event(self, sensitivity: Fraction, /) -> AboveThresholdEvent:
         """What a whole run is, however many questions it answers.
@@ -172,10 +174,14 @@ class SparseRun:
         """
         exact = asked(values)
         if os.getpid() != self._owner:
-            raise SpecError("This run belongs to another process.", fix="Pay for a new run.")
+            raise SpecError(
+                "This run belongs to another process.", fix="Pay for a new run.", about="process"
+            )
         with self._lock:
             if self.is_over:
-                raise SpecError("This run gave its last yes.", fix="Pay for a new run.")
+                raise SpecError(
+                    "This run has used its last positive answer.", fix="Pay for a new run."
+                )
             noise = discrete_laplace(self._spec.query_scale, exact.shape, bits=self._bits)
             answers = cut_off((exact + noise >= self._bar).astype(np.int64)[None], self._left)
             found: NDArray[np.bool_] = answers[answers != CUT].astype(np.bool_)
@@ -187,7 +193,9 @@ def asked(values: Int64Array) -> Int64Array:
     """Questions in a row, clamped."""
     exact = clamped(values)
     if exact.ndim != 1:
-        raise SpecError("The questions are not in a row.", fix="Give a one-dimensional array.")
+        raise SpecError(
+            "The questions are not one-dimensional.", fix="Give a one-dimensional array."
+        )
     return exact
 
 

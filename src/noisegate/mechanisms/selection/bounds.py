@@ -85,7 +85,7 @@ class PrivateBounds(Mechanism[L1]):
         """The pair (low, high), given the counters."""
         counts = clamped(exact)
         if counts.shape != (2 * self.digits + 1,):
-            raise SpecError("The counters do not fit.", fix="Count with `histogram`.")
+            raise SpecError("The counters do not match.", fix="Count with `histogram`.")
         released = noisy(counts, discrete_laplace(self.scale, counts.shape, bits=bits))
         passing = np.flatnonzero(released >= self.threshold) - self.digits
         low, high = (passing[0], passing[-1]) if passing.size else (-self.digits, self.digits)

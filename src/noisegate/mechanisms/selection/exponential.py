@@ -34,7 +34,9 @@ class Exponential(OneByScore):
         if query.asks != "distances":
             OneByScore.require(self, query, place)
         elif self.monotone:
-            raise Unsupported("These scores are not monotone.", fix="Use monotone=False.")
+            raise Unsupported(
+                "These scores are not monotone.", fix="Use monotone=False.", about="monotone"
+            )
 
     def event(self, score_sensitivity: Fraction, /) -> ExponentialEvent:
         """What one choice is.

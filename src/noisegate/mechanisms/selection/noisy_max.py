@@ -73,7 +73,9 @@ class NoisyMax(SeveralByScore):
         """Positions of the k chosen, best first, and then their k gaps."""
         scores = clamped_scores(exact)
         if scores.size <= self.k:
-            raise SpecError("There are not that many gaps.", fix="Use k below the candidates.")
+            raise SpecError(
+                "There are fewer gaps than that.", fix="Use k below the number of candidates."
+            )
         contest = Contest(scores, self.factor)
         found = choose_with_gaps_times(contest, count, k=self.k, bits=bits)
         return np.concatenate(found, axis=1)

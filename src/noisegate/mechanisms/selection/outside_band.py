@@ -179,10 +179,14 @@ class BandRun:
         """
         exact = asked(differences)
         if os.getpid() != self._owner:
-            raise SpecError("This run belongs to another process.", fix="Pay for a new run.")
+            raise SpecError(
+                "This run belongs to another process.", fix="Pay for a new run.", about="process"
+            )
         with self._lock:
             if self.is_over:
-                raise SpecError("This run gave its last yes.", fix="Pay for a new run.")
+                raise SpecError(
+                    "This run has used its last positive answer.", fix="Pay for a new run."
+                )
             noisy = exact + discrete_laplace(self._spec.query_scale, exact.shape, bits=self._bits)
             sides = cut_off(_sides(noisy, self._top, self._bottom)[None], 1)
             found: Int64Array = sides[sides != CUT]

@@ -99,20 +99,26 @@ def require_scores(query: "Query", *, monotone: bool, candidates: int = 1) -> No
     tally = query.tally
     if not isinstance(tally, Sums | Marginals) or query.asks != "cells":
         raise Unsupported(
-            "A choice by score is among sums, or guesses of tables.",
+            "A choice by score needs sums, or distances from guessed tables.",
             fix="Give plain sums, or distances of marginals.",
+            about="scores",
         )
     if monotone and not query.is_monotone:
-        raise Unsupported("These scores are not monotone.", fix="Use monotone=False.")
+        raise Unsupported(
+            "These scores are not monotone.", fix="Use monotone=False.", about="monotone"
+        )
     if (len(tally.terms) if isinstance(tally, Sums) else 1) * tally.cells < candidates:
-        raise Unsupported("There are too few candidates.", fix="Choose fewer of them.")
+        raise Unsupported(
+            "There are too few candidates.", fix="Choose fewer of them.", about="candidates"
+        )
 
 
 def questions_of(query: "Query") -> int:
     """How many questions a block about the cells of one sum has; refuses anything else."""
     if query.asks != "combinations" or len(query.l1s) != 1:
         raise Unsupported(
-            "A threshold is for one block of questions about one sum.", fix="Give a strategy."
+            "A threshold test needs one block of questions about one sum.",
+            fix="Give a strategy.",
         )
     return query.combinations.blocks[0].size
 
@@ -138,7 +144,9 @@ def clamped_scores(scores: Int64Array) -> Int64Array:
     """A row of scores within ±2**60; clamping keeps sensitivity and monotonicity."""
     values = clamped(scores, SCORE_MAX)
     if values.ndim != 1 or not values.size:
-        raise SpecError("The scores are no row.", fix="Give one score per candidate, at least one.")
+        raise SpecError(
+            "The scores are not one-dimensional.", fix="Give one score per candidate, at least one."
+        )
     return values
 
 
@@ -162,7 +170,9 @@ def shortfall_up(factor: Fraction, *, candidates: int, failure: Fraction) -> int
 def require_flag(mechanism: Mechanism[Any], field: str) -> None:
     """Refuse anything but True or False."""
     if not isinstance(getattr(mechanism, field), bool):
-        raise SpecError(f"{field} is not a yes or no.", fix=f"Use {field}=True or {field}=False.")
+        raise SpecError(
+            f"{field} must be True or False.", fix=f"Use {field}=True or {field}=False."
+        )
 
 
 def shortfall(factor: Fraction, *, candidates: int, confidence: Number) -> int:

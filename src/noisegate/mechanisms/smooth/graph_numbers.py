@@ -85,7 +85,7 @@ class OfGraph(OfCells[int]):
         if not isinstance(query.tally, Cells):
             raise no_rule(query)
         if self.shape != tuple(axis.size for axis in query.tally.by):
-            raise Unsupported("The graph is on other vertices.", fix="Use the sizes of the axes.")
+            raise Unsupported("The graph has other vertices.", fix="Use the sizes of the axes.")
 
     def summary(
         self, cells: Places, counts: Int64Array, *, bits: Bits = SYSTEM
@@ -110,7 +110,7 @@ class OfGraph(OfCells[int]):
 
     def _require_vertices(self, known: Mapping[str, object]) -> None:
         if type(self.statistic) is not str or self.statistic not in known:
-            raise SpecError("There is no such number.", fix=f"Use {', '.join(known)}.")
+            raise SpecError("There is no such graph statistic.", fix=f"Use {', '.join(known)}.")
         require_whole(self, "vertices", least=3, most=VERTICES_MAX[self.statistic])
 
 
@@ -133,7 +133,7 @@ class GraphNumber(OfGraph):
     def __post_init__(self) -> None:
         self._require_vertices(_NUMBERS)
         if type(self.noise) not in (Geometric, DiscreteGaussian):
-            raise SpecError("This is no noise for a number.", fix="Use Geometric.")
+            raise SpecError("This noise does not apply to a single number.", fix="Use Geometric.")
         is_capped = self.statistic == "capped-edges"
         require_whole(self, "cap", least=int(is_capped), most=self.vertices if is_capped else 0)
 

@@ -165,7 +165,7 @@ def triangle_reaches(edges: Edges, vertices: int, depth: int) -> Reaches:
     for rows, linked, common in _neighbours(edges, vertices):
         found += int((common * linked).sum())
         alone = degrees[rows, None] + degrees - 2 * (common + linked)
-        alone[np.arange(len(rows)), rows] = -1  # a vertex is no pair
+        alone[np.arange(len(rows)), rows] = -1  # a vertex is not a pair
         np.maximum.at(most, common.ravel(), alone.ravel())
     common_, alone_ = np.flatnonzero(most >= 0), most[most >= 0]
     reaches = [
@@ -203,7 +203,7 @@ def star_reaches(edges: Edges, vertices: int, depth: int) -> Reaches:
     for start in range(0, vertices, max(1, BLOCK // vertices)):
         rows = np.arange(start, min(vertices, start + max(1, BLOCK // vertices)))
         both = degrees[rows, None] + degrees - 2 * matrix[rows].toarray()
-        both[np.arange(len(rows)), rows] = 0  # a vertex is no pair
+        both[np.arange(len(rows)), rows] = 0  # a vertex is not a pair
         widest = max(widest, int(both.max()))
     most = 2 * (vertices - 2)
     reaches = [min(widest + k, most) for k in range(min(depth, most - widest + 1))]

@@ -56,7 +56,9 @@ class ProposeTestRelease(LocalNoise):
         whole = whole_count(bound, name="bound")
         log = upper(lambda: -(real(chance) * (1 + (-real(half)).exp())).log() / real(half))
         if log > THRESHOLD_MAX:
-            raise SpecError("The price is too low for a test.", fix="Use a larger ε or δ.")
+            raise SpecError(
+                "The price is too low for propose-test-release.", fix="Use a larger ε or δ."
+            )
         return cls(
             bound=whole, test_scale=1 / half, threshold=max(1, -(-log // 1)), scale=whole / half,
             low=low, high=high,

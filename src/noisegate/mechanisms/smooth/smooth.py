@@ -340,7 +340,10 @@ def chance_of(delta: Number) -> Fraction:
 def require_local(noise: object) -> None:
     """Refuse anything else as the noise of a statistic."""
     if not isinstance(noise, LocalNoise):
-        raise SpecError("This is no noise by reaches.", fix="Use SmoothStudent, or one beside it.")
+        raise SpecError(
+            "This noise does not scale with local sensitivity.",
+            fix="Use SmoothStudent, or one next to it.",
+        )
 
 
 def _given(beta: Number | None, usual: Fraction) -> Fraction:
@@ -349,4 +352,4 @@ def _given(beta: Number | None, usual: Fraction) -> Fraction:
 
 def _require_room(is_enough: bool) -> None:  # noqa: FBT001 - an assertion
     if not is_enough:
-        raise SpecError("β takes the whole price.", fix="Use a smaller beta, or a larger price.")
+        raise SpecError("β takes up the whole price.", fix="Use a smaller beta, or a larger price.")

@@ -30,7 +30,7 @@ class TableExpected(Predicted):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """How many keys each axis has."""
+        """The number of keys of each axis."""
         return tuple(axis.size for axis in self.axes)
 
     def margin(self, confidence: Number = 0.95) -> float | None:

@@ -17,7 +17,7 @@ T = TypeVar("T")
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What is asked for, as people say it; see `Gate.release`."""
+    """What is asked for, as given by the caller; see `Gate.release`."""
 
     name: str
     sql: str | None = None
@@ -34,20 +34,34 @@ class Order:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
             raise SpecError(
-                "A release has a name, which is a text.", fix='Use such as release("histogram", …).'
+                "The name of the release is not a string.",
+                fix='For example: release("histogram", …).',
+                about="name",
             )
         for said in (self.table, self.where):
             if said is not None and not isinstance(said, str):
-                raise SpecError("A table and a condition are texts.", fix='Use where="age > 17".')
+                raise SpecError(
+                    "table and where must be strings.",
+                    fix='For example: where="age > 17".',
+                    about="text",
+                )
         if self.columns is not None and not isinstance(self.columns, Collection):
-            raise SpecError("The columns are not named.", fix='Use columns={"age": 5}.')
+            raise SpecError(
+                "columns must be a dict by column name.",
+                fix='For example: columns={"age": 5}.',
+                about="columns",
+            )
         for cap in (self.rows_per_unit, self.groups_per_unit):
             if cap is not None and (type(cap) is not int or not 1 <= cap <= CAP_MAX):
-                raise SpecError("A cap per unit is not usable.", fix=f"Use 1 to {CAP_MAX}.")
+                raise SpecError(
+                    "A contribution bound per unit is out of range.",
+                    fix=f"Use a whole number from 1 to {CAP_MAX}.",
+                    about="cap",
+                )
 
 
 def order_of(name: str, sql: str | None, terms: Mapping[str, Any]) -> Order:
-    """An order from all that was said: what is no part of every order is an option."""
+    """An order from all that was said: what is not part of every order is an option."""
     known = {each.name for each in fields(Order)} - {"name", "sql", "options"}
     said = {term: value for term, value in terms.items() if term in known}
     options = {term: value for term, value in terms.items() if term not in known}
@@ -70,7 +84,9 @@ def own(kind: type[T], order: Order) -> T:
     """The order of a name with a result of its own, which has one method."""
     if order.method != "auto" or order.workload is not None or order.groups_per_unit is not None:
         raise SpecError(
-            f"{order.name!r} has one method.", fix="Leave out method, workload, groups_per_unit."
+            f"{order.name!r} has only one method.",
+            fix="Leave out method, workload and groups_per_unit.",
+            about="method",
         )
     shared = {
         each.name: getattr(order, each.name)
@@ -85,8 +101,8 @@ def boxes(order: Order) -> Asked:
     """The columns of a box plot."""
     if order.columns is None or order.sql is not None:
         raise SpecError(
-            "A box plot has columns: a number, then groups.",
-            fix='Use columns={"cost": None, "ward": None}, and whiskers=0.05 if you like.',
+            "A box plot needs columns: a number first, then groups.",
+            fix='For example: columns={"cost": None, "ward": None}; whiskers=0.05 is optional.',
         )
     return own(Asked, replace(order, groups_per_unit=None))  # a cap that it has
 
@@ -95,7 +111,8 @@ def steps(order: Order) -> Order:
     """A distribution function is a series of numbers, by a method whose error is known."""
     if grown := {"until", "horizon"} & order.options.keys():
         raise SpecError(
-            f"A distribution function has no {min(grown)!r}.", fix='Use a "series" for what grows.'
+            f"A distribution function has no option {min(grown)!r}.",
+            fix='For data that grow, release a "series".',
         )
     return replace(order, name="series", method="tree" if order.method == "auto" else order.method)
 
@@ -105,6 +122,6 @@ def is_running(order: Order) -> bool:
     running = order.name == "series" and "until" in order.options
     if running and (order.workload is not None or order.groups_per_unit is not None):
         raise SpecError(
-            "A series that grows shows running totals.", fix="Leave out workload and groups."
+            "A series that grows shows running totals only.", fix="Leave out workload and groups."
         )
     return running

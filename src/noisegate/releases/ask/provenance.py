@@ -95,9 +95,9 @@ class Making:
     def unknown(self) -> str:
         """Why a ± is not known, where it is not."""
         if self.signed:
-            return "the sums may be negative, and no model tells how far they are off"
+            return "the sums may be negative, and no model of their error is known"
         if self.method not in RECIPES:
-            return "the method answers its questions alone, and no model tells of the rest"
+            return "the method answers only its workload, and no model of the other errors is known"
         return "the method has changed since the release"
 
     def _again(self, shape: tuple[int, ...]) -> tuple[Estimate, Told]:
@@ -152,7 +152,11 @@ def _plain(name: str, value: Any) -> Any:  # noqa: ANN401 - an option
         return value
     if isinstance(value, Fraction):
         return str(value)
-    raise SpecError(f"The option {name!r} is no plain value.", fix="Use a number or a text.")
+    raise SpecError(
+        f"The value of option {name!r} is not a plain value.",
+        fix="Use a number or a string.",
+        about="option",
+    )
 
 
 def spec_of(asked: Any, axes: Sequence[Axis]) -> Spec:  # noqa: ANN401 - as people write it
@@ -160,18 +164,27 @@ def spec_of(asked: Any, axes: Sequence[Axis]) -> Spec:  # noqa: ANN401 - as peop
     shape = tuple(axis.size for axis in axes)
     if isinstance(asked, str):
         if asked not in NAMES:
-            raise SpecError(f"There is no workload {asked!r}.", fix=f"Use {', '.join(NAMES)}.")
+            raise SpecError(
+                f"There is no workload {asked!r}.", fix=f"Use {', '.join(NAMES)}.", about="workload"
+            )
         if asked == "prefixes" and len(shape) != 1:
-            raise SpecError("Running totals have one axis.", fix='Use workload="ranges".')
+            raise SpecError(
+                "Running totals need a single axis.", fix='Use workload="ranges".', about="axes"
+            )
         return asked
     if isinstance(asked, Workload):
         if asked.shape != shape:
-            raise SpecError("The workload is about another table.", fix=f"Its shape is {shape}.")
+            raise SpecError(
+                "The workload was made for a table of another shape.",
+                fix=f"The shape here is {shape}.",
+                about="shape",
+            )
         return {"lows": asked.lows.tolist(), "highs": asked.highs.tolist(), "words": asked.words}
     if not isinstance(asked, list | tuple) or not asked:
         raise SpecError(
-            "The workload is no list of ranges.",
+            "The workload is not a list of ranges.",
             fix='Use "cells", "ranges", "prefixes", or [{"age": (20, 39)}, …].',
+            about="workload",
         )
     boxes = [_box(each, axes) for each in asked]
     lows, highs = ([[run[end] for run in box] for box in boxes] for end in (0, 1))
@@ -185,7 +198,9 @@ def _box(asked: Any, axes: Sequence[Axis]) -> list[tuple[int, int]]:  # noqa: AN
     for axis, runs in zip(axes, runs_of(axes, asked), strict=True):
         if len(runs) != 1:
             raise SpecError(
-                f"A range of {axis.name!r} has gaps.", fix="Give its parts as ranges of their own."
+                f"A range of {axis.name!r} has gaps.",
+                fix="Give its parts as separate ranges.",
+                about="gaps",
             )
         box.append(runs[0])
     return box

@@ -111,7 +111,10 @@ class Told:
             for wanted, each in zip(sizes, found, strict=False)
         ]
         if told != list(sizes):
-            raise Bug("The recipe asks what it did not ask before.", fix="Report the recipe.")
+            raise Bug(
+                "The recipe asks a question that it did not ask the first time.",
+                fix="Report the recipe.",
+            )
         self._at += 1
         return found
 
@@ -150,5 +153,5 @@ def unpack(stored: bytes) -> tuple[dict[str, Any], list[NDArray[Any]], Rounds]:
         return head["record"], flat[:own], rounds
     except (ValueError, KeyError, TypeError, zlib.error):
         raise LedgerError(
-            "A stored release cannot be read.", fix="Run: noisegate ledger verify."
+            "A stored release cannot be read.", fix="Run: noisegate ledger verify.", about="stored"
         ) from None

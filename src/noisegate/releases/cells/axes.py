@@ -66,7 +66,7 @@ class Axis:
 
     @property
     def edges(self) -> NDArray[np.float64] | None:
-        """The edges of bins, one more than there are bins; None where keys are no bins."""
+        """The edges of bins, one more than there are bins; None where keys are not bins."""
         if self.ends is None:
             return None
         return np.array([float(self.present[0]), *map(float, self.ends)])
@@ -104,13 +104,19 @@ class Axis:
         if isinstance(asked, tuple):
             if len(asked) != 2:
                 raise SpecError(
-                    f"A range of {self.name!r} is no pair.", fix="Use (low, high), or a list."
+                    f"A range of {self.name!r} is not a pair.",
+                    fix="Use (low, high), or a list.",
+                    about="pair",
                 )
             return [self._range(*asked)]
         listed = list(asked) if isinstance(asked, list | set | range | np.ndarray) else [asked]
         places = sorted({self._place(key) for key in listed})
         if not places:
-            raise SpecError(f"No key of {self.name!r} is named.", fix="Leave the axis out.")
+            raise SpecError(
+                f"A list of keys of {self.name!r} is empty.",
+                fix="Leave the axis out to include all keys.",
+                about="no-key",
+            )
         breaks = [i for i in range(1, len(places)) if places[i] != places[i - 1] + 1]
         starts, ends = [0, *breaks], [*breaks, len(places)]
         return [(places[a], places[b - 1]) for a, b in zip(starts, ends, strict=True)]
@@ -120,7 +126,9 @@ class Axis:
         for place, known in enumerate(self.keys):
             if known == wanted and isinstance(known, bool) == isinstance(wanted, bool):
                 return place
-        raise SpecError(f"{self.name!r} has no key {key!r}.", fix=f"Its keys: {self._some()}.")
+        raise SpecError(
+            f"{self.name!r} has no key {key!r}.", fix=f"Its keys: {self._some()}.", about="key"
+        )
 
     def meant(self, said: Any) -> Any:  # noqa: ANN401 - as people write it
         """A number or a date as the keys have it."""
@@ -131,7 +139,11 @@ class Axis:
 
     def _range(self, low: Any, high: Any) -> tuple[int, int]:  # noqa: ANN401
         if not self.is_ordered:
-            raise SpecError(f"{self.name!r} has no order.", fix="Give a list of keys instead.")
+            raise SpecError(
+                f"The keys of {self.name!r} have no order.",
+                fix="Give a list of keys instead of a range.",
+                about="order",
+            )
         keys = self.present
         try:
             if self.ends is not None:
@@ -142,12 +154,15 @@ class Axis:
                 last = sum(high is None or key <= high for key in keys) - 1
         except TypeError:
             raise SpecError(
-                f"A range of {self.name!r} is of another type.", fix=f"Its keys: {self._some()}."
+                f"A range of {self.name!r} has the wrong type.",
+                fix=f"Its keys: {self._some()}.",
+                about="type",
             ) from None
         if first > last:
             raise SpecError(
                 f"The range of {self.name!r} is empty.",
                 fix=f"Use low ≤ high, among its keys: {self._some()}.",
+                about="empty",
             )
         if self.periods:
             self._require_whole(low, high, keys[last + 1 :])
@@ -161,7 +176,8 @@ class Axis:
         if not begins or not ends:
             raise SpecError(
                 f"{high if begins else low} is inside a period of {self.name!r}.",
-                fix=f"Begin and end with one: {self._some()}.",
+                fix=f"Begin and end at a boundary: {self._some()}.",
+                about="period",
             )
 
     def ended(self, until: Any, unit: str | None, *, all_in: bool) -> int:  # noqa: ANN401 - a value
@@ -182,7 +198,8 @@ class Axis:
                 f"{until} is beyond the declared periods: later rows would never be counted."
                 if beyond
                 else f"{until} is inside a period, which has not ended.",
-                fix=f"Use until={last}, the last of its period.",
+                fix=f"Use until={last}, the end of its period.",
+                about="beyond" if beyond else "period",
             )
         return count
 
@@ -222,7 +239,8 @@ class Axis:
         return SpecError(
             f"{float(asked):g} is {'inside a bin' if held else 'beyond the bins'} of "
             f"{self.name!r}.",
-            fix=f"Begin and end with a bin: {shown}.",
+            fix=f"Begin and end at an edge of a bin: {shown}.",
+            about="bin" if held else "beyond",
         )
 
     def _some(self) -> str:

@@ -86,7 +86,7 @@ class Grid:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """How many keys each axis has."""
+        """The number of keys of each axis."""
         return tuple(axis.size for axis in self.axes)
 
     @property
@@ -115,13 +115,14 @@ def grid_of(
         raise Unsupported(
             f"The table would have {cells:,} cells, more than {CELLS_MAX:,}.",
             fix="Use wider bins or fewer columns.",
+            about="cells",
         )
     caps = caps_of(block, terms)
     caps = caps if by_groups else replace(caps, groups_per_unit=None)
     drafted = draft(block, caps, derive=False)  # in L1, which sums of cells need
     tally = drafted.parts[0].query.tally
     if len(drafted.parts) != 1 or not isinstance(tally, Sums) or len(tally.terms) != 1:
-        raise Unsupported("This is not one sum.", fix=_FORM)
+        raise Unsupported("The release is not a single sum.", fix=_FORM)
     (term,) = tally.terms
     plain = replace(tally, by=tuple(replace(each, rest=False) for each in tally.by))
     return Grid(
@@ -159,20 +160,24 @@ def axes_of(
 def _block(question: Question) -> Block:
     if len(question.blocks) != 1 or question.picked is None or question.explain:
         raise Unsupported(
-            "A release is one plain SELECT of private rows.",
-            fix="Do HAVING, ORDER BY, LIMIT and the like on the released table.",
+            "A release takes one plain SELECT over private rows.",
+            fix="Apply HAVING, ORDER BY, LIMIT and the like to the released table.",
+            about="select",
         )
     (block,) = question.blocks
     if len(block.aggregates) != 1 or block.aggregates[0].function not in _FUNCTIONS:
         raise Unsupported(
-            "A release has exactly one COUNT or SUM.", fix="Release each number by itself."
+            "A release takes exactly one COUNT or SUM.",
+            fix="Release each aggregate separately.",
+            about="aggregate",
         )
     if not block.by:
-        raise Unsupported("Nothing is grouped by.", fix=_FORM)
+        raise Unsupported("The SQL has no GROUP BY.", fix=_FORM, about="group-by")
     if set(block.sets) != {tuple(range(len(block.by)))}:
         raise Unsupported(
-            "A release has one table of groups.",
-            fix="Use a plain GROUP BY; parents are sums of its cells.",
+            "A release has a single GROUP BY.",
+            fix="Use a plain GROUP BY; totals are sums of its cells.",
+            about="grouping",
         )
     return block
 
@@ -228,8 +233,9 @@ def _axis(key: GroupKey, name: str, schema: Schema, edges: Edges | None) -> tupl
     if keys is None:
         raise Unsupported(
             f"The groups of {name!r} are not declared.",
-            fix="Declare the column's keys, or its bounds and use BIN(x, width), or "
-            "DATE_TRUNC('month', x) of a date.",
+            fix="Declare the column's keys, or declare its bounds and use BIN(x, width), or "
+            "DATE_TRUNC('month', x) for a date.",
+            about="groups",
         )
     present = tuple(each for each in keys if each is not None)
     key = replace(key, domain=replace(key.domain, keys=present))
@@ -333,12 +339,16 @@ def asked_sql(
     """The SQL of an order that gives SQL, or columns of a table instead."""
     if (sql is None) == (columns is None):
         raise SpecError(
-            "Give SQL or columns.", fix='Use a SELECT, or columns={"age": 5, "ward": None}.'
+            "Give either SQL or columns.",
+            fix='For example: a SELECT, or columns={"age": 5, "ward": None}.',
+            about="columns",
         )
     if columns is not None:
         return sql_of(tables, table, columns, where)
     if table is not None or where is not None:
-        raise SpecError("The SQL says table and WHERE already.", fix="Leave them out.")
+        raise SpecError(
+            "The SQL already states the table and WHERE.", fix="Leave them out.", about="where"
+        )
     return sql or "", {}
 
 
@@ -355,13 +365,19 @@ def sql_of(
     """
     table = table_named(tables, table)
     if not isinstance(columns, Mapping) or not columns:
-        raise SpecError("No column is named.", fix='Use columns={"age": 5, "ward": None}.')
+        raise SpecError(
+            "No column is named.",
+            fix='For example: columns={"age": 5, "ward": None}.',
+            about="no-column",
+        )
     known, groups = tables[table].columns, []
     edges: dict[int, Edges] = {}
     for place, (name, how) in enumerate(columns.items()):
         if name not in known:
             raise SpecError(
-                f"{table!r} has no column {name!r}.", fix=f"Its columns: {', '.join(known)}."
+                f"{table!r} has no column {name!r}.",
+                fix=f"Its columns: {', '.join(known)}.",
+                about="column",
             )
         column, called = known[name], quoted(name)
         if isinstance(how, list | tuple):
@@ -386,22 +402,29 @@ def _require_keys(name: str, column: Column) -> None:
     if column.keys is None and column.kind in (Kind.NUMBER, Kind.TIMESTAMP):
         such = "10" if column.kind is Kind.NUMBER else '"day"'
         raise SpecError(
-            f"{name!r} has no list of groups.", fix=f'Give bins: columns={{"{name}": {such}}}.'
+            f"{name!r} has no list of groups.",
+            fix=f'Give bins: columns={{"{name}": {such}}}.',
+            about="groups",
         )
 
 
 def _width(name: str, how: Any, column: Column) -> str:  # noqa: ANN401 - as people write it
     if column.kind in (Kind.DATE, Kind.TIMESTAMP):
-        raise SpecError(f"{name!r} is a date or a time.", fix=f"Use {', '.join(UNITS)}.")
+        raise SpecError(
+            f"{name!r} is a date or a time.", fix=f"Use {', '.join(UNITS)}.", about="time"
+        )
     if isinstance(how, bool) or not isinstance(how, int | float | str | Fraction):
         raise SpecError(
-            f"{how!r} is no bin width for {name!r}.",
+            f"{how!r} is not a bin width for {name!r}.",
             fix="Use a number, a list of edges, a unit of time, or None for declared keys.",
+            about="width",
         )
     width = fraction(how, name=f"the bin width of {name}")
     if width <= 0:
         raise SpecError(
-            f"The bins of {name!r} would be empty or overlap.", fix="Use a width above 0."
+            f"The bins of {name!r} would be empty or overlap.",
+            fix="Use a width above 0.",
+            about="bins",
         )
     if column.between is not None:
         first, last = (floor(bound / width) for bound in column.between)
@@ -409,6 +432,7 @@ def _width(name: str, how: Any, column: Column) -> str:  # noqa: ANN401 - as peo
             raise Unsupported(
                 f"{name!r} would have {last - first + 1:,} bins, more than {KEYS_MAX:,}.",
                 fix='Use a larger width, or release "sparse".',
+                about="many-bins",
             )
     return decimal(width)
 
@@ -416,20 +440,27 @@ def _width(name: str, how: Any, column: Column) -> str:  # noqa: ANN401 - as peo
 def _edges(name: str, how: Sequence[Any], column: Column) -> Edges:
     between = column.between
     if column.kind in (Kind.DATE, Kind.TIMESTAMP):
-        raise SpecError(f"{name!r} is a date or a time.", fix=f"Use {', '.join(UNITS)}.")
+        raise SpecError(
+            f"{name!r} is a date or a time.", fix=f"Use {', '.join(UNITS)}.", about="time"
+        )
     edges = tuple(_plain(fraction(each, name=f"an edge of {name}")) for each in how)
     if len(edges) < 2 or any(b <= a for a, b in pairwise(edges)):
         raise SpecError(
-            f"The bins of {name!r} are empty or overlap.", fix="Give two or more rising edges."
+            f"The bins of {name!r} are empty or overlap.",
+            fix="Give two or more rising edges.",
+            about="bins",
         )
     if between is None:
         raise SpecError(
-            f"{name!r} has no declared bounds.", fix="Declare between = [low, high] for it."
+            f"{name!r} has no declared bounds.",
+            fix="Declare between = [low, high] for it.",
+            about="bounds",
         )
     if edges[1] <= between[0] or between[1] < edges[-2]:
         raise SpecError(
             f"A bin of {name!r} is outside its declared bounds, so it would be empty.",
             fix=f"Use edges from {float(between[0]):g} to {float(between[1]):g}.",
+            about="outside",
         )
     return edges
 

@@ -350,7 +350,7 @@ def even_sums(cells: Floats, lows: Floats, highs: Floats) -> Floats:
     sums[tuple(slice(1, None) for _ in shape)] = inner
     ends = [np.clip(np.asarray(side, np.float64), 0, shape) for side in (lows, highs)]
     if ends[0].shape != ends[1].shape or ends[0].ndim != 2 or not np.all(ends[0] <= ends[1]):
-        raise SpecError("This is no rectangle.", fix="Give low ≤ high along each axis.")
+        raise SpecError("This is not a rectangle.", fix="Give low ≤ high along each axis.")
     found = np.zeros(ends[0].shape[0])
     for corner in product((False, True), repeat=len(shape)):
         sign = (-1) ** (len(shape) - sum(corner))

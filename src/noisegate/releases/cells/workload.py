@@ -33,7 +33,7 @@ class Workload:
             np.all((self.lows >= 0) & (self.lows <= self.highs) & (self.highs < self.shape))
         )
         if not inside:
-            raise SpecError("A range is not inside the table.", fix="Use 0 ≤ low ≤ high < size.")
+            raise SpecError("A range is outside the table.", fix="Use 0 ≤ low ≤ high < size.")
 
     @property
     def size(self) -> int:
@@ -130,7 +130,9 @@ def totals(shape: Sequence[int], axis: int, parents: Sequence[Sequence[int]]) ->
         starts = np.flatnonzero(np.diff(node, prepend=-1))
         if len(starts) != len(set(node.tolist())):
             raise SpecError(
-                "Keys of one parent do not stand side by side.", fix="Order the keys by parent."
+                "The keys of one parent are not adjacent.",
+                fix="Order the keys by parent.",
+                about="hierarchy",
             )
         ends = np.append(starts[1:], len(node)) - 1
         first = every[np.isin(every[:, axis], starts)]

@@ -118,7 +118,7 @@ def require_sets(sizes: Sizes, sets: Sequence[Axes]) -> tuple[Axes, ...]:
     """Sets of axes in order, each once, none inside another, none too large."""
     asked = {tuple(sorted(set(axes))) for axes in sets}
     if not any(asked) or any(not 0 <= a < len(sizes) for axes in asked for a in axes):
-        raise SpecError("No table is asked for, or one of unknown axes.", fix="Name the columns.")
+        raise SpecError("A requested table has no axes, or unknown ones.", fix="Name the columns.")
     largest = [axes for axes in asked if not any(set(axes) < set(other) for other in asked)]
     cells = [prod(sizes[a] for a in axes) for axes in largest]
     if max(cells) > TABLE_MAX or sum(cells) > _CELLS_MAX:

@@ -104,7 +104,7 @@ def best_rounds(ask: Ask, questions: int, cells: int, total: float, left: Fracti
     """The rounds that make the bound 2n √(ln|X| / T) + 10 T ln|Q| / ε least [HLM12, Thm 2.2].
 
     Under zCDP a round's ε is that of its choice, which falls with √T only. At most two for each
-    question: more would share the price for nothing.
+    question: more would divide the price without gain.
     """
 
     def bound(times: int) -> float:
@@ -120,7 +120,9 @@ def best_rounds(ask: Ask, questions: int, cells: int, total: float, left: Fracti
 def require_block(block: Block) -> None:
     """Refuse coefficients other than 0 and 1."""
     if isinstance(block, Matrix) and not np.all(block.matrix.data == 1):
-        raise SpecError("The questions have other weights than 0 and 1.", fix="Ask for counts.")
+        raise SpecError(
+            "The questions have weights other than 0 and 1.", fix="Ask for counts.", about="weights"
+        )
 
 
 def answers(block: Block, table: Floats) -> Floats:

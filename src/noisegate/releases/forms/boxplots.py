@@ -223,16 +223,16 @@ def boxplot_sql(
     known = tables[table].columns
     if not isinstance(columns, Mapping) or not columns or set(columns) - set(known):
         raise SpecError(
-            "The columns are not of this table.", fix=f"Use such as {{{min(known)!r}: None}}."
+            "The columns are not in this table.", fix=f"For example: {{{min(known)!r}: None}}."
         )
     column, *by = columns
     if known[column].kind not in (Kind.INTEGER, Kind.NUMBER) or known[column].between is None:
         raise SpecError(
-            f"{column!r} is no number with bounds.", fix="Declare between = [low, high] for it."
+            f"{column!r} is not a number with bounds.", fix="Declare between = [low, high] for it."
         )
     ends = fraction(asked.whiskers, name="whiskers")
     if not 0 < ends < Fraction(1, 4):
-        raise SpecError("The whiskers are no level.", fix="Use one below 1/4, such as 0.05.")
+        raise SpecError("whiskers is not a valid level.", fix="Use one below 1/4, such as 0.05.")
     levels = (ends, Fraction(1, 4), Fraction(1, 2), Fraction(3, 4), 1 - ends)
     number = quoted(column)
     groups = [

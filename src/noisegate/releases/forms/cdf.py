@@ -50,7 +50,8 @@ class CdfRelease(Held):
         axes = self.histogram.axes
         if len(axes) != 1 or not axes[0].is_ordered or None in axes[0].keys:
             raise SpecError(
-                "A distribution function is of one ordered axis.", fix="Group by BIN(x, width)."
+                "A distribution function needs a single ordered axis.",
+                fix="Group by BIN(x, width).",
             )
 
     @property
@@ -89,7 +90,7 @@ class CdfRelease(Held):
             widths = self.histogram.widths(asked, 1 - failure) if asked.size else []
             if widths is None:
                 raise Unsupported(
-                    f"The error of {self.histogram.method!r} depends on the rows.",
+                    f"The error of method {self.histogram.method!r} depends on the rows.",
                     fix='Release with method="tree".',
                 )
             middle = asked.answers(np.asarray(self.histogram.values, np.float64))
@@ -110,7 +111,7 @@ class CdfRelease(Held):
         """The share of rows at or below a point: estimate, lower and upper end."""
         if value not in self.points:
             raise SpecError(
-                f"The function has no step at {value!r}.", fix=f"Use such as {self.points[0]!r}."
+                f"The function has no step at {value!r}.", fix=f"For example: {self.points[0]!r}."
             )
         place = self.points.index(value)
         low, high = self.band(confidence)
@@ -123,7 +124,7 @@ class CdfRelease(Held):
         """
         level = float(fraction(tau, name="tau"))
         if not 0 <= level <= 1:
-            raise SpecError("tau is no level.", fix="Use one from 0 to 1.")
+            raise SpecError("tau is not a level.", fix="Use one from 0 to 1.")
         low, high = self.band(confidence)
         last = len(self.points) - 1
         found = (int(np.searchsorted(each, level)) for each in (self.values, high, low))

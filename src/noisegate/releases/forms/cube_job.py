@@ -52,7 +52,9 @@ class MarginalOrder:
 
     def __post_init__(self) -> None:
         if not isinstance(self.columns, Mapping) or not self.columns:
-            raise SpecError("No column is named.", fix='Use columns={"age": 5, "ward": None}.')
+            raise SpecError(
+                "No column is named.", fix='For example: columns={"age": 5, "ward": None}.'
+            )
 
 
 @final
@@ -152,7 +154,8 @@ class _Cells:
             found = found.sampled(self._desk.rules.sample)
             if self._grids and found.grain != self.first.grain:
                 raise SpecError(
-                    "The tables would count in different units.", fix="Give rows_per_unit."
+                    "The tables would have different contribution bounds.",
+                    fix="Give rows_per_unit.",
                 )
             self._grids[axes] = found
         return self._grids[axes]
@@ -182,23 +185,31 @@ class _Cells:
         if type(asked) is int:
             if not 1 <= asked <= len(names):
                 raise SpecError(
-                    f"There are no tables of {asked} columns.", fix=f"Use 1 to {len(names)}."
+                    f"There are no tables of {asked} columns.",
+                    fix=f"Use 1 to {len(names)}.",
+                    about="sets",
                 )
             return list(combinations(range(len(names)), asked))
         if not isinstance(asked, list | tuple) or not all(
             isinstance(each, list | tuple) for each in asked
         ):
             raise SpecError(
-                "The tables are no lists of columns.", fix='Use sets=2, or sets=[("age", "ward")].'
+                "sets is neither a number nor a list of column lists.",
+                fix='Use sets=2, or sets=[("age", "ward")].',
+                about="sets",
             )
         unknown = {name for each in asked for name in each} - set(names)
         if unknown:
-            raise SpecError(f"{min(unknown)!r} is not among the columns.", fix="Add it to columns.")
+            raise SpecError(
+                f"{min(unknown)!r} is not among the columns.",
+                fix="Add it to columns.",
+                about="column",
+            )
         return [tuple(sorted({names.index(name) for name in each})) for each in asked]
 
 
 def cube_job(desk: Desk, order: MarginalOrder) -> CubeJob:
-    """The tables of an order; whatever is wrong with it is refused here, for nothing."""
+    """The tables of an order; whatever is wrong with it is refused here, at no cost."""
     epsilon = desk.epsilon(order.epsilon)
     price, cells = desk.price(epsilon), _Cells(desk, order)
 
@@ -241,7 +252,7 @@ def cube_of(order: Order) -> MarginalOrder:
     plain = (order.sql, order.workload, order.groups_per_unit) == (None, None, None)
     if not plain or order.method != "auto":
         raise SpecError(
-            "A cube is asked for by columns, and has one method.",
+            "A cube takes columns and has one method.",
             fix="Leave out sql, method, workload and groups_per_unit.",
         )
     return own(MarginalOrder, order)

@@ -187,7 +187,9 @@ def rectangle(release: "TableRelease", ranges: Mapping[str, tuple[float, float]]
             low, high = map(float, ranges[axis.name])
         except (TypeError, ValueError):
             raise SpecError(
-                f"A range of {axis.name!r} is no pair of numbers.", fix="Use such as (2.5, 7)."
+                f"A range of {axis.name!r} is not a pair of numbers.",
+                fix="For example: (2.5, 7).",
+                about="pair",
             ) from None
         low_place, high_place = np.interp([low, high], edges, np.arange(edges.size))
         ends.append((float(low_place), float(high_place)))
@@ -207,7 +209,7 @@ def map_picture(
     alt = altair()
     found = map_of(release, confidence, x=x, y=y)
     if found.numbers.size > _BOXES_MAX:
-        raise Unsupported("There are too many boxes to draw.", fix="Use plot() of the table.")
+        raise Unsupported("There are too many boxes to draw.", fix="Use plot() instead.")
     areas = np.prod(found.rectangles[:, 2:] - found.rectangles[:, :2], axis=1)
     density = found.numbers / (areas / areas.min(initial=np.inf))
     names = ("left", "low", "right", "high", "density", "n", "margin")
@@ -235,7 +237,11 @@ def _chosen(release: "TableRelease", x: str | None, y: str | None) -> tuple[int,
     names = [axis.name for axis in release.axes]
     require_names(release.axes, (x, y))
     if len(names) < 2 or (x is not None and x == y):
-        raise SpecError("A map has two axes.", fix="Release a table by two columns of numbers.")
+        raise SpecError(
+            "A map needs two axes.",
+            fix="Release a table grouped by two numeric columns.",
+            about="axes",
+        )
     places = [names.index(name) for name in (x, y) if name is not None]
     left = [place for place in range(len(names)) if place not in places][-2:]
     if x is None and y is None:
@@ -251,7 +257,8 @@ def _edges(release: "TableRelease", place: int) -> Floats:
     edges = release.axes[place].edges
     if edges is None:
         raise SpecError(
-            f"{release.axes[place].name!r} has no edges.", fix="Group by BIN(column, width)."
+            f"Axis {release.axes[place].name!r} has no bin edges.",
+            fix="Group by BIN(column, width).",
         )
     return edges
 

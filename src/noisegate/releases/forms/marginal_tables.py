@@ -183,6 +183,7 @@ class Marginals:
             raise SpecError(
                 f"No released table holds {', '.join(map(repr, names))} together.",
                 fix=f"Use {'; '.join(', '.join(each) for each in self.names[:5])}.",
+                about="table",
             )
         place = min(holding, key=lambda i: self.values[i].size)
         gone = tuple(i for i, a in enumerate(self.sets[place]) if a not in wanted)
@@ -271,7 +272,9 @@ class Marginals:
             return cls.of(held, record)
         except (pa.ArrowInvalid, KeyError, ValueError):
             raise LedgerError(
-                "A stored release cannot be read.", fix="Run: noisegate ledger verify."
+                "A stored release cannot be read.",
+                fix="Run: noisegate ledger verify.",
+                about="stored",
             ) from None
 
 

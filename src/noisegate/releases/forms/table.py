@@ -59,7 +59,7 @@ class Number:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class TableRelease(Charged):
-    """Numbers over the cells of ``axes``. Reading it again never draws again and never costs."""
+    """Released numbers over the cells of ``axes``. Reading it again costs nothing."""
 
     kind: ClassVar[str] = "release"
     form: ClassVar[str] = FORMAT
@@ -77,7 +77,7 @@ class TableRelease(Charged):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """How many keys each axis has."""
+        """The number of keys of each axis."""
         return tuple(axis.size for axis in self.axes)
 
     @property
@@ -112,7 +112,7 @@ class TableRelease(Charged):
         )
 
     def margins(self, confidence: Numeric = 0.95) -> NDArray[Any] | None:
-        """The ± of every cell, each by itself; not a number where it depends on the rows.
+        """The ± of every cell, each by itself; NaN where it depends on the rows.
 
         None where it does so everywhere.
         """
@@ -233,10 +233,10 @@ class TableRelease(Charged):
         return self.answer().to_dict(confidence) | made | {"words": list(self.words)}
 
     def plot(self, confidence: Numeric = 0.95, **choices: str | None) -> Any:  # noqa: ANN401
-        """A picture, an altair chart: bars or a line of one axis, a heat map of two.
+        """An altair chart: bars or a line for one axis, a heat map for two.
 
-        ``x`` and ``y`` choose axes; all others are summed over. Of more than two axes, each has its
-        bars. ``.save("x.png")`` writes it.
+        ``x`` and ``y`` choose axes; all others are summed over. With more than two axes, each
+        has its own bars. ``.save("x.png")`` writes it.
         """
         from noisegate.releases.forms.picture import Drawable, picture  # noqa: PLC0415 - when asked for
 
@@ -254,7 +254,7 @@ class TableRelease(Charged):
     # files
 
     def writers(self, path: Path, confidence: Numeric) -> dict[str, Callable[[], Any]]:
-        """How to write each form."""
+        """How to write each file format."""
         from noisegate.releases.forms.geo import map_of  # noqa: PLC0415 - only when asked for
 
         return {
@@ -273,7 +273,7 @@ class TableRelease(Charged):
         }
 
     def facts(self) -> dict[str, str]:
-        """What the recipe was told, from which the ± follows."""
+        """The answers to the recipe, from which the ± follows."""
         told = b64encode(pack({}, [], self.making.rounds)).decode()
         return {"noisegate.transcript": told}
 
@@ -287,7 +287,7 @@ class TableRelease(Charged):
         names = [axis.name for axis in axes]
         if not table.select(names).equals(keys_of(axes, prod(shape)), check_metadata=False):
             raise SpecError(
-                "The rows of the release were changed.", fix="Use the file as save() wrote it."
+                "The rows of the release were changed.", fix="Use the file as written by save()."
             )
         _, _, rounds = unpack(b64decode(record["facts"]["noisegate.transcript"]))
         return cls(

@@ -117,7 +117,7 @@ class TableJob(Recipe[Contents, TableRelease, TableExpected]):
 
 
 def table_job(desk: Desk, order: Order) -> TableJob:
-    """The table that an order asks for; what it cannot do is refused here, for nothing."""
+    """The table that an order asks for; what it cannot do is refused here, at no cost."""
     grid, terms = grid_and_terms(desk, order)
     epsilon = epsilon_of(desk, terms)
     price = desk.price(epsilon)
@@ -194,7 +194,9 @@ def grid_and_terms(desk: Desk, order: Order) -> tuple[Grid, Terms]:
     """The cells of an order, and what it says about paying."""
     if order.name not in KINDS and order.name not in RECIPES:
         names = dict.fromkeys((*KINDS, *OTHERS, *RECIPES))
-        raise SpecError(f"There is no release {order.name!r}.", fix=f"Use {', '.join(names)}.")
+        raise SpecError(
+            f"There is no release {order.name!r}.", fix=f"Use {', '.join(names)}.", about="name"
+        )
     tables = desk.curator.tables
     sql, edges = asked_sql(tables, order.sql, order.table, order.columns, order.where)
     question = read(sql, tables)
@@ -214,25 +216,30 @@ def grid_and_terms(desk: Desk, order: Order) -> tuple[Grid, Terms]:
 def epsilon_of(desk: Desk, terms: Terms) -> Fraction:
     """The price of a release, which is given."""
     if terms.within is not None or terms.relative is not None:
-        raise SpecError("A release is bought by its price.", fix="Give epsilon.")
+        raise SpecError("A release is paid for with epsilon.", fix="Give epsilon.", about="price")
     return desk.epsilon(terms.epsilon)
 
 
 def _require_kind(name: str, grid: Grid) -> None:
     ordered = [axis.is_ordered for axis in grid.axes]
     if name == "map" and (len(ordered) != 2 or not all(ordered)):
-        raise SpecError("A map has two axes of numbers.", fix="Group by BIN(x, w), BIN(y, w).")
+        raise SpecError(
+            "A map needs two numeric axes.", fix="Group by BIN(x, w), BIN(y, w).", about="axes"
+        )
     if name == "series" and ordered != [True]:
         raise SpecError(
-            "A series has one axis in order.", fix="Group by DATE_TRUNC('month', x), or by BIN."
+            "A series needs a single ordered axis.",
+            fix="Group by DATE_TRUNC('month', x), or by BIN.",
+            about="axes",
         )
 
 
 def _require_sign(method: str, grid: Grid) -> None:
     if grid.signed and method in FROM_ZERO:
         raise SpecError(
-            f"The sums may be negative, and {method!r} is for numbers from 0 on.",
-            fix='Use method="tree", or a term that is never below 0.',
+            f"The sums may be negative, and {method!r} is for non-negative numbers.",
+            fix='Use method="tree", or a term that is never negative.',
+            about="sign",
         )
 
 
@@ -242,7 +249,9 @@ def _method(order: Order) -> str:
         return wanted if order.method == "auto" else order.method
     if order.method not in ("auto", order.name):
         raise SpecError(
-            f"{order.name!r} is a method already.", fix=f"Use release({order.name!r}, …) alone."
+            f"{order.name!r} is itself a method.",
+            fix=f"Use release({order.name!r}, …) alone.",
+            about="method",
         )
     return order.name
 
@@ -270,7 +279,7 @@ def _chosen(
         if predicted.rms is not None:
             found.append((predicted.rms, name, made, predicted))
     if not found:
-        raise SpecError("No method fits.", fix=f"Choose one of {', '.join(RECIPES)}.")
+        raise SpecError("No method suits this release.", fix=f"Choose one of {', '.join(RECIPES)}.")
     least = min(rms for rms, *_ in found) * _EQUAL
     _, name, made, predicted = next(each for each in found if each[0] <= least)
     return name, made, predicted

@@ -83,7 +83,9 @@ def require_same(
     """A workload about these cells, of which there is at least one, and at most so many."""
     if workload.shape != tuple(shape) or not workload.size or not prod(shape):
         raise SpecError(
-            "The workload is empty, or about other cells.", fix="Make it for this table's shape."
+            "The workload is empty, or was made for other cells.",
+            fix="Make it for this table's shape.",
+            about="workload",
         )
     for held, most, name in ((len(shape), axes, "axes"), (prod(shape), cells, "cells")):
         if most is not None and held > most:
@@ -101,7 +103,9 @@ def require_parts(*shares: Fraction) -> None:
 def recipe(name: str, **options: Any) -> Recipe:  # noqa: ANN401 - options of the recipe
     """A recipe by its name."""
     if type(name) is not str or name not in RECIPES:
-        raise SpecError(f"There is no method {name!r}.", fix=f"Use {', '.join(RECIPES)}.")
+        raise SpecError(
+            f"There is no method {name!r}.", fix=f"Use {', '.join(RECIPES)}.", about="method"
+        )
     module, made = RECIPES[name].split(":")
     kind = getattr(import_module(f"noisegate.releases.recipes.{module}"), made)
     require_options(name, kind, options)

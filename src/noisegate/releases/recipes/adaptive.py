@@ -50,7 +50,7 @@ class Adaptive(Exact):
         if not (QUANTA * self.total >= 1 and self.margins >= 0 and self.total + self.margins < 1):
             raise SpecError(
                 "The shares leave nothing for the tree.",
-                fix="Use a total of at least 0.000001, and together with the margins below 1.",
+                fix="Use a total of at least 0.000001, and less than 1 together with the margins.",
             )
 
     def predict(self, ask: Ask, workload: Workload) -> Predicted:  # noqa: ARG002
@@ -86,7 +86,9 @@ class Adaptive(Exact):
         boxes = np.count_nonzero(tree.levels[: tree.size] < 0)
         words = [f"{boxes} boxes, smaller where more lies."]
         if boxes < spread.size:
-            words.append("Inside a box, counts are spread as the margins and what is near say.")
+            words.append(
+                "Inside a box, counts are spread by the marginals and the neighbouring cells."
+            )
 
         def mend(grain: float) -> NDArray[np.int64]:
             values = spread * grain

@@ -39,7 +39,7 @@ class Ahp(Exact):
         """The noise if each cell is a cluster of its own; merging is for cells that look alike."""
         variance = ask.variance(each_cell(ask.shape), 1 - self.look)
         sizes = np.prod(workload.highs - workload.lows + 1, axis=1)
-        words = "it is less the more cells hold about the same number"
+        words = "it is smaller the more cells hold similar counts"
         return Predicted(rms=None, words=words, most=sqrt(variance * float(sizes.mean())))
 
     def build(self, ask: Ask, workload: Workload) -> Estimate:  # noqa: ARG002
@@ -55,7 +55,7 @@ class Ahp(Exact):
         count = int(labels.max()) + 1
         (sums,) = ask.sums([Groups(labels, count)], [1 - look])
         means = sums.values / np.bincount(labels, minlength=count)
-        words = (f"{count} clusters of cells that look alike",)
+        words = (f"{count} clusters of similar cells",)
         return Estimate(means[labels].reshape(ask.shape), None, words)
 
 

@@ -27,8 +27,8 @@ from noisegate.releases.recipes.cells import Cells
 _WHY: Final = {
     "cells": "which predicts the least error here",
     "tree": "which predicts the least error here",
-    "planned": "which looks along the axis first and measures finely where rows are",
-    "adaptive": "which looks first and measures finely where rows are",
+    "planned": "which first estimates along the axis where rows are and measures finely there",
+    "adaptive": "which first estimates where rows are and measures finely there",
 }
 _RIGHT: Final = 0.5  # an error that rounding takes away
 _SMALL: Final = 256

@@ -99,8 +99,8 @@ def _rounded(ask: Ask, root: Floats) -> "csr_array":
             ask.variance(Matrix(found), Fraction(1))
             return found
     raise SpecError(
-        "The numbers that this price and these caps need are too large for 'convex'.",
-        fix="Pay more, lower rows_per_unit, or use method 'tree'.",
+        "At this price and with these contribution bounds, the numbers are too large for 'convex'.",
+        fix="Use a larger epsilon, a smaller rows_per_unit, or method 'tree'.",
     )
 
 
@@ -164,5 +164,7 @@ def _boxes(workload: Workload, part: slice) -> Floats:
 def _require_gaussian(ask: Ask) -> None:
     if not ask.gaussian:
         raise SpecError(
-            "'convex' is for Gaussian noise.", fix="Use an account in zCDP, or method 'tree'."
+            "'convex' needs Gaussian noise.",
+            fix="Use an account in zCDP, or method 'tree'.",
+            about="noise",
         )

@@ -63,7 +63,7 @@ class Dawa(Exact):
         cost = Law.of(ask).weight(1.0) / looked.weight(1.0)
         tree = float(Tree().predict(ask, workload).rms or 0.0)
         most = sqrt(tree**2 * cost + float(ends.mean()) * (penalty / 2) ** 2)
-        words = "it is less the more even rows are over neighbouring cells"
+        words = "it is smaller the more even rows are over neighbouring cells"
         least = spread_rms(ask, workload, 1 - first)
         return Predicted(rms=None, words=words, most=most, noise=least)
 
@@ -71,7 +71,7 @@ class Dawa(Exact):
         """Two rounds: the partition, and the sums of its stretches."""
         first = self.partition
         law = Law.of(ask, 1 - first)
-        ask.done(0.0, "looking for even stretches")
+        ask.done(0.0, "looking for even runs of cells")
         starts = ask.choose(lambda epsilon: self._mechanism(ask, epsilon, law), first)
         cells = prod(ask.shape)
         order = walk(ask.shape) if len(ask.shape) > 1 else np.arange(cells)
@@ -94,7 +94,7 @@ class Dawa(Exact):
             table[order] = rounded(np.repeat(sums / sizes, sizes))
             return table.reshape(ask.shape)
 
-        words = (f"{sizes.size} stretches of cells that look even", plan.words)
+        words = (f"{sizes.size} runs of cells that look even", plan.words)
         return Estimate((levels[0] / sizes)[labels].reshape(ask.shape), None, words, mend=mend)
 
     def _mechanism(self, ask: Ask, epsilon: Fraction, law: Law) -> DawaPartition:

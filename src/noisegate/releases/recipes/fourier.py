@@ -78,7 +78,7 @@ class Fourier(Exact):
         rms = sqrt(sum(ask.variance(block, part) / 4**bits * cost for block, part, cost in each))
         if self.frequencies == ask.shape[0] // 2 + 1:
             return Predicted(rms=rms)
-        return Predicted(rms=None, words="the rest is whatever finer waves add", noise=rms)
+        return Predicted(rms=None, words="the rest is what higher frequencies add", noise=rms)
 
     def build(self, ask: Ask, workload: Workload) -> Estimate:
         """Two rounds: how many frequencies, and their waves; or one if the number is given."""
@@ -96,7 +96,7 @@ class Fourier(Exact):
             (noisy,) = ask.sums([each_cell(ask.shape)], [rest])
             cells = noisy.values.astype(np.float64)
             return Estimate(cells, lambda low, high: _lengths(low, high) * noisy.variance,
-                            ("every cell, as is",))  # fmt: skip
+                            ("every cell, unchanged",))  # fmt: skip
         bits = waves.bits(ask, kept, rest)
         blocks, _, shares = waves.plan(ask, kept, bits)
         ask.done(0.5, "measuring")
@@ -337,7 +337,11 @@ class _Error:
 
 
 def _too_low() -> SpecError:
-    return SpecError("The price is too low for waves.", fix='Use method="cells" or "tree".')
+    return SpecError(
+        "At this price no Fourier coefficient stands out from the noise.",
+        fix='Use method="cells" or "tree".',
+        about="price",
+    )
 
 
 def _lengths(lows: Ints, highs: Ints) -> Floats:

@@ -38,13 +38,13 @@ class Marginals:
     name: ClassVar[str] = "marginals"
 
     def require(self, shape: tuple[int, ...], workload: Workload) -> None:
-        """Refuse boxes that are no marginal cells, and tables that are too large to be rebuilt."""
+        """Refuse boxes that are not marginal cells, and tables that are too large to be rebuilt."""
         sets, _ = marginals_of(workload)
         cells, parts = prod(shape), len(closure(sets))
         if cells > CELLS_MAX or cells * parts > _LABELS_MAX:
             raise SpecError(
                 f"The whole table has {cells:,} cells, too many to rebuild it from marginals.",
-                fix="Release the marginal tables themselves, or use fewer columns.",
+                fix="Release the marginal tables as a cube, or use fewer columns.",
             )
 
     def predict(self, ask: Ask, workload: Workload) -> Predicted:
@@ -75,7 +75,7 @@ class Marginals:
         def mend(grain: float) -> NDArray[np.int64]:
             return whole_table(fitted(parts.scaled(grain), sets, weights), sets)
 
-        words = (f"measured as {plan.words}", "other sums than of these marginals are a guess")
+        words = (f"measured as {plan.words}", "sums other than these marginals are a guess")
         return Estimate(parts.table(every), variance, words, mend=mend)
 
 
@@ -86,7 +86,7 @@ def marginals_of(workload: Workload) -> tuple[list[Axes], list[float]]:
     every = (workload.lows == 0) & (workload.highs == sizes - 1)
     if not np.all(single | every):
         raise SpecError(
-            "A question is about a range, not about a cell of a marginal table.",
+            "A question is about a range, not a cell of a marginal table.",
             fix="Use the workload marginals, or a method for ranges.",
         )
     masks, counts = np.unique(single, axis=0, return_counts=True)

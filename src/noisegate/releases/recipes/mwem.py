@@ -53,15 +53,15 @@ class Mwem:
         sizes = np.prod(workload.highs - workload.lows + 1, axis=1)
         if int(sizes.sum()) > ENTRIES_MAX:
             raise SpecError(
-                f"The workload speaks of more than {ENTRIES_MAX:,} cells together.",
+                f"The workload covers more than {ENTRIES_MAX:,} cells in total.",
                 fix="Give fewer or smaller ranges, or use another method.",
             )
         if self.rounds is not None and (
             type(self.rounds) is not int or not 1 <= self.rounds <= ROUNDS_MAX
         ):
-            raise SpecError("The rounds are no count.", fix=f"Use 1 to {ROUNDS_MAX}.")
+            raise SpecError("rounds is not a valid count.", fix=f"Use 1 to {ROUNDS_MAX}.")
         if type(self.replays) is not int or not 0 <= self.replays <= ROUNDS_MAX:
-            raise SpecError("The replays are no count.", fix=f"Use 0 to {ROUNDS_MAX}.")
+            raise SpecError("replays is not a valid count.", fix=f"Use 0 to {ROUNDS_MAX}.")
         if self.total is not None and not self.total > 0:
             raise SpecError("The total is not above 0.", fix="Leave it out, or give a count.")
 

@@ -71,7 +71,7 @@ class Planned:
         variance = designer.now(evidence, tree.even, rough)
         if left:
             _, variance = designer.plan(evidence, tree.even, rough, float(left))
-        words = "that is for a table that is uneven everywhere; it is less for any other"
+        words = "that is for a table that is uneven everywhere; it is smaller for any other"
         return Predicted(rms=None, words=words, most=float(np.sqrt(variance)))
 
     def build(self, ask: Ask, workload: Workload) -> Estimate:
@@ -125,7 +125,11 @@ def _felt(ask: Ask, designer: Designer) -> _Felt:
         variance = ask.variance(whole, share)
         found = ask.choose(lambda epsilon: Unevenness(scale=1 / epsilon, parts=_PARTS), share)
         if found.size != 1:
-            raise Bug("The answers are not those of this recipe.", fix="Release the table anew.")
+            raise Bug(
+                "The answers do not belong to this recipe.",
+                fix="Release the table again.",
+                about="answers",
+            )
         felt = _Felt(felt.left - share, float(found[0]), variance, edge)
         if felt.excess > edge + enough * variance**0.5:
             return felt
@@ -158,7 +162,7 @@ def _even(ask: Ask, tree: Halves, left: Fraction, square: float) -> Estimate:
         beside = part * (1 - part) * (total * float(ask.moved) + square)
         return Guess(part * total, np.sqrt(part**2 * noisy.variance + beside), DRAWS)
 
-    words = "no part of it stands out, so it was measured as one and spread evenly"
+    words = "no part of it stands out from the noise, so it was measured as one and spread evenly"
     return Estimate(np.full(tree.cells, total / tree.cells), words=(words,), guess=guess)
 
 

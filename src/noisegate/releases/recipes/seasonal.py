@@ -51,16 +51,19 @@ class Seasonal:
     def require(self, shape: tuple[int, ...], workload: Workload) -> None:
         """One to three axes of a season."""
         if workload.shape != shape:
-            raise SpecError("The workload is about another table.", fix=f"Its shape is {shape}.")
+            raise SpecError(
+                "The workload was made for a table of another shape.",
+                fix=f"The shape here is {shape}.",
+            )
         if type(self.harmonics) is not int or self.harmonics < 1:
             raise SpecError("harmonics is not above 0.", fix="Use a whole number such as 2.")
         if not 1 <= len(shape) <= 3 or not 2 <= prod(shape) <= CELLS_MAX:
             raise SpecError(
-                f"A season of {prod(shape):,} cells in {len(shape)} axes is too much.",
+                f"A season of {prod(shape):,} cells in {len(shape)} axes is too large.",
                 fix=f"Use one to three axes and up to {CELLS_MAX:,} cells.",
             )
         if self._questions(shape) > QUESTIONS_MAX:
-            raise SpecError("There are too many waves.", fix="Use fewer harmonics.")
+            raise SpecError("There are too many frequencies.", fix="Use fewer harmonics.")
 
     def predict(self, ask: Ask, workload: Workload) -> Predicted:
         """The noise is known, and what it feigns of finer waves; these depend on the rows.
@@ -82,7 +85,7 @@ class Seasonal:
         share = None
         if len(ask.shape) == 1:
             share = sqrt(unknown * float((fast**2 / sizes[:, None]).sum(axis=0).max()) / seen)
-        words = f"the rest is whatever {self.harmonics} harmonics and margins do not tell"
+        words = f"the rest is what {self.harmonics} harmonics and the marginals do not explain"
         return Predicted(rms=None, words=words, noise=sqrt(noise), share=share, seen=seen)
 
     def build(self, ask: Ask, workload: Workload) -> Estimate:  # noqa: ARG002 - one profile for all
@@ -109,8 +112,8 @@ class Seasonal:
             spread = np.sqrt(_products(back, back, asked) + np.maximum(outside(asked), 0))
             return Guess(asked.answers(cells), spread, max(1, fast.size))
 
-        follow = "follow from the margins alone" if cells.ndim > 1 else "are left out"
-        words = f"waves beyond {self.harmonics} harmonics {follow}"
+        follow = "follow from the marginals alone" if cells.ndim > 1 else "are left out"
+        words = f"frequencies beyond {self.harmonics} harmonics {follow}"
         return Estimate(cells, words=(words,), guess=guess)
 
     def _finer(self, cells: Floats, left: float) -> Floats:
@@ -223,7 +226,7 @@ def _independent(cells: Floats, noises: list[float]) -> Floats:
 def _rough(even: Floats) -> Floats:
     """How much of what is not told each cell has, as squares: in proportion to its number.
 
-    Half as much again as on average, since finer waves are no draws from those that were measured.
+    Half as much again as on average, since finer waves are not draws from those that were measured.
     """
     return even / float(even.mean()) * _FINER
 

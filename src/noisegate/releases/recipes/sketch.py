@@ -149,7 +149,9 @@ class Sensing:
         _require(self.depth, _width(self.width, shape), self.salt, shape)
         if prod(shape) > SENSING_CELLS_MAX:
             raise SpecError(
-                f"The table has more than {SENSING_CELLS_MAX:,} cells.", fix="Use method='sketch'."
+                f"The table has more than {SENSING_CELLS_MAX:,} cells.",
+                fix="Use method='sketch'.",
+                about="cells",
             )
 
     def predict(self, ask: Ask, workload: Workload) -> Predicted:  # noqa: ARG002

@@ -50,7 +50,10 @@ class Totals:
     def require(self, shape: tuple[int, ...], workload: Workload) -> None:  # noqa: ARG002 - any
         """Refuse a hierarchy that is not one of this axis."""
         if type(self.axis) is not int or not 0 <= self.axis < len(shape):
-            raise SpecError("The hierarchy is of no axis.", fix=f"Use axis 0 to {len(shape) - 1}.")
+            raise SpecError(
+                "The hierarchy names an axis that does not exist.",
+                fix=f"Use axis 0 to {len(shape) - 1}.",
+            )
         levels(self.parents, shape[self.axis])
 
     def predict(self, ask: Ask, workload: Workload) -> Predicted:
@@ -169,6 +172,7 @@ def levels(parents: Sequence[Sequence[int]], size: int) -> "Tree":
             raise SpecError(
                 f"The hierarchy does not name a parent for each of {below} keys.",
                 fix="Give the number of each key's parent, from 0, level by level.",
+                about="hierarchy",
             )
         above = int(labels.max(initial=0)) + 1
         if set(labels.tolist()) != set(range(above)):

@@ -52,7 +52,8 @@ class Tree:
         require_same(shape, workload)
         if self.branching is not None and not 2 <= self.branching <= max(2, *shape):
             raise SpecError(
-                f"branching is {self.branching}.", fix="Use a whole number from 2 to the cells."
+                f"branching is {self.branching}.",
+                fix="Use a whole number from 2 to the number of cells.",
             )
 
     def predict(self, ask: Ask, workload: Workload) -> Predicted:

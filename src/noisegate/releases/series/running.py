@@ -129,15 +129,19 @@ def counter_of(
     """The counter of a grid with one axis of periods; "auto" is the factor with the least error."""
     tally = grid.query.tally
     if not isinstance(tally, Sums) or len(tally.by) != 1 or len(grid.axes) != 1:
-        raise SpecError("A series has one axis in order.", fix="Group by DATE_TRUNC('month', x).")
+        raise SpecError(
+            "A series needs a single ordered axis.", fix="Group by DATE_TRUNC('month', x)."
+        )
     if method not in METHODS:
-        raise SpecError(f"There is no series by {method!r}.", fix=f"Use {', '.join(METHODS)}.")
+        raise SpecError(
+            f"There is no method {method!r} for a series.", fix=f"Use {', '.join(METHODS)}."
+        )
     (by,), row_level = tally.by, grid.query.stability.is_row_level
     (term,) = tally.terms
     if not row_level:
         if term.expression != Literal(1):
             raise Unsupported(
-                "A series of a unit with several rows counts rows.", fix="Use COUNT(*)."
+                "With several rows per unit, a series counts rows only.", fix="Use COUNT(*)."
             )
         term = Term(expression=Literal(1), grain=Fraction(1), low=0, high=1)
 
@@ -184,7 +188,8 @@ def series_job(
     last = counter.epochs[-1].end
     if until > last:
         raise SpecError(
-            f"The series ends after {last:,} periods.", fix="Use an earlier until, or open another."
+            f"The series ends after {last:,} periods.",
+            fix="Use an earlier until, or start another series.",
         )
     rms = sqrt(float(predicted(counter, until).mean())) * float(_grain(counter))
     return SeriesJob(
@@ -220,7 +225,8 @@ def periods_until(grid: Grid, period: Expression, until: Any) -> int:  # noqa: A
         return axis.ended(until, unit, all_in=highs == {ordinal(until)})
     except (TypeError, ValueError, AttributeError):
         raise SpecError(
-            f"{until!r} is no {axis.name}.", fix=f"Use such as until={axis.present[0]!r}."
+            f"{until!r} is not a value of {axis.name}.",
+            fix=f"For example: until={axis.present[0]!r}.",
         ) from None
 
 
@@ -249,8 +255,9 @@ class SeriesJob(Job[Totals, "SeriesRelease", TableExpected]):
     def require_anew(self) -> None:
         """Totals that are out stay."""
         raise SpecError(
-            "A series that grows keeps the totals that are out.",
+            "A series that grows keeps the totals already released.",
             fix="Leave out fresh, or release it without until.",
+            about="fresh",
         )
 
     def is_paid(self, curator: Curator) -> bool:
@@ -316,10 +323,12 @@ def _kept(counter: Counter) -> str:
 
 
 def _words(counter: Counter) -> tuple[str, ...]:
-    found = ["Rows that come after their period was measured are not counted."]
+    found = ["Rows that arrive after their period was measured are not counted."]
     if counter.rows_per_unit is not None:
         cap = counter.rows_per_unit
-        found.append(f"Of one unit the first {cap} row{'s' if cap > 1 else ''} count, for ever.")
+        found.append(
+            f"Of each unit the first {cap} row{'s' if cap > 1 else ''} count, for the whole series."
+        )
     if counter.sample is not None:
         found.append(sample_words(counter.sample, in_bars=_sampling(counter) is not None))
     return tuple(found)
@@ -373,7 +382,9 @@ class SeriesRelease(Charged):
         period = self.axis.meant(period)
         if period not in self.periods:
             raise SpecError(
-                f"{period} is not measured.", fix=f"The last period is {self.periods[-1]}."
+                f"{period} is not measured yet.",
+                fix=f"The last period is {self.periods[-1]}.",
+                about="period",
             )
         place = self.periods.index(period)
         return Number(

@@ -64,7 +64,8 @@ class SparseAxis:
             return [(place, place) for place in sorted({self._place(key) for key in listed})]
         if len(asked) != 2 or self.keys is not None:
             raise SpecError(
-                f"{self.name!r} has no such range.", fix="Use (low, high) of numbers, or a list."
+                f"This is not a range of {self.name!r}.",
+                fix="Use (low, high) of numbers, or a list.",
             )
         low, high = asked
         first = 0 if low is None else max(0, self._step_of(low, up=True))
@@ -73,6 +74,7 @@ class SparseAxis:
             raise SpecError(
                 f"The range of {self.name!r} is empty, or beyond its bounds.",
                 fix=f"Use low ≤ high, {self._bounds()}.",
+                about="empty",
             )
         return [(first, last)]
 
@@ -94,7 +96,7 @@ class SparseAxis:
         if self.days:
             value = date_of(value)
             if not isinstance(value, date):
-                raise SpecError(f"{self.name!r} is a date.", fix='Use such as "2026-01-31".')
+                raise SpecError(f"{self.name!r} is a date.", fix='For example: "2026-01-31".')
             value = (value - EPOCH.date()).days
         steps = (fraction(value, name=self.name) - self.low) / self.step
         return -floor(-steps) if up and self.step == 1 else floor(steps)
@@ -152,7 +154,7 @@ def _axis(key: GroupKey, name: str, schema: Schema) -> tuple[Axis | Grouping, Sp
     if domain.low is None or domain.high is None or domain.kind not in (Kind.INTEGER, Kind.DATE):
         raise Unsupported(
             f"The values of {name!r} are not declared.",
-            fix="Declare the column's keys or bounds; of other numbers use BIN(x, width).",
+            fix="Declare the column's keys or bounds; for other numbers use BIN(x, width).",
         )
     low, size = int(domain.low), int(domain.high - domain.low) + 1
     if domain.kind is Kind.INTEGER:

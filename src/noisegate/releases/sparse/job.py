@@ -42,10 +42,10 @@ _FALSE: Final = Fraction(1, 100)  # of the cells that are expected, so many with
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparseOrder:
-    """What is asked for, as people say it.
+    """What is asked for, as given by the caller.
 
-    ``expected`` is about how many cells hold rows, if you know: the threshold is then so that at
-    most one cell in a hundred of these is shown without rows; else, one cell at most on average.
+    ``expected`` is the approximate number of cells with rows, if known: the threshold is then such
+    that empty cells shown are at most a hundredth of it; otherwise at most one on average.
     ``threshold`` sets it instead. ``tau`` samples cells below it in proportion to their numbers,
     and with ``unbiased`` sums have no bias; ``size`` shows that many cells by priority.
     """
@@ -143,7 +143,7 @@ class SparseJob(Measured[SparseRelease, SparseExpected]):
 
 
 def sparse_job(desk: Desk, order: SparseOrder) -> SparseJob:
-    """What is to be measured; whatever is wrong with the order is refused here, for nothing."""
+    """What is to be measured; whatever is wrong with the order is refused here, at no cost."""
     sql = _sql(desk.curator, order)
     question = sampled(read(sql, desk.curator.tables), desk.rules.sample)
     block = _block(question)
@@ -156,7 +156,9 @@ def sparse_job(desk: Desk, order: SparseOrder) -> SparseJob:
     if not facts.is_row_level:
         cap = said or (None if declared is None else min(declared, CAP_MAX))
     elif order.rows_per_unit is not None:
-        raise SpecError("Every row is one unit, so a cap has no meaning.", fix="Leave it out.")
+        raise SpecError(
+            "Every row is one unit, so a contribution bound has no meaning.", fix="Leave it out."
+        )
     query = Query(Cells(relation=block.relation, by=tally_axes, rows_per_unit=cap))
     noise = _noise(order, query, inner_price(epsilon, query.sample))
     moves = query.path[-1]
@@ -177,15 +179,18 @@ def sparse_job(desk: Desk, order: SparseOrder) -> SparseJob:
 
 def _sql(curator: Curator, order: SparseOrder) -> str:
     if (order.sql is None) == (order.columns is None):
-        raise SpecError("Give SQL or columns.", fix='Use a SELECT, or columns={"x": 5, "y": None}.')
+        raise SpecError(
+            "Give either SQL or columns.",
+            fix='For example: a SELECT, or columns={"x": 5, "y": None}.',
+        )
     if order.columns is None:
         if order.table is not None or order.where is not None:
-            raise SpecError("The SQL says table and WHERE already.", fix="Leave them out.")
+            raise SpecError("The SQL already states the table and WHERE.", fix="Leave them out.")
         return order.sql or ""
     table = table_named(curator.tables, order.table)
     known = curator.tables[table].columns
     if not isinstance(order.columns, Mapping) or not order.columns or set(order.columns) - {*known}:
-        raise SpecError("The columns are not those of the table.", fix=f"Use {', '.join(known)}.")
+        raise SpecError("The columns are not in this table.", fix=f"Use {', '.join(known)}.")
     groups = [_group(name, how, known[name].kind) for name, how in order.columns.items()]
     condition = f" WHERE {order.where}" if order.where else ""
     rows = f"{quoted(table)}{condition}"  # read and checked as any other SQL
@@ -208,18 +213,18 @@ def _block(question: Question) -> Block:
     plain = len(question.blocks) == 1 and question.picked is not None and not question.explain
     block = question.blocks[0] if plain else None
     if block is None or [a.function for a in block.aggregates] != [Function.COUNT]:
-        raise Unsupported("A sparse release is one plain SELECT of COUNT(*).", fix=_FORM)
+        raise Unsupported("A sparse release takes one plain SELECT of COUNT(*).", fix=_FORM)
     if block.aggregates[0].where is not None:
-        raise Unsupported("COUNT has a FILTER.", fix="Put its condition into WHERE.")
+        raise Unsupported("COUNT has a FILTER.", fix="Put its condition in WHERE.")
     if not block.by or set(block.sets) != {tuple(range(len(block.by)))}:
-        raise Unsupported("A sparse release has one plain GROUP BY.", fix=_FORM)
+        raise Unsupported("A sparse release takes one plain GROUP BY.", fix=_FORM)
     return block
 
 
 def _epsilon(desk: Desk, order: SparseOrder, question: Question) -> Fraction:
     said = question.terms
     if order.epsilon is None and (said.within is not None or said.relative is not None):
-        raise SpecError("A release is bought by its price.", fix="Give epsilon.")
+        raise SpecError("A release is paid for with epsilon.", fix="Give epsilon.")
     return desk.epsilon(order.epsilon, said.epsilon)
 
 
@@ -229,11 +234,13 @@ def _noise(order: SparseOrder, query: Query, epsilon: Fraction) -> SparseGeometr
     for name in ("expected", "threshold", "tau", "size"):
         value = getattr(order, name)
         if value is not None and (type(value) is not int or value < 1):
-            raise SpecError(f"{name} is {value!r}.", fix=f"Use a whole {name} of at least 1.")
+            raise SpecError(
+                f"{name} is {value!r}.", fix=f"Use a whole {name} of at least 1.", about="size"
+            )
     if order.size is not None and (order.tau is not None or order.unbiased):
-        raise SpecError("A sample has a size or a tau.", fix="Give one of them.")
+        raise SpecError("A sample takes either a size or a tau.", fix="Give one of them.")
     if order.unbiased and (order.tau is None or order.threshold not in (None, 1)):
-        raise SpecError("Without bias, cells are sampled by tau.", fix="Give tau, no threshold.")
+        raise SpecError("Unbiased sampling uses tau.", fix="Give tau, and leave out threshold.")
     scale = geometric_scale(epsilon, sensitivity=moved)
     wanted = _FALSE * order.expected if order.expected else Fraction(1)
     theta = order.threshold or 1
@@ -272,7 +279,9 @@ def _words(noise: SparseGeometric | SparsePriority, sampling: Sampling | None) -
         f"{false} are shown: a number whose ± reaches 0 may be one of them."
     )
     if tau == noise.threshold:
-        held = f"Cells of a noisy count of {theta} or more{among} are shown, all others missing."
+        held = (
+            f"Cells with a noisy count of {theta} or more{among} are shown; all others are missing."
+        )
         return (held, surely)
     shown = "noisy count, of either sign," if noise.signed else "noisy count"
     sampled = (

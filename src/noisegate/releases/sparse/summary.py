@@ -280,7 +280,11 @@ class SparseRelease(Charged):
         """
         noise = self.noise
         if not isinstance(noise, SparseGeometric) or noise.signed or noise.tau > noise.threshold:
-            raise SpecError("This is a sample of cells.", fix="Release it without tau and size.")
+            raise SpecError(
+                "This release is a sample of cells.",
+                fix="Release it without tau and size.",
+                about="sample",
+            )
         theta = least_error(noise, self.values)
         kept = self.values >= theta
         noise = replace(noise, threshold=theta, tau=theta)
@@ -373,7 +377,9 @@ class SparseRelease(Charged):
         table, record = read_held(file, cls)
         noise = from_record(record["noise"])
         if not isinstance(noise, SparseGeometric | SparsePriority):
-            raise SpecError("The file is no sparse release.", fix="Use it as save() wrote it.")
+            raise SpecError(
+                "The file does not hold a sparse release.", fix="Use it as written by save()."
+            )
         return cls(
             axes=tuple(map(SparseAxis.from_record, record["axes"])),
             cells=table.column("cell number").to_numpy(),

@@ -51,11 +51,11 @@ _YES, _NO, _OPEN = "reaches it", "does not", "no answer"
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AboveOrder:
-    """What is asked for, as people say it.
+    """What is asked for, as given by the caller.
 
     ``questions`` are ranges by the names of axes, ``[{"age": (20, 39)}, …]``, or "cells",
     "prefixes", "ranges". ``threshold`` is in the units of the sum. The run ends after ``most``
-    yeses: fewer are cheaper, that is, more precise at a price.
+    yeses: fewer are more accurate at the same price.
     """
 
     questions: Any
@@ -115,7 +115,9 @@ class Bar:
         """What `to_record` said."""
         noise = from_record(record["noise"])
         if not isinstance(noise, AboveThreshold):
-            raise SpecError("The file compares nothing.", fix="Use it as save() wrote it.")
+            raise SpecError(
+                "The file does not hold threshold questions.", fix="Use it as written by save()."
+            )
         return cls(
             threshold=Fraction(record["threshold"]),
             noise=noise,
@@ -317,7 +319,7 @@ def boxes_matrix(asked: Workload) -> Matrix:
     sizes = np.prod(asked.highs - asked.lows + 1, axis=1)
     if int(sizes.sum()) > ENTRIES_MAX:
         raise SpecError(
-            f"The questions speak of more than {ENTRIES_MAX:,} cells together.",
+            f"The questions cover more than {ENTRIES_MAX:,} cells in total.",
             fix="Ask fewer or smaller ones, or use wider bins.",
         )
     starts = np.concatenate([[0], np.cumsum(sizes)])
@@ -334,7 +336,7 @@ def _cells(
 
 
 def above_job(desk: Desk, order: AboveOrder) -> AboveJob:
-    """What is to be compared; whatever is wrong with the order is refused here, for nothing."""
+    """What is to be compared; whatever is wrong with the order is refused here, at no cost."""
     grid, epsilon = _grid(desk, order)
     asked = workload_of(spec_of(order.questions, grid.axes), grid.shape)
     if type(order.most) is not int or order.most < 1:
@@ -343,8 +345,9 @@ def above_job(desk: Desk, order: AboveOrder) -> AboveJob:
     if grid.sample is not None:
         if grid.signed:
             raise SpecError(
-                "How far a sample is off is not known for sums of either sign.",
-                fix="Use a sum from 0 on, or the gate itself.",
+                "The sampling error is not known for sums that may be negative.",
+                fix="Use a sum of non-negative terms, or the gate itself.",
+                about="sign",
             )
         tally = replace(tally, relation=Sampled(tally.relation, grid.sample))
         sampling = sampling_of(grid.sample, grid.moved, grid.grain)
@@ -373,7 +376,7 @@ def _grid(desk: Desk, order: AboveOrder) -> tuple[Grid, Fraction]:
     sql, edges = asked_sql(tables, order.sql, order.table, order.columns, order.where)
     question = read(sql, tables)
     if question.terms.within is not None or question.terms.relative is not None:
-        raise Unsupported("A threshold is bought by its price.", fix="Give epsilon.")
+        raise Unsupported("Threshold questions are paid for with epsilon.", fix="Give epsilon.")
     epsilon = desk.epsilon(order.epsilon, question.terms.epsilon)
     terms = Terms(rows_per_unit=order.rows_per_unit or question.terms.rows_per_unit)
     grid = grid_of(question, sql, terms, edges=edges)

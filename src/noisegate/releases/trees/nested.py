@@ -34,7 +34,11 @@ class Nest:
         if self.sides[0] != (1,) * len(self.shape) or any(
             up % low for below, above in steps for low, up in zip(below, above, strict=True)
         ):
-            raise SpecError("These boxes are not nested.", fix="Multiply sides from 1 upwards.")
+            raise SpecError(
+                "The boxes are not nested.",
+                fix="Multiply side lengths, from 1 upwards.",
+                about="nested",
+            )
 
     def counts(self, level: int) -> tuple[int, ...]:
         """How many boxes the level has along each axis."""

@@ -112,7 +112,9 @@ def public_keys(data: Data, table: str, column: str) -> tuple[Key, ...]:
     """The values of a public table's column, in order: keys that private tables may reference."""
     kinds = stored_kinds({table: data})[table]
     if column not in kinds:
-        raise PolicyError(f"{table!r} has no column {column!r}.", fix="Reference another column.")
+        raise PolicyError(
+            f"{table!r} has no column {column!r}.", fix="Reference another column.", about="column"
+        )
     domain = TableDomain(
         dataset="public",
         name=table,

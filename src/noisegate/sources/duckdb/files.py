@@ -91,8 +91,9 @@ def origin_of(
         raise SourceError(
             f"The database {data.file.name!r} has no table {data.table!r} in its schema "
             f"{data.schema!r}.",
-            fix="Name one that it has: DATABASE#TABLE or DATABASE#SCHEMA.TABLE as a source in a "
-            "policy; table=... (--table) where a file is opened without one.",
+            fix="Name one that it has: DATABASE#TABLE or DATABASE#SCHEMA.TABLE as the source in a "
+            "policy; or table=... (--table) when a file is opened without a policy.",
+            about="table",
         )
     table, schema = (exp.to_identifier(each, quoted=True) for each in (data.table, data.schema))
     return exp.table_(table, db=schema, catalog=f"file{place}").sql(dialect="duckdb")
@@ -112,17 +113,17 @@ def plain_frame(frame: Any) -> "pa.Table":  # noqa: ANN401 - any frame
         columns = {str(name): _as_arrow(frame[name], str(name)) for name in frame.columns}
         rows = len(frame)
     else:
-        raise SourceError("This is no table.", fix=GIVE)
+        raise SourceError("This is not a table.", fix=GIVE, about="frame")
     if any(not name or "\x00" in name for name in columns):
-        raise SourceError("A column has no name.", fix="Name it, in plain text.")
+        raise SourceError("A column has no name.", fix="Name it with plain text.")
     names = getattr(frame, "column_names", frame.columns)
     if len({folded(name) for name in columns}) < len(names):
         raise _same_names()
     table = pa.table(columns) if columns else _blank(rows)
     with suppress(pa.ArrowException):
-        table.validate(full=True)  # texts that are no UTF-8 would fail a question later
+        table.validate(full=True)  # texts that are not UTF-8 would fail a question later
         return table
-    raise SourceError("The frame holds values that are none.", fix="Make it anew.")
+    raise SourceError("The frame holds invalid values.", fix="Build it again.")
 
 
 def _as_arrow(column: Any, name: str) -> Any:  # noqa: ANN401 - a column in, Arrow out
@@ -137,7 +138,9 @@ def _as_arrow(column: Any, name: str) -> Any:  # noqa: ANN401 - a column in, Arr
                 return column.to_arrow()
             return pa.array(column, kind, from_pandas=True)
     raise SourceError(
-        f"Column {name!r} has no one type.", fix="Convert it, such as frame[name].astype(str)."
+        f"Column {name!r} mixes several types.",
+        fix="Convert it, for example frame[name].astype(str).",
+        about="type",
     )
 
 
@@ -166,7 +169,7 @@ def stored_types(
             plain = {str(name): str(kind).partition("(")[0] for name, kind, *_ in rows}
             types[table] = {name: kind for name, kind in plain.items() if kind in KIND_OF}
         return origins, types
-    raise SourceError(UNREACHABLE, fix=GIVE)
+    raise SourceError(UNREACHABLE, fix=GIVE, about="unreadable")
 
 
 def _require_own_names(
@@ -185,7 +188,10 @@ def _literal(path: Path) -> exp.Literal:
 
 
 def _same_names() -> SourceError:
-    return SourceError("Two columns have the same name.", fix="Rename one: case does not count.")
+    return SourceError(
+        "Two columns have the same name; upper and lower case are not distinguished.",
+        fix="Rename one.",
+    )
 
 
 def plain(data: Data, table: str) -> "Path | Within | pa.Table":
@@ -223,11 +229,18 @@ def _require_file(path: Path) -> None:
             fix="Name the table of a database by table=... (--table)."
             if within
             else "Check the path.",
+            about="file",
         )
     if set("*?[") & set(str(path.resolve())):
-        raise SourceError(f"{path.name!r} is a pattern.", fix="Rename the file or its folder.")
+        raise SourceError(
+            f"{path.name!r} would be read as a file pattern.",
+            fix="Rename the file or its folder.",
+            about="pattern",
+        )
     if path.suffix.lower() not in _FILE_KINDS:
-        raise SourceError(f"{path.name!r} does not end in {', '.join(_FILE_KINDS)}.", fix=GIVE)
+        raise SourceError(
+            f"{path.name!r} does not end in {', '.join(_FILE_KINDS)}.", fix=GIVE, about="ending"
+        )
 
 
 def _reader(path: Path) -> str:
@@ -252,6 +265,7 @@ def _csv(path: Path, where: str) -> str:
         raise SourceError(
             f"The first line of {path.name!r} does not name its columns.",
             fix="Put each column's name once into the first line.",
+            about="header",
         )
     columns = ", ".join(f"{quoted(name)}: 'VARCHAR'" for name in names)
     return (

@@ -84,7 +84,7 @@ if TYPE_CHECKING:
     from noisegate.sources.duckdb.writing.sample import Drawn
 
 
-# What a stored column may be declared as. Numbers are no texts: the text of one may depend on
+# What a stored column may be declared as. Numbers are not texts: the text of one may depend on
 # how wide its whole column is, and some times have none.
 _WRITTEN_MAX: Final = 128  # statements that are kept
 _READ_AS: Final = {
@@ -221,7 +221,9 @@ class DuckDBSource(Source):
         """All rows of a public table: exact and free."""
         domain = self._tables[table]
         if not domain.is_public:
-            raise PolicyError(f"{table!r} is not public.", fix="Ask about it with a price.")
+            raise PolicyError(
+                f"{table!r} is not public.", fix="Ask about it with a price.", about="public"
+            )
         shown = [
             exp.alias_(
                 shown_value(column, self._types[table][name], col(name)),
@@ -296,7 +298,7 @@ class DuckDBSource(Source):
         if by_hand:
             raise KeyboardInterrupt
         raise SourceError(
-            UNREACHABLE, fix="Nothing left the door; ask again with the same request."
+            UNREACHABLE, fix="Nothing was released; ask again with the same request id."
         )
 
     def _require_key(self, table: str) -> None:
@@ -315,8 +317,9 @@ class DuckDBSource(Source):
         text = query.sql(dialect="duckdb")
         if self._run(lambda connection: connection.execute(text).fetchall(), ()):
             raise PolicyError(
-                f"The key of {table!r} repeats: {', '.join(domain.key)}.",
-                fix="Name columns that do not, or leave out key.",
+                f"The key of {table!r} has duplicates: {', '.join(domain.key)}.",
+                fix="Name columns without duplicates, or leave out key.",
+                about="key",
             )
 
     def _used_columns(self, table: str) -> tuple[str, ...]:
@@ -332,8 +335,9 @@ class DuckDBSource(Source):
                 used.append(other.unit.column)
         if missing := [name for name in used if name not in self._types[table]]:
             raise PolicyError(
-                f"{table!r} has no column {missing[0]!r} of a type that questions can use.",
+                f"{table!r} has no column {missing[0]!r} of a supported type.",
                 fix=f"Its columns are: {', '.join(self._types[table])}.",
+                about="column",
             )
         return tuple(dict.fromkeys(used))
 
@@ -362,6 +366,7 @@ class DuckDBSource(Source):
             raise PolicyError(
                 f"{column!r} of {table!r} is {kind}, which cannot name a unit.",
                 fix="Store it as text or as a whole number.",
+                about="id",
             )
 
     def _engine(self) -> duckdb.DuckDBPyConnection:
@@ -415,7 +420,7 @@ class DuckDBSource(Source):
         return exp.alias_(plain, exp.to_identifier(column, quoted=True))
 
     def _try_once(self, table: str) -> None:
-        """Read what a row could make unreadable. A file that cannot be read whole is no table."""
+        """Read what a row could make unreadable. A partly readable file is not a table."""
         types, columns = self._types[table], self._tables[table].columns
         odd = [name for name in self._used[table] if types[name] not in _SAFE_TYPES]
         if not odd and not is_text(self._data[table]):
@@ -434,9 +439,10 @@ class DuckDBSource(Source):
             self._engine().execute(query.sql(dialect="duckdb")).fetchall()
             return
         raise SourceError(
-            "The rows cannot be read whole: a line has too many or too few columns, a quote is "
-            "open, a text is no UTF-8.",
-            fix="Write the file anew, best as Parquet.",
+            "The file cannot be read completely: a line has too many or too few columns, a quote "
+            "is not closed, or a text is not UTF-8.",
+            fix="Write the file again, preferably as Parquet.",
+            about="unreadable",
         )
 
 

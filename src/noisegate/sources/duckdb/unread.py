@@ -28,7 +28,8 @@ _WRITE: Final = {
     Kind.INTEGER: "Write whole numbers in plain digits, such as 1234.",
     Kind.NUMBER: "Write numbers with a decimal point, such as 1234.5, and without other marks.",
     Kind.DATE: "Write dates as 2024-12-31.",
-    Kind.TIMESTAMP: "Write times as 2024-12-31 23:59:59, all in one zone that is not written.",
+    Kind.TIMESTAMP: "Write timestamps as 2024-12-31 23:59:59, all in one time zone, without "
+    "naming it.",
     Kind.BOOLEAN: "Write true and false.",
     Kind.TEXT: "Store it as text.",
 }
@@ -75,7 +76,7 @@ def _table(
             words = f"{read - listed:,} of {read:,} values are none of the declared keys"
             yield _finding(where, f"{words} and are in no group.", "List them, if that is wrong.")
     if owner is not None and numbers[-1]:
-        words = f"{numbers[-1]:,} of {rows:,} rows have no {owner}, belong to nobody"
+        words = f"{numbers[-1]:,} of {rows:,} rows have no {owner}, belong to no unit"
         yield _finding(f"tables.{table.name}.unit", f"{words} and are left out.", "Fill it in.")
 
 

@@ -34,7 +34,7 @@ def column_of(
         column = Column.from_terms(name, facts, stored=stored)
         _require_bounds(column.kind, facts.get("between", ()))
     except SpecError as error:
-        refusal = PolicyError(f"{place}: {error.problem}", fix=error.fix)
+        refusal = PolicyError(f"{place}: {error.problem}", fix=error.fix, about=error.about)
     else:
         _require_readable(place, column.kind, stored)
         return replace(column, references=(target, other)) if target else column
@@ -64,7 +64,8 @@ def _require_readable(place: str, kind: Kind, stored: Kind | None) -> None:
         return
     if not any({kind, stored} <= family for family in _FAMILIES):
         raise PolicyError(
-            f"{place}: it is declared as {kind.value} and stored as {stored.value}, so that "
-            "every value would be missing.",
-            fix="Declare it as stored, or as text, or store it otherwise.",
+            f"{place}: it is declared as {kind.value} but stored as {stored.value}, so every "
+            "value would be missing.",
+            fix="Declare it as it is stored, or as text, or change how it is stored.",
+            about="stored",
         )

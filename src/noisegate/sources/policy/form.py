@@ -72,7 +72,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
     names = list(known)
     if close := get_close_matches(name, names, n=1):
         return f"Did you mean {close[0]!r}?"
-    return f"Known are: {', '.join(names)}." if names else "None is known here."
+    return f"Known are: {', '.join(names)}." if names else "There are none here."
 
 
 class _Form:
@@ -94,7 +94,7 @@ class _Form:
                 self.require(item, fitting["items"], f"{place}[{at}]")
         for keyword, holds in _LIMITS.items():
             if keyword in fitting and not holds(value, fitting[keyword]):
-                raise _refused(place, "is none of the values it can have", form)
+                raise _refused(place, "is not one of the allowed values", form)
 
     def _require_keys(self, value: Mapping[str, Any], form: Mapping[str, Any], place: str) -> None:
         known, others = form.get("properties", {}), form["additionalProperties"]

@@ -75,7 +75,7 @@ def person(column: str) -> str:
 
 
 def whose(column: str) -> str:
-    """Whose ids a column says it holds, or nothing: then equal names are no sign of equal people.
+    """Whose ids a column says it holds, or nothing: then equal names do not imply equal people.
 
     >>> whose("patient_id"), whose("customer"), whose("id"), whose("pid"), whose("record_no")
     ('patient', 'customer', '', '', '')

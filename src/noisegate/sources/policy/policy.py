@@ -108,8 +108,9 @@ class Policy:
         where = self._located(self.source or ".")
         if place_of(where)[1] is not None:
             raise PolicyError(
-                f"source: {self.source!r} names one table, for all of them.",
+                f"source: {self.source!r} names one table, but applies to all of them.",
                 fix=f"Name the database alone, or this source under [tables.{table}].",
+                about="source",
             )
         if "://" in where or Path(where).suffix.lower() in DATABASE_KINDS:
             return f"{where}#{table}"
@@ -122,6 +123,7 @@ class Policy:
                 f"tables.{table}: the folder {self.source or '.'!r} has {len(found) or 'no'} files "
                 "for this table.",
                 fix=f"Put {names} there, or name the file: source = '...' under the table.",
+                about="files",
             )
         return found[0]
 
@@ -161,6 +163,7 @@ class Policy:
             raise PolicyError(
                 f"analysts: {analyst!r} has no share of {self.name!r}.",
                 fix=f"Ask the steward for one. These have: {', '.join(self.analysts)}.",
+                about="share",
             )
         return self.analysts[analyst]
 
@@ -192,20 +195,24 @@ def read_policy(path: str | Path) -> Policy:
     except (OSError, ValueError):  # no UTF-8 is a ValueError, as is a NUL in its name
         text = None
     if text is None:
-        raise PolicyError(f"{file.name!r} cannot be read.", fix="Give a policy, a TOML file.")
+        raise PolicyError(
+            f"{file.name!r} cannot be read.", fix="Give a policy, a TOML file.", about="file"
+        )
     try:
         terms = tomllib.loads(text, parse_float=Decimal)
     except tomllib.TOMLDecodeError as error:
-        problem = f"{file.name} is no TOML: {error}."
+        problem = f"{file.name} is not valid TOML: {error}."
     except (ArithmeticError, ValueError, RecursionError):
-        problem = f"{file.name} is no policy: a number or a list in it is far too large."
+        problem = f"{file.name} is not a policy: a number or a list in it is far too large."
     if problem is not None:
-        raise PolicyError(problem, fix="Text stands in quotes, and each key stands once.")
+        raise PolicyError(
+            problem, fix="Put strings in quotes, and give each key once.", about="toml"
+        )
     try:
         require_form(terms)
         return _policy(file, terms)
     except NoisegateError as error:
-        refusal = PolicyError(f"{file.name}: {error.problem}", fix=error.fix)
+        refusal = PolicyError(f"{file.name}: {error.problem}", fix=error.fix, about=error.about)
     raise refusal
 
 
@@ -275,7 +282,8 @@ def _table(name: str, terms: Mapping[str, Any]) -> TablePolicy:
     said = [key for key in ("unit", "every_row_is_one_person", "public") if key in terms]
     if len(said) != 1:
         raise PolicyError(
-            f"{place}: {'too much' if said else 'nothing'} is said about whose rows these are.",
+            f"{place}: {'more than one statement says' if said else 'nothing says'} whose rows "
+            "these are.",
             fix="Write one of: unit = 'the column that names the person', "
             "every_row_is_one_person = true, public = true.",
         )
@@ -323,8 +331,9 @@ def _unit(place: str, terms: Any) -> tuple[str | None, tuple[Step, ...], str | N
         table, dot, key = target.strip().partition(".")
         if not all((column.strip(), arrow, table, dot, key)):
             raise PolicyError(
-                f"{place}.unit.via[{at}]: {hop!r} is no foreign key.",
-                fix="Write 'column -> table.key', such as 'visit_id -> visits.visit_id'.",
+                f"{place}.unit.via[{at}]: {hop!r} is not a foreign key.",
+                fix="Write 'column -> table.key', for example 'visit_id -> visits.visit_id'.",
+                about="foreign-key",
             )
         steps.append(Step(column=column.strip(), table=table, key=key))
     return terms["column"], tuple(steps), terms.get("ids")
@@ -363,7 +372,9 @@ def _require_apart(place: str, names: Mapping[str, object]) -> None:
     for name in names:
         if (other := seen.setdefault(name.casefold(), name)) != name:
             raise PolicyError(
-                f"{place}: {other!r} and {name!r} are one name to an engine.", fix="Rename one."
+                f"{place}: the engine cannot tell {other!r} and {name!r} apart.",
+                fix="Rename one.",
+                about="name",
             )
 
 
@@ -372,23 +383,26 @@ def _require_money(policy: Policy) -> None:
     if policy.accountant != "pure" and not budget.delta:
         raise PolicyError(
             f"budget: the accountant {policy.accountant!r} needs a delta.",
-            fix="Add delta, such as 1e-6, or use the accountant 'pure'.",
+            fix="Add delta, for example 1e-6, or use the accountant 'pure'.",
+            about="delta",
         )
     most = policy.max_epsilon or budget.epsilon
     if most > budget.epsilon or (policy.default_epsilon or 0) > most:
         raise PolicyError(
-            "questions: one question costs more than it may.",
+            "questions: the price of one question exceeds its limit.",
             fix="Keep default_epsilon ≤ max_epsilon ≤ the budget's epsilon.",
         )
     if policy.keys_delta > budget.delta:
         raise PolicyError(
             "questions.keys_delta: it is above the budget's delta.",
-            fix="Use a small part of budget.delta, or leave it out for a hundredth.",
+            fix="Use a small part of budget.delta, or leave it out for one hundredth of it.",
+            about="delta",
         )
     if policy.crowd is not None and policy.crowd[1] > budget.delta:
         raise PolicyError(
             "questions.crowd.delta: it is above the budget's delta.",
             fix="Use a small part of budget.delta.",
+            about="delta",
         )
     for name, share in policy.analysts.items():
         if not share <= budget:
@@ -421,17 +435,20 @@ def _require_path(table: TablePolicy, tables: Mapping[str, TablePolicy]) -> None
         place, rest = f"tables.{table.name}.unit.via[{at}]", table.path[at + 1 :]
         if step.table not in tables:
             raise PolicyError(
-                f"{place}: there is no table {step.table!r}.", fix=nearest(step.table, tables)
+                f"{place}: there is no table {step.table!r}.",
+                fix=nearest(step.table, tables),
+                about="path",
             )
         other = tables[step.table]
         if (other.unit, other.path) != (table.unit, rest):
             hops = ", ".join(f"'{hop.column} -> {hop.table}.{hop.key}'" for hop in rest)
             unit = f"{{ column = {table.unit!r}, via = [{hops}] }}" if rest else repr(table.unit)
             raise PolicyError(
-                f"{place}: table {step.table!r} does not say unit = {unit}, as the rest of the "
-                "way does.",
-                fix="Let the way end at a table that has the unit's column, and declare the same "
+                f"{place}: table {step.table!r} does not declare unit = {unit}, as the rest of "
+                "the path does.",
+                fix="Let the path end at a table that has the unit's column, and declare the same "
                 "unit in every table on it.",
+                about="path",
             )
 
 
@@ -441,9 +458,11 @@ def _require_spaces(policy: Policy) -> None:
         space = policy.space(name)
         if table.ids is not None and table.ids != space:
             raise PolicyError(
-                f"tables.{name}.unit.ids: the ids are those of table {table.end!r}, which are "
-                f"{space!r}.",
-                fix=f"Say ids = {table.ids!r} of table {table.end!r} too, or leave it out here.",
+                f"tables.{name}.unit.ids: the ids come from table {table.end!r}, whose id space "
+                f"is {space!r}.",
+                fix=f"Declare ids = {table.ids!r} for table {table.end!r} too, or leave it out "
+                "here.",
+                about="id-space",
             )
     _require_apart("ids", policy.spaces())
 

@@ -107,9 +107,10 @@ def _require_one_owner(policy: Policy, origins: Mapping[str, str]) -> None:
         ]
         if said[0] != said[1]:
             raise PolicyError(
-                f"{policy.file.name}: tables.{name}: its source is that of table {other!r}, which "
-                "says that the same rows are somebody else's.",
-                fix="Declare rows once, or with the same unit. They have one owner.",
+                f"{policy.file.name}: tables.{name}: table {other!r} has the same source and "
+                "declares another owner for its rows.",
+                fix="Declare the rows once, or with the same unit: a row has one owner.",
+                about="owner",
             )
 
 
@@ -130,6 +131,7 @@ def _require_stored(policy: Policy, stored: Stored) -> None:
             raise PolicyError(
                 f"{policy.file.name}: {place}: the source has no such table.",
                 fix=nearest(name, stored),
+                about="table",
             )
         spoken += [(f"{place}.columns.{column}", name, column) for column in table.columns]
         spoken += [(f"{place}.key", name, column) for column in table.key]
@@ -143,4 +145,5 @@ def _require_stored(policy: Policy, stored: Stored) -> None:
             raise PolicyError(
                 f"{policy.file.name}: {place}: table {name!r} has no column {column!r}.",
                 fix=nearest(column, stored.get(name, {})),
+                about="column",
             )

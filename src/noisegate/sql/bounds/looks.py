@@ -50,11 +50,11 @@ _UNBOUNDED: Final = (Function.COUNT, Function.COUNT_VALUES, Function.COUNT_UNITS
 _CLEARLY: Final = 0.5  # of an error that is guessed: what is smaller for sure
 _AVERAGES, _RANKS = 2.0, 4.5  # times the noise of a count, of an average and of a quantile
 _MODEL: Final = (
-    "A look at these rows says that the cap loses about {lost}: counts and sums are "
-    "raised by that, and the ± holds its uncertainty. This part rests on a model of how rows are "
-    "spread over units, and is not proven."
+    "A private estimate from these rows says that the contribution bound loses about {lost}: "
+    "counts and sums are raised by that, and the ± includes its uncertainty. This part rests on a "
+    "model of how rows are distributed over units, and is not proven."
 )
-NO_RANGE: Final = "Pay more, or declare bounds that you know."
+NO_RANGE: Final = "Use a larger epsilon, or declare bounds that you know."
 
 
 @final
@@ -120,11 +120,17 @@ def looks_of(
     """
     if terms.choose and (unknown := set(terms.choose) - set(CHOICES)):
         raise SpecError(
-            f"{min(unknown)!r} cannot be chosen.", fix=f"Choose {' or '.join(CHOICES)}."
+            f"{min(unknown)!r} cannot be chosen.",
+            fix=f"Choose {' or '.join(CHOICES)}.",
+            about="choice",
         )
     if terms.epsilon is None:
         if terms.choose and question.blocks:
-            raise SpecError("Looks are paid by a share of ε.", fix="Give epsilon, not an error.")
+            raise SpecError(
+                "Private estimates of bounds and caps are paid for with a share of ε.",
+                fix="Give epsilon, not an error.",
+                about="share",
+            )
         return ()
     ranges: list[Look] = []
     if "bounds" in (terms.choose or ()):
@@ -249,7 +255,7 @@ def seen(
         words.append(
             f"{_paid(look)}; errors are shown for values from 0 to 1, and grow with the width"
             if sight is None
-            else f"{look.words}, as found: {float(low):g} to {float(high):g}"
+            else f"{look.words}, as estimated: {float(low):g} to {float(high):g}"
         )
     blocks = tuple(_bounded(block, bounds) for block in question.blocks)
     return Chosen(
@@ -281,13 +287,13 @@ def text_of(measurement: Measurement) -> str:
 
 
 def _paid(look: Look) -> str:
-    return f"{look.words}: found first, for ε = {float(look.epsilon):.3g}"
+    return f"{look.words}: estimated first, for ε = {float(look.epsilon):.3g}"
 
 
 def _cap_words(look: Look, counted: Counted, sight: Sight | None, cap: int | Fraction) -> str:
     shown = counted.shown(cap)
     if sight is not None:
-        return f"{look.words}, as found: {shown}"
+        return f"{look.words}, as estimated: {shown}"
     return f"{_paid(look)}; errors are shown for a cap of {shown}, and grow with it"
 
 
@@ -419,8 +425,10 @@ def _range(look: Look, sight: Sight) -> tuple[Fraction, Fraction]:
     found = range_of(sight.values, scale=sight.scale)
     if found is None:
         raise Unsupported(
-            f"Looking for {look.words}, no range stands clear of the noise; it was paid for.",
+            f"In the private estimate of {look.words}, no range stands out from the noise; the "
+            "estimate was paid for.",
             fix=NO_RANGE,
+            about="no-range",
         )
     return found
 
@@ -464,7 +472,9 @@ def clipping(bought: Purchase, profiles: Sequence[Profile], cap: int | None) -> 
     ]
     if shares:
         return (*capped, _MODEL.format(lost=" and ".join(shares)))
-    look = 'choose="caps" in place of the cap looks at the rows of this question, and chooses'
+    look = (
+        'choose="caps" in place of the cap estimates it from the rows of this question, and chooses'
+    )
     if isinstance(own_rows(block), Table):
-        look = f"gate.caps({_owner_table(block).name!r}, epsilon=...) finds out, for a price"
-    return (*capped, f"How much a cap of {cap} rows loses is not known: {look}.")
+        look = f"gate.caps({_owner_table(block).name!r}, epsilon=...) estimates it, for a price"
+    return (*capped, f"How much a contribution bound of {cap} rows loses is not known: {look}.")

@@ -1,7 +1,7 @@
 """Two paid looks that make later questions better: rows per unit, and the range of a column.
 
 Both are released histograms over public bins, so that everything made of them is post-processing:
-they are bought once, stored like any answer, and plans use them for nothing afterwards.
+they are bought once, stored like any answer, and plans use them at no cost afterwards.
 """
 
 from collections.abc import Sequence
@@ -44,7 +44,11 @@ def rows_per_unit_query(
     number by one.
     """
     if stability_of(relation).is_row_level:
-        raise Unsupported("Every row is one unit here.", fix="There is no cap to choose.")
+        raise Unsupported(
+            "Every row is one unit here, so there is no contribution bound to choose.",
+            fix="Leave out the choice of caps.",
+            about="units",
+        )
     folded = [Folded("n", Fold.COUNT, Literal(1))]
     units = [Fraction(1)]
     if sized:
@@ -87,7 +91,9 @@ def _bin(
 def range_query(relation: Relation, value: Expression, *, rows_per_unit: int | None) -> Query:
     """How many values have which sign and which number of binary digits."""
     if not domain_of(value, schema_of(relation)).kind.is_numeric:
-        raise Unsupported("This is no number.", fix="Ask about a numeric column.")
+        raise Unsupported(
+            "The expression is not numeric.", fix="Ask about a numeric column.", about="number"
+        )
     size = Call("floor", (Call("log2", (Call("abs", (value,)),)),))
     lowest, highest = Literal(-DIGITS), Literal(DIGITS)
     digits = Call("least", (Call("greatest", (size, lowest)), highest))

@@ -102,7 +102,7 @@ def counted_of(  # noqa: PLR0911 - one a case
 def _is_loose(term: Term) -> bool:
     """Whether bounds may lie far from most values, as far as numbers tell: ages end at 100 or so.
 
-    Where they do not, sums are about as long as their rows, and a second look is for nothing.
+    Where they do not, sums are about as long as their rows, and a second estimate gains nothing.
     """
     return term.reach * term.grain >= _LOOSE
 
@@ -111,7 +111,7 @@ def _is_divisible(block: Block, accountant: str) -> bool:
     """Whether averages may be direct sums over counts: of one expression, and of no sample.
 
     A sum and a count of a sample must be of the same one. Values that lie farther from 0 than from
-    the middle of their bounds add more than they differ: there a look at sums would be for nothing.
+    the middle of their bounds add more than they differ: there an estimate of sums gains nothing.
     """
     averages = [each for each in block.aggregates if each.function is Function.AVG]
     if not averages or isinstance(block.relation, Sampled) or len(set(block.sets)) > 1:

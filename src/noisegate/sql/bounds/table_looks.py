@@ -57,7 +57,12 @@ def bounds_seen(look: Measurement, release: Release) -> tuple[Fraction, Fraction
     """The range that a look at bounds shows."""
     found = range_of(release.values[0].tolist(), scale=scale_of(look))
     if found is None:
-        raise Unsupported("No range stands clear of the noise; it was paid for.", fix=NO_RANGE)
+        raise Unsupported(
+            "In the private estimate of bounds, no range stands out from the noise; the estimate "
+            "was paid for.",
+            fix=NO_RANGE,
+            about="no-range",
+        )
     return found
 
 
@@ -70,5 +75,7 @@ def _measured(curator: Curator, query: Query, epsilon: Fraction) -> tuple[Releas
 def _private(curator: Curator, table: str) -> TableDomain:
     found = {name.lower(): each for name, each in curator.tables.items()}
     if table.lower() not in found or found[table.lower()].is_public:
-        raise SpecError(f"There is no private table {table!r}.", fix="See gate.tables.")
+        raise SpecError(
+            f"There is no private table {table!r}.", fix="See gate.tables.", about="table"
+        )
     return found[table.lower()]

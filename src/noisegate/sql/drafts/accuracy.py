@@ -42,11 +42,14 @@ class Goal:
 
     def __post_init__(self) -> None:
         if (self.within is None) is (self.relative is None):
-            raise SpecError("An accuracy is given twice or not at all.", fix="Give within=50.")
+            raise SpecError(
+                "Give exactly one accuracy.", fix="For example: within=50.", about="accuracy"
+            )
         if self.relative is not None and self.rows is None:
             raise Unsupported(
-                "A relative error needs to know roughly how many rows there are.",
-                fix="Say so: rows=10000 (--rows 10000). Or ask by epsilon or within.",
+                "A relative error needs an approximate public number of rows.",
+                fix="Give rows=10000 (--rows 10000), or ask by epsilon or within.",
+                about="rows",
             )
 
 
@@ -73,7 +76,9 @@ def cheapest(is_enough: Callable[[Fraction], bool]) -> Fraction:
     """
     first, last = 0, _DIGITS * (_DECADES[1] - _DECADES[0])
     if not is_enough(decimal(last)):
-        raise Unsupported("No price meets this accuracy.", fix="Allow a larger error.")
+        raise Unsupported(
+            "No price achieves this accuracy.", fix="Allow a larger error.", about="accuracy"
+        )
     while first < last:
         middle = (first + last) // 2
         first, last = (first, middle) if is_enough(decimal(middle)) else (middle + 1, last)
@@ -109,7 +114,8 @@ def _require_width(recipe: Recipe, goal: Goal) -> None:
     if function in CHOSEN:
         raise Unsupported(
             f"The error of {function.value} depends on how close together the values are.",
-            fix="Ask for it by epsilon, or by relative=0.01 (a share of the rows).",
+            fix="Ask by epsilon, or by relative=0.01 (a share of the rows).",
+            about="accuracy",
         )
     _require_foreseen(recipe, goal)
 
@@ -117,12 +123,13 @@ def _require_width(recipe: Recipe, goal: Goal) -> None:
 def _require_foreseen(recipe: Recipe, goal: Goal) -> None:
     if recipe.is_foreseen(goal.rows):
         return
-    fix = "Ask by epsilon, or say about how many there are: rows=10000 (--rows 10000)."
+    fix = "Ask by epsilon, or give an approximate number of rows: rows=10000 (--rows 10000)."
     if goal.rows is not None:
         fix = "Ask by epsilon, or write the FILTER as WHERE."
     raise Unsupported(
         f"The error of {recipe.aggregate.function.value} depends on how many rows there are.",
         fix=fix,
+        about="rows",
     )
 
 
@@ -130,8 +137,9 @@ def _expected(recipe: Recipe, function: Function, rows: float) -> float:
     """What a group would show, from public facts alone; for a quantile all its ranks."""
     if function is Function.COUNT_DISTINCT:
         raise Unsupported(
-            "How many distinct values there are is not known beforehand.",
+            "The number of distinct values is not known beforehand.",
             fix="Give within=... instead of a relative error.",
+            about="rows",
         )
     return recipe.typical * (rows if function in _GROWING else 1.0)
 

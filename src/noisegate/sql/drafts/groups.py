@@ -95,9 +95,11 @@ def _require_few(block: Block) -> None:
     cells = prod(len(key.domain.keys or ()) + key.domain.nullable for key in block.by)
     if cells > LISTED_MAX:
         raise Unsupported(
-            f"There would be {cells:,} groups, nearly all without a row: a list of noise.",
-            fix="Group by fewer columns or coarser ones, or have those found that hold many rows: "
+            f"There would be {cells:,} groups, nearly all without a row, so the answer would be "
+            "mostly noise.",
+            fix="Group by fewer or coarser columns, or release only the large groups: "
             'gate.release("sparse", …).',
+            about="groups",
         )
 
 
@@ -124,7 +126,8 @@ def is_single(block: Block) -> bool:
 def no_cap(what: str, cap: str) -> Unsupported:
     """The refusal of what one unit could move without end."""
     return Unsupported(
-        f"{what} no bound, so no noise could hide one unit.",
-        fix=f"Give {cap}=..., declare it in the policy, or have one found: give epsilon, and "
+        f"{what} no bound, so no amount of noise would hide one unit.",
+        fix=f"Give {cap}=..., declare it in the policy, or have it estimated: give epsilon and "
         'choose="caps".',
+        about="cap",
     )

@@ -85,8 +85,9 @@ def key_questions_of(draft: Draft, *, epsilon: Number, delta: Number) -> tuple[M
     chance = fraction(delta, name="delta")
     if chance <= 0:
         raise Unsupported(
-            "The groups are not declared, and finding them needs some δ.",
+            "The groups are not declared, and partition selection needs a δ.",
             fix="Declare the column's keys, or give delta=1e-6 from an account that has δ.",
+            about="delta",
         )
     funds = Funds(epsilon=positive(epsilon, name="epsilon"), gaussian=draft.gaussian)
     share, part = draft.finding / len(draft.keys), chance / len(draft.keys)
@@ -150,10 +151,11 @@ def require_findable(keys: Sequence[Measurement], *units: int | None) -> None:
     for finder in map(finder_of, keys):
         if most is not None and finder.probability(most)[1] < _HOPE:
             raise Unsupported(
-                f"No group can be found among {most:,} units: one of {finder.turn:,} would be "
-                "shown in about half of all cases.",
+                f"Partition selection finds no group among {most:,} units: at this price, a group "
+                f"of {finder.turn:,} units is shown about half of the time.",
                 fix="Ask with a larger epsilon or delta, a smaller groups_per_unit, or declare the "
                 "column's keys.",
+                about="no-group",
             )
 
 

@@ -191,7 +191,9 @@ def recipe(aggregate: Aggregate, book: Book, *, derived: bool, divided: bool = F
     for domain in domains:
         if not domain.kind.is_numeric:
             raise Unsupported(
-                f"{function.value} of {domain.kind.value} has no meaning.", fix="Cast to a number."
+                f"{function.value} of {domain.kind.value} has no meaning.",
+                fix="Cast to a number.",
+                about="type",
             )
         require_bounds(domain, function.value)
     if function is Function.SUM:

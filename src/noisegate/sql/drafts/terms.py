@@ -47,7 +47,9 @@ def middle(low: Fraction, high: Fraction, kind: Kind) -> Fraction:
     """
     half = (low + high) / 2
     if abs(half) > LARGE:
-        raise Unsupported("Such values have no squares in doubles.", fix="Use narrower bounds.")
+        raise Unsupported(
+            "The squares of such values exceed the range of doubles.", fix="Use narrower bounds."
+        )
     return Fraction(floor(half)) if kind is Kind.INTEGER else Fraction(float(half))
 
 
@@ -55,9 +57,10 @@ def require_bounds(domain: Domain, what: str) -> tuple[Fraction, Fraction]:
     """Both bounds, or a refusal that says how to get them."""
     if domain.low is None or domain.high is None:
         raise Unsupported(
-            f"{what} needs bounds, since one value could move it by any amount.",
-            fix="Declare between = [low, high] for the column, write GREATEST(low, LEAST(high, x)),"
-            ' or have them found for a share of ε: choose="bounds".',
+            f"{what} needs bounds, because one value could otherwise move it by any amount.",
+            fix="Declare between = [low, high] for the column, write GREATEST(low, LEAST(high, "
+            'x)), or have bounds estimated for a share of ε: choose="bounds".',
+            about="bounds",
         )
     return domain.low, domain.high
 
@@ -67,7 +70,9 @@ def numeric(expression: Expression, domain: Domain, what: str) -> tuple[Expressi
     if domain.kind.is_numeric:
         return expression, domain
     if domain.kind not in (Kind.DATE, Kind.TIMESTAMP):
-        raise Unsupported(f"{what} of {domain.kind.value} has no meaning.", fix="Cast to a number.")
+        raise Unsupported(
+            f"{what} of {domain.kind.value} has no meaning.", fix="Cast to a number.", about="type"
+        )
     low, high = require_bounds(domain, what)
     is_date = domain.kind is Kind.DATE
     unit, ticks = ("day", 1) if is_date else ("hour", 3_600_000_000)

@@ -60,24 +60,26 @@ def caveats(block: Block, *, kinds: Collection[Kind] = ()) -> tuple[str, ...]:
     found: list[str] = []
     functions = [aggregate.function for aggregate in block.aggregates]
     if any(function not in _UNBOUNDED for function in functions):
-        found.append("Values are read within their bounds; the error bars are about those.")
+        found.append(
+            "Values are clipped to their bounds; the error bars are about the clipped values."
+        )
     sampled = sample_of(block.relation)
     if sampled is not None:
         held = [each in (*ADDITIVE, Function.COUNT_UNITS) for each in functions]
         in_bars = len(set(block.sets)) == 1 and any(held)
         found.append(sample_words(sampled.probability, in_bars=in_bars))
         if in_bars and not all(held):
-            found.append("Errors of quantiles, and of distinct values, are about the noise alone.")
+            found.append("Error bars of quantiles, and of distinct values, cover the noise only.")
         if Function.COUNT_DISTINCT in functions:
             found.append("COUNT(DISTINCT …) is that of the sample: all rows have as many or more.")
         if any(key.domain.keys is None for key in block.by):
-            found.append("Groups are those that the sample shows.")
+            found.append("Groups are those found in the sample.")
     if len(set(block.sets)) > 1:
         found.append("Totals are over the groups shown: rows with other keys are in none of them.")
     elif any(map(_is_listed, block.by)):
         found.append("Rows whose key is not on the declared list, if any, are in no group.")
     if Kind.TIMESTAMP in kinds:
-        found.append("Quantiles of times are to the hour.")
+        found.append("Quantiles of timestamps are rounded to the hour.")
     found += [
         words for table in stability_of(block.relation).tables if (words := _ownerless(table))
     ]
@@ -97,11 +99,11 @@ def rare(query: Query, finder: "Finder", *, shown: bool) -> str:
         else f"found privately by how many units{of} hold them ({once})"
     )
     found = (
-        f"Groups are {how}: from {finder.sure:,} on they are shown "
+        f"Groups are {how}: groups of {finder.sure:,} are shown "
         f"{'for certain' if certain else 'nearly always'}, those of {finder.turn:,} in about half "
         "of all cases, and far smaller ones are not shown."
     )
-    return found + (" What that does to shown numbers is in their ±." if shown else "")
+    return found + (" The effect on shown numbers is included in their ±." if shown else "")
 
 
 def quantiles(
@@ -141,8 +143,8 @@ def extreme(function: Function, expression: Expression | None, level: Fraction, 
     side = "below" if function is Function.MIN else "above"
     return (
         f"{function.value}({_inside(expression)}) is a private quantile: about "
-        f"{float(level * 100):.2g} % of the rows lie {side} it, {error}, because the outermost "
-        "value is that of one person. Its ± is about that quantile."
+        f"{float(level * 100):.2g} % of the rows lie {side} it, {error}, because the extreme "
+        "value belongs to one person. Its ± is about that quantile."
     )
 
 
@@ -171,18 +173,18 @@ def _capped(
         if apart:
             most = " and ".join(amount(tally.bound(term) * term.grain) for term in tally.terms)
             what = f"what one {noun} adds to {sums_words(tally.terms)} counts up to {most}"
-        more = "of one with more, all is scaled down"
+        more = "a unit with more is scaled down as a whole"
         if known:
             left_out = ""
         elif lower:
-            left_out = "(not in the ±): counts, and sums of values from 0 on, are lower bounds"
+            left_out = "(not in the ±): counts, and sums of non-negative values, are lower bounds"
     elif isinstance(tally, Values) and tally.rows_per_unit is not None:
-        more, left_out = "of more, some are left out evenly", "" if known else left_out
+        more, left_out = "of a unit with more, some are left out evenly", "" if known else left_out
     elif isinstance(tally, Keys) and query.stability.rows is None:
-        what, more = f"{_of(cap, 'group')} per {noun}", "of one with more, some are left out"
+        what, more = f"{_of(cap, 'group')} per {noun}", "of a unit with more, some are left out"
         left_out = "" if known else "(not in the ±): counts are lower bounds"
     elif isinstance(tally, Distinct) and query.stability.rows is None:
-        what, more = f"{_of(cap, 'value')} per {noun}", "of more, some are left out"
+        what, more = f"{_of(cap, 'value')} per {noun}", "of a unit with more, some are left out"
     else:
         return None
     return f"Capped: {what}; {more} {left_out}".rstrip() + "."
@@ -203,7 +205,7 @@ def _ownerless(table: TableDomain) -> str | None:
     if held is not None and not held.nullable and not table.path:
         return None
     leads = f" or leads to no {table.unit.noun}" if table.path else ""
-    return f"Rows of {table.name} whose {first} is NULL{leads} belong to nobody and are left out."
+    return f"Rows of {table.name} whose {first} is NULL{leads} belong to no unit and are left out."
 
 
 def _inside(expression: Expression | None) -> str:

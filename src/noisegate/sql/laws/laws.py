@@ -90,7 +90,10 @@ def as_noise(mechanism: Mechanism[Any]) -> Noise:
     """The mechanism, if its law is known here."""
     if isinstance(mechanism, Geometric | DiscreteGaussian):
         return mechanism
-    raise Bug("The law of a noise is not known.", fix="Use geometric or discrete Gaussian noise.")
+    raise Bug(
+        "The distribution of this noise is not known.",
+        fix="Use geometric or discrete Gaussian noise.",
+    )
 
 
 def noise_variance(noise: Noise) -> float:

@@ -26,12 +26,17 @@ def chance_of(probability: Number) -> Fraction:
     """The chance of each unit to be in a sample, if it can be that of one."""
     chance = positive(probability, name="probability")
     if chance >= 1:
-        raise SpecError("This is no sample.", fix="Use a probability below 1.")
+        raise SpecError(
+            "The sampling probability is not below 1.",
+            fix="Use a probability below 1.",
+            about="sample",
+        )
     if chance < CHANCE_MIN:
         raise SpecError(
-            "In a sample of less than one unit in a million there is hardly anybody: its numbers, "
-            "scaled up, would tell nothing.",
+            "A sample of less than one unit in a million is nearly empty; scaled up, its numbers "
+            "would mean nothing.",
             fix="Use a larger probability, such as 0.01.",
+            about="sample",
         )
     return chance
 
@@ -127,7 +132,7 @@ def sampling_of(probability: Fraction, moved: int, grain: Fraction) -> Sampling:
 
 def sample_words(p: Fraction, *, in_bars: bool) -> str:
     """A caveat: that it is a sample, and what sampling adds."""
-    held = "the ± holds what sampling adds" if in_bars else "the ± is about the noise"
+    held = "the ± includes the sampling error" if in_bars else "the ± covers the noise only"
     return (
         f"From a secret sample that holds each unit with probability {p}: {held}; that is about "
         f"± {float(1.96 * ((1 - p) / p) ** 0.5):.2g} √n for a count of n."

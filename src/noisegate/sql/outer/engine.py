@@ -56,8 +56,8 @@ _BOMBS: Final = frozenset(  # a few letters that make gigabytes, past the engine
     {"range", "generate_series", "repeat", "list_resize", "array_resize"}
 )
 _SESSION: Final = frozenset({"version", "get_block_size", "json_serialize_plan"})
-_ELSE: Final = "Use functions of released values that are the same each time, and FROM range(n)."
-_AGAIN: Final = "The same question has the same answer: write the date itself."
+_ELSE: Final = "Use deterministic functions of released values, and FROM range(n)."
+_AGAIN: Final = "The same question must have the same answer: write the date itself."
 
 
 def shown_table(
@@ -90,10 +90,10 @@ def run_outer(sql: str, tables: Mapping[str, pa.Table], public: Mapping[str, pa.
             raise KeyboardInterrupt from None
         if not isinstance(failure, duckdb.Error):
             raise
-        problem, fix = _words(failure)
+        problem, fix, about = _words(failure)
     finally:
         cursor.close()
-    raise Unsupported(problem, fix=fix)
+    raise Unsupported(problem, fix=fix, about=about)
 
 
 @cache
@@ -115,17 +115,17 @@ def _time_limit(cursor: "duckdb.DuckDBPyConnection") -> Iterator[None]:
         timer.cancel()
 
 
-def _words(failure: "duckdb.Error") -> tuple[str, str]:
+def _words(failure: "duckdb.Error") -> tuple[str, str, str]:
     """The engine's complaint, which is about public values alone, in one short line."""
     import duckdb  # noqa: PLC0415
 
     if isinstance(failure, duckdb.InterruptException):
-        return f"The SQL runs longer than {SECONDS_MAX:g} s.", "Ask for less at once."
+        return f"The SQL runs longer than {SECONDS_MAX:g} s.", "Ask for less at once.", "time"
     if isinstance(failure, duckdb.OutOfMemoryException):
-        return "The SQL needs too much memory.", "Ask for less at once."
+        return "The SQL needs too much memory.", "Ask for less at once.", "memory"
     line = str(failure).partition("\n")[0].partition("Error: ")
     said = " ".join((line[2] or line[0]).split())[:200].rstrip(".")
-    return f"The SQL over the released table fails: {said}.", "Mend this part of the question."
+    return f"The SQL over the released table fails: {said}.", "Correct this part.", "engine"
 
 
 # what a statement does, in the words of the engine's own parser
@@ -139,14 +139,16 @@ def _require_repeatable(sql: str, tables: frozenset[str], process: int) -> None:
     tree = json.loads(text)
     if tree.get("error_type") == "parser":
         raise Unsupported(
-            f"The SQL cannot be read: {tree['error_message']}.", fix="Mend this part."
+            f"The SQL cannot be read: {tree['error_message']}.",
+            fix="Correct this part.",
+            about="syntax",
         )
     if tree.get("error") or len(tree["statements"]) != 1:
         raise Unsupported("The SQL is not one SELECT.", fix="Ask one question with SELECT.")
     nodes = list(_nodes(tree["statements"]))
     ctes = {str(node["key"]).lower() for node in nodes if "key" in node and "value" in node}
     if ctes and (taken := ctes & _system_views(process)):
-        raise Unsupported(f"{min(taken)!r} is a name of the engine.", fix="Use another name.")
+        raise Unsupported(f"{min(taken)!r} is reserved by the engine.", fix="Use another name.")
     for node in nodes:
         _require_known(node, tables | ctes)
 
@@ -168,23 +170,25 @@ def _require_known(node: Mapping[str, Any], tables: frozenset[str]) -> None:
     kind, path = node.get("type"), (node.get("qualified_name") or {}).get("path") or []
     if kind == "BASE_TABLE" and (len(path) != 1 or path[0].lower() not in tables):
         name = ".".join(path)
-        raise Unsupported(f"There is no table {name!r}.", fix="Use the tables of the question.")
+        raise Unsupported(
+            f"There is no table {name!r}.", fix="Use a table of the question.", about="table"
+        )
     if kind == "SHOW_REF":
-        raise Unsupported("DESCRIBE, SHOW and SUMMARIZE are not offered.", fix="Use SELECT.")
+        raise Unsupported("DESCRIBE, SHOW and SUMMARIZE are not supported.", fix="Use SELECT.")
     if kind == "TABLE_FUNCTION":
         name = str(node["function"].get("function_name", "")).lower()
         if name not in _TABLE_FUNCTIONS:
             raise Unsupported(
-                f"The table function {name!r} is not offered.",
+                f"The table function {name!r} is not supported.",
                 fix=f"Use {', '.join(sorted(_TABLE_FUNCTIONS))} or a table.",
             )
     if node.get("sample") is not None:
-        raise Unsupported("SAMPLE draws other rows each time.", fix="Use ORDER BY and LIMIT.")
+        raise Unsupported("SAMPLE draws different rows each time.", fix="Use ORDER BY and LIMIT.")
     if kind == "COLUMN_REF" and [each.lower() for each in node["column_names"]][-1] in _BARE:
         raise Unsupported(f"{node['column_names'][-1]} changes with time.", fix=_AGAIN)
     name = str(node.get("function_name") or "").lower()
     if name and not node.get("is_operator") and name not in _functions(os.getpid()):
-        raise Unsupported(f"The function {name!r} is not offered here.", fix=_ELSE)
+        raise Unsupported(f"The function {name!r} is not supported here.", fix=_ELSE)
 
 
 @cache
@@ -219,7 +223,7 @@ def _fetch(cursor: "duckdb.DuckDBPyConnection", sql: str) -> pa.Table:
         batches.append(batch)
         rows, size = rows + batch.num_rows, size + batch.nbytes
         if rows > ROWS_MAX or size > BYTES_MAX:
-            raise Unsupported("The result is too large.", fix="Add WHERE or LIMIT.")
+            raise Unsupported("The result is too large.", fix="Add WHERE or LIMIT.", about="size")
     return pa.Table.from_batches(batches, schema=reader.schema)
 
 
@@ -280,6 +284,7 @@ def _number_column(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
         column = column.cast(pa.float64(), safe=False)
         return pc.if_else(pc.is_finite(column), column, pa.scalar(None, pa.float64()))
     raise Unsupported(
-        f"Column {field.name!r} holds {kind}, which answers do not show.",
-        fix="Cast it, such as CAST(x AS VARCHAR).",
+        f"Column {field.name!r} holds {kind}, which an answer cannot show.",
+        fix="Cast it, for example CAST(x AS VARCHAR).",
+        about="type",
     )

@@ -97,8 +97,9 @@ def block_of(
     select.set("where", where)
     if not making.aggregates and all(type(each) is Literal for each in groups.targets):
         raise Unsupported(
-            "Only constants are asked for: whether there is any row, and nothing else.",
-            fix="Ask how many rows there are: COUNT(*).",
+            "The query selects only constants, so the answer would show whether any row exists.",
+            fix="Count the rows: COUNT(*).",
+            about="constants",
         )
     relation, meant = without_names(sight.rows.relation)
     block = Block(
@@ -150,7 +151,9 @@ def _names(items: list[Node]) -> tuple[str, ...]:
     given = [fold(item.alias) for item in items if isinstance(item, exp.Alias)]
     for name in given:
         if given.count(name) > 1:
-            raise Unsupported(f"Two columns are called {name!r}.", fix="Name one of them with AS.")
+            raise Unsupported(
+                f"Two columns are called {name!r}.", fix="Name one of them with AS.", about="name"
+            )
     shown: list[str] = []
     for item in items:
         if isinstance(item, exp.Alias):
@@ -198,13 +201,16 @@ class _Making:
             if loose and isinstance(target, Call):
                 other = f"BIN(LEAST(GREATEST({loose[0]}, 0), 99), 10) with bounds of your own"
                 if domain.kind is Kind.TIMESTAMP:
-                    other = f"DATE_TRUNC('day', {loose[0]}): days are found privately"
+                    other = f"DATE_TRUNC('day', {loose[0]}): days are found by partition selection"
                 raise Unsupported(
-                    f"The bins of {loose[0]!r} have no end: its bounds are not declared.",
+                    f"The bins of {loose[0]!r} are unbounded: its bounds are not declared.",
                     fix=f"Declare between = [low, high] for {loose[0]!r}, or group by {other}.",
+                    about="bounds",
                 )
             raise Unsupported(
-                f"GROUP BY a {domain.kind.value} has no list of groups.", fix=f"Group by {bins}."
+                f"A column of type {domain.kind.value} has no list of groups.",
+                fix=f"Group by {bins}.",
+                about="groups",
             )
         if left.domain.keys is None:
             found = replace(domain, nullable=left.domain.nullable)
@@ -289,7 +295,11 @@ class _Making:
         if isinstance(node, exp.Window):
             return self._window(node)
         if isinstance(node, exp.Star):
-            raise Unsupported("SELECT * shows rows, and rows do not leave.", fix="Name columns.")
+            raise Unsupported(
+                "SELECT * would show rows, and rows stay private.",
+                fix="Name columns, and aggregate them.",
+                about="rows",
+            )
         if (key := self._key(attempt(lambda: self.sight.target(node)))) is not None:
             return key
         return self._alias(node) if isinstance(node, exp.Column) else self.below(node)
@@ -306,7 +316,7 @@ class _Making:
         return written(self.column(f"k{self.groups.targets.index(core)}"), line_of(found), None)
 
     def _window(self, node: exp.Window) -> Node:
-        """The head of a window runs over released rows, so it is no aggregate of the block."""
+        """The head of a window runs over released rows, so it is not an aggregate of the block."""
         head = node.this
         while isinstance(head, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
             for child in list(head.iter_expressions()):
@@ -330,13 +340,15 @@ class _Making:
             self.sight.name(column)
             raise Unsupported(
                 f"Column {column.name!r} is neither grouped by nor aggregated, and rows do not "
-                "leave.",
+                "leave the gate.",
                 fix="Add it to GROUP BY, or aggregate it.",
+                about="rows",
             )
         if attempt(lambda: Sight(self.sight.rows).name(column)) is not None:
             raise Unsupported(
-                f"{column.name!r} is both a column and the name of an item.",
-                fix="Give the item another name.",
+                f"{column.name!r} is both a column and an alias in SELECT.",
+                fix="Choose another alias.",
+                about="name",
             )
         inner = replace(self, sight=self.sight.without(fold(column.name)))
         return exp.Paren(this=inner.rewritten(alias.copy()))
@@ -374,7 +386,9 @@ class _Making:
             if not isinstance(target, Name) and target not in self.groups.targets:
                 target = core_of_key(target, self.sight.reading.schema)
             if target not in self.groups.targets:
-                raise Unsupported("GROUPING names what is not grouped by.", fix="Name a key.")
+                raise Unsupported(
+                    "GROUPING names a column that is not in GROUP BY.", fix="Name one that is."
+                )
             if len(self.groups.sets) == 1:
                 continue
             shift = count - 1 - self.groups.targets.index(target)

@@ -21,7 +21,7 @@ def free_sql(node: Node, *, is_plain: bool) -> str:
     except (SqlglotError, RecursionError):
         text = None
     if text is None:
-        raise Unsupported("The SQL cannot be read.", fix=FORM)
+        raise Unsupported("The SQL cannot be read.", fix=FORM, about="syntax")
     return text
 
 
@@ -43,9 +43,9 @@ def over_groups(node: Node, blocks: list[Block]) -> tuple[str, ...]:
     keys = [key for block in blocks for key in block.by]
     found = []
     if any(key.domain.keys is None for key in keys):
-        found.append("Rare groups are not found: what is computed over groups leaves them out.")
+        found.append("Rare groups are not found: results computed over groups leave them out.")
     if any(key.domain.keys is not None for key in keys):
-        found.append("What is computed over groups takes in declared ones without any rows.")
+        found.append("Results computed over groups include declared groups without rows.")
     return tuple(found)
 
 

@@ -43,7 +43,9 @@ def take_hints(sql: str) -> tuple[str, Terms, bool]:
         sql = " " * (tokens[0].end + 1) + sql[tokens[0].end + 1 :]
         tokens = _tokens(sql)
         if tokens and tokens[0].text.upper() == "ANALYZE":
-            raise Unsupported("EXPLAIN ANALYZE would run the question.", fix="Use EXPLAIN.")
+            raise Unsupported(
+                "EXPLAIN ANALYZE would run the query.", fix="Use EXPLAIN.", about="explain"
+            )
     said += _from_comments(tokens)
     for place in range(len(tokens) - 2):
         words = [token.text.upper() for token in tokens[place : place + 3]]
@@ -64,12 +66,14 @@ def _tokens(sql: str) -> list[Token]:
     except SqlglotError:
         tokens = None
     if tokens is None:
-        raise Unsupported("The SQL cannot be read.", fix="Check quotes and brackets.")
+        raise Unsupported("The SQL cannot be read.", fix="Check quotes and parentheses.")
     for one, other in pairwise(tokens):
         glued = one.token_type is TokenType.NUMBER and other.start == one.end + 1
         if glued and other.token_type in (TokenType.VAR, TokenType.NUMBER):
             raise Unsupported(
-                f"{one.text}{other.text} is no number.", fix="Write a decimal number, and spaces."
+                f"{one.text}{other.text} is not a number.",
+                fix="Write a decimal number, with spaces around it.",
+                about="number",
             )
     return tokens
 
@@ -83,7 +87,11 @@ def _from_comments(tokens: Iterable[Token]) -> list[tuple[str, str]]:
         for part in text[len(_HINT) :].replace(",", " ").split():
             name, equals, value = part.partition("=")
             if not equals or not value:
-                raise Unsupported(f"The hint {part!r} is not name=value.", fix="Write epsilon=0.1.")
+                raise Unsupported(
+                    f"The hint {part!r} is not name=value.",
+                    fix="Write epsilon=0.1.",
+                    about="option",
+                )
             found.append((name, value))
     return found
 
@@ -95,12 +103,16 @@ def _from_options(tokens: list[Token], place: int) -> tuple[int, list[tuple[str,
         return place, found
     texts = [token.text for token in tokens[place + 1 :]]
     if not texts or texts[0] != "(" or ")" not in texts:
-        raise Unsupported("OPTIONS has no brackets.", fix="Write OPTIONS(epsilon=0.1).")
+        raise Unsupported(
+            "OPTIONS has no parentheses.", fix="Write OPTIONS(epsilon=0.1).", about="option"
+        )
     inside = texts[1 : texts.index(")")]
     for start in range(0, len(inside), 4):
         part = inside[start : start + 4]
         if len(part) < 3 or part[1] != "=" or part[3:] not in ([], [","]):
-            raise Unsupported("OPTIONS is not a list of name=value.", fix="Write epsilon=0.1.")
+            raise Unsupported(
+                "OPTIONS is not a list of name=value.", fix="Write epsilon=0.1.", about="option"
+            )
         found.append((part[0], part[2]))
     return place + 1 + texts.index(")") + 1, found
 
@@ -111,18 +123,24 @@ def _terms(said: Iterable[tuple[str, str]]) -> Terms:
         option = _OPTIONS.get(name.lower())
         if option is None:
             near = get_close_matches(name.lower(), _OPTIONS, n=1) or sorted(_OPTIONS)
-            raise Unsupported(f"There is no option {name!r}.", fix=f"Use {', '.join(near)}.")
+            raise Unsupported(
+                f"There is no option {name!r}.", fix=f"Use {', '.join(near)}.", about="option"
+            )
         if found.setdefault(option, value) != value:
-            raise Unsupported(f"{option} is said twice.", fix="Say it once.")
+            raise Unsupported(f"{option} is given twice.", fix="Give it once.", about="twice")
     terms: dict[str, object] = {}
     for option, value in found.items():
         number = positive(value, name=option)
         if option in _WHOLE:
             if number.denominator != 1:
-                raise Unsupported(f"{option} is not whole.", fix="Use a whole number.")
+                raise Unsupported(
+                    f"{option} is not a whole number.", fix="Use a whole number.", about="whole"
+                )
             terms[option] = int(number)
         else:
             terms[option] = number
     if terms.get("confidence", 0) >= 1:  # type: ignore[operator]
-        raise Unsupported("confidence is not below 1.", fix="Use 0.95, for instance.")
+        raise Unsupported(
+            "confidence must be below 1.", fix="For example: 0.95.", about="confidence"
+        )
     return Terms(**terms)  # type: ignore[arg-type]

@@ -63,7 +63,9 @@ def whole(node: Node, what: str) -> int:
     """A constant whole number."""
     found = literal(node)
     if found is None or type(found.value) is not int:
-        raise Unsupported(f"{what} is not a whole number.", fix="Write it as a number.")
+        raise Unsupported(
+            f"{what} is not a whole number.", fix="Write it as a number.", about="whole"
+        )
     return found.value
 
 
@@ -83,7 +85,9 @@ def converted(text: Literal, kind: Kind) -> Literal:
             return Literal(_TRUTH[value.lower()])
     except (ValueError, ZeroDivisionError):
         pass
-    raise Unsupported(f"{text.value!r} is no {kind.value}.", fix="Write it as one, or cast it.")
+    raise Unsupported(
+        f"{text.value!r} is not a {kind.value}.", fix="Write one, or cast it.", about="literal"
+    )
 
 
 def is_moment(constant: Literal | None) -> bool:
@@ -112,7 +116,9 @@ def agreed(values: list[Expression], schema: Schema) -> list[Expression]:
     if len(kinds) > 1 and not all(kind.is_numeric for kind in kinds):
         names = sorted(kind.value for kind in kinds)
         raise Unsupported(
-            f"{names[0].capitalize()} and {names[1]} do not go together.", fix="Cast one of them."
+            f"{names[0].capitalize()} and {names[1]} cannot be combined.",
+            fix="Cast one of them.",
+            about="types",
         )
     if not kinds:
         texts = [value for value in values if type(value) is Literal and value.value is not None]
@@ -172,8 +178,8 @@ def as_text(value: Expression, schema: Schema) -> Expression:
         return value
     if decimals.scale_of(value, schema) is not None:
         raise Unsupported(
-            "A decimal as text would show the digits of its type.",
-            fix="Cast it before, to BIGINT or DOUBLE.",
+            "A decimal cast to text would show the scale of its type.",
+            fix="Cast it to BIGINT or DOUBLE first.",
         )
     if kind is Kind.INTEGER and not is_whole_in_sql(value) and not _is_rounded(value, schema):
         value = Call("to_number", (value,))
@@ -226,7 +232,9 @@ def _as_decimal(value: Expression, given: list[int], schema: Schema) -> Expressi
     """CAST(value AS DECIMAL(precision, scale)): NULL where it has more digits before the point."""
     precision, scale = (*given, *((18, 3) if not given else (0,)))[:2]
     if not 0 <= scale <= min(precision, SCALE_MAX):
-        raise Unsupported(f"DECIMAL({precision}, {scale}) is too fine.", fix="Use up to 15 digits.")
+        raise Unsupported(
+            f"DECIMAL({precision}, {scale}) has too many digits.", fix="Use up to 15 digits."
+        )
     if not kind_of(value, schema).is_numeric:
         value = Call("to_number", (value,))
     known = decimals.scale_of(value, schema)

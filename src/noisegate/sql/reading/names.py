@@ -65,7 +65,9 @@ class Rows:
 
     def __post_init__(self) -> None:
         if sum(map(len, self.path)) > _PATH_MAX:  # tables of tables of tables double each time
-            raise Unsupported("The rows are made in too many steps.", fix="Ask a simpler question.")
+            raise Unsupported(
+                "The query takes too many steps.", fix="Ask a simpler question.", about="steps"
+            )
 
     @property
     def schema(self) -> dict[str, Domain]:
@@ -188,7 +190,11 @@ def find(column: exp.Column, names: Iterable[Name]) -> Name | None:
     ]
     if len(found) > 1:
         places = ", ".join(sorted({f"{name.table}.{name.name}" for name in found}))
-        raise Unsupported(f"Column {column.name!r} is ambiguous.", fix=f"Name the table: {places}.")
+        raise Unsupported(
+            f"Column {column.name!r} is ambiguous.",
+            fix=f"Name the table: {places}.",
+            about="ambiguous",
+        )
     return found[0] if found else None
 
 
@@ -196,8 +202,9 @@ def field_of(name: Name) -> Field:
     """The column as a value to compute with."""
     if name.field is None:
         raise Unsupported(
-            f"Column {name.name!r} holds the unit and cannot be computed with here.",
-            fix="Join, group or count it, or compute with it before GROUP BY.",
+            f"Column {name.name!r} holds the unit and cannot be used in expressions here.",
+            fix="Join on it, group by it or count it; or compute with it before GROUP BY.",
+            about="unit",
         )
     return Field(name.field)
 
@@ -212,14 +219,16 @@ def unknown(column: exp.Column, rows: Rows) -> Unsupported:
     names = rows.names
     if column.table and fold(column.table) not in {fold(name.table) for name in names}:
         raise Unsupported(
-            f"{column.table!r} is no table of this FROM, and a sub-query over private rows sees "
-            "those alone.",
-            fix="Join the tables, or group by the key inside and join what both give.",
+            f"{column.table!r} is not a table of this FROM, and a sub-query over private rows "
+            "sees only its own tables.",
+            fix="Join the tables, or group by the key in the sub-query and join the results.",
+            about="scope",
         )
     if fold(column.name) in map(fold, rows.hidden):
         return Unsupported(
-            f"Column {column.name!r} is hidden: the policy keeps it from questions.",
+            f"Column {column.name!r} is hidden by the policy.",
             fix=f"There are: {', '.join(dict.fromkeys(name.name for name in names))}.",
+            about="hidden",
         )
     return no_such("column", column.name, dict.fromkeys(name.name for name in names))
 

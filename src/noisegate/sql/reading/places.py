@@ -30,7 +30,8 @@ def pointing(error: Unsupported, sql: str) -> Unsupported:
         return error
     before = sql[: error.start]
     line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
-    return Unsupported(f"Line {line}, column {column}: {error.problem}", fix=error.fix)
+    problem = f"Line {line}, column {column}: {error.problem}"
+    return Unsupported(problem, fix=error.fix, about=error.about)
 
 
 def _start(node: exp.Expr) -> int | None:

@@ -41,7 +41,17 @@ from noisegate.sql.reading.rows.windows import windowed
 from noisegate.sql.reading.sight import aggregates_in, item_of
 from noisegate.sql.reading.statement import statement_of, too_deep
 from noisegate.sql.reading.untyped import Kinds
-from noisegate.sql.reading.words import FORM, Node, fold, no_such, refusal, require_only
+from noisegate.sql.reading.words import (
+    FORM,
+    Node,
+    fold,
+    listed_values,
+    mixed_tables,
+    no_such,
+    private_match,
+    refusal,
+    require_only,
+)
 
 _LENGTH_MAX: Final = 20_000
 _TABLE_FUNCTIONS: Final = ("range", "generate_series", "unnest")
@@ -65,7 +75,7 @@ def read(
     they are refused.
     """
     if not isinstance(sql, str) or len(sql) > _LENGTH_MAX:
-        raise Unsupported("The SQL is not text of readable length.", fix=FORM)
+        raise Unsupported("The SQL is not a string, or is too long.", fix=FORM, about="text")
     require_plain(sql)
     kinds, given = Kinds(), Given(public, lines, first)
     try:
@@ -106,8 +116,9 @@ def _question(sql: str, tables: Mapping[str, TableDomain], given: Given, kinds: 
 def _rows_leave(rows: Rows) -> Unsupported:
     last = next((words for words in reversed(rows.path) if words.startswith("one row per ")), None)
     return Unsupported(
-        f"The answer would show {last or 'rows of a private table'}, and rows do not leave.",
-        fix="Aggregate them, such as SELECT region, COUNT(*) FROM visits GROUP BY region.",
+        f"The answer would show {last or 'rows of a private table'}, and rows stay private.",
+        fix="Aggregate them, for example: SELECT region, COUNT(*) FROM visits GROUP BY region.",
+        about="rows",
     )
 
 
@@ -199,20 +210,24 @@ class _Reader:
             if not force and all(isinstance(one, Outer) for one in found_all):
                 public = all(isinstance(one, Outer) and one.public for one in found_all)
                 return Outer(node, None, public)
-            raise Unsupported("A join stands in brackets.", fix="Write it without, or as SELECT.")
+            raise Unsupported(
+                "A join is in parentheses.", fix="Remove them, or use a sub-query.", about="join"
+            )
         if isinstance(node, exp.Table) and (
             not isinstance(inner, exp.Func) or _called(inner) not in _TABLE_FUNCTIONS
         ):
             with at(inner):
                 raise refusal(inner)
         if force:
-            raise _listed()
+            raise listed_values()
         return Outer(node, None, self.nested_in(node, env))
 
     def _table(self, node: exp.Table, env: Env, *, force: bool) -> Rows | Outer:
         if node.args.get("db") or node.args.get("catalog"):
             raise Unsupported(
-                f"{node.sql(dialect='duckdb')} names a schema.", fix="Write the table's name alone."
+                f"{node.sql(dialect='duckdb')} names a schema.",
+                fix="Write the table's name alone.",
+                about="schema",
             )
         key, alias = fold(node.name), node.args.get("alias")
         bound = env.get(key)
@@ -236,7 +251,9 @@ class _Reader:
         require_only(node, "this", "alias", "joins")
         if bound is None and alias is not None and alias.args.get("columns"):
             raise Unsupported(
-                f"The columns of {node.name!r} are renamed by position.", fix="Use SELECT x AS y."
+                f"The columns of {node.name!r} are renamed by position.",
+                fix="Use SELECT x AS y.",
+                about="renamed",
             )
         return rows.called(node.name).called(alias)
 
@@ -250,7 +267,9 @@ class _Reader:
         for cte in clause.expressions:
             name = fold(cte.alias)
             if name in seen:
-                raise Unsupported(f"Two CTEs are called {cte.alias!r}.", fix="Rename one.")
+                raise Unsupported(
+                    f"Two CTEs are called {cte.alias!r}.", fix="Rename one.", about="name"
+                )
             seen.add(name)
             inner = dict(known)
             if clause.args.get("recursive"):
@@ -278,9 +297,9 @@ class _Reader:
             self.nested_in(node, env, but=node.this, also_but=node.expression)
             return Outer(node, outers[0].columns, all(one.public for one in outers), env)
         if any(not one.public for one in outers):
-            raise _mixed()
+            raise mixed_tables()
         if outers and not isinstance(node, exp.Union):
-            raise _told()
+            raise private_match()
         refuse_row_clauses(node)
         if not isinstance(node, exp.Union) or node.args.get("distinct"):
             left, right = (_require_rows(one) for one in found)
@@ -305,7 +324,7 @@ class _Reader:
         if not any(isinstance(one, Rows) for one in found):
             return self._free(node, [one for one in found if isinstance(one, Outer)], env)
         if any(isinstance(one, Outer) and not one.public for one in found):
-            raise _mixed()
+            raise mixed_tables()
         sources = [
             one if isinstance(one, Rows) else self.source_rows(part, env)
             for part, one in zip(nodes, found, strict=True)
@@ -357,10 +376,10 @@ class _Reader:
             found = self.query(node, env)
         except Unsupported:
             if partner:
-                raise _told() from None
+                raise private_match() from None
             raise
         if isinstance(found, Rows):
-            raise _told() if partner else _rows_leave(found)
+            raise private_match() if partner else _rows_leave(found)
         return found.public
 
     def _reads_rows(self, node: Node, env: Env) -> bool:
@@ -400,8 +419,9 @@ class _Reader:
             return per_unit(node, sight, groups)
         if sight.rows.unit is None:
             raise Unsupported(
-                "A public table is aggregated to be joined with private rows.",
+                "A public table is aggregated before it is joined with private rows.",
                 fix="Ask the steward for the aggregated table, or use IN or EXISTS.",
+                about="public-aggregate",
             )
         name = next(self.names)  # sub-queries inside take theirs before this block is done
         beside: list[Node] = []
@@ -467,32 +487,9 @@ class _Reader:
 def _require_rows(found: Rows | Outer) -> Rows:
     if isinstance(found, Outer):
         if found.public and not found.node.find(exp.Table):
-            raise _listed()
-        raise _mixed()
+            raise listed_values()
+        raise mixed_tables()
     return found
-
-
-def _told() -> Unsupported:
-    return Unsupported(
-        "Whether a public row has any private partner is told exactly, and one person's row may "
-        "decide it.",
-        fix="Count them: SELECT key, COUNT(*) FROM private GROUP BY key shows declared keys "
-        "without rows too, with a count near 0.",
-    )
-
-
-def _listed() -> Unsupported:
-    return Unsupported(
-        "A list of values is joined with private rows, which is not offered.",
-        fix="Use CASE or IN in its place; or join the list with what is aggregated.",
-    )
-
-
-def _mixed() -> Unsupported:
-    return Unsupported(
-        "A released table is joined with private rows.",
-        fix="Join released tables with each other, or aggregate within the unit (GROUP BY it).",
-    )
 
 
 def _called(node: exp.Func) -> str:

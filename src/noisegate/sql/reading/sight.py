@@ -66,13 +66,15 @@ class Sight:
             raise sub_query_refusal(node)
         if isinstance(node, exp.Window):
             raise Unsupported(
-                "A window stands where one row is looked at.",
-                fix="Put it in a sub-query's SELECT or QUALIFY, and the question outside.",
+                "A window function is used where an expression of one row is expected.",
+                fix="Put it in the SELECT or QUALIFY of a sub-query.",
+                about="window",
             )
         if is_aggregate(node):
             raise Unsupported(
-                f"{node.sql(dialect='duckdb')} stands where one row is looked at.",
+                f"{node.sql(dialect='duckdb')} is used where an expression of one row is expected.",
                 fix="Aggregates belong in SELECT, HAVING and ORDER BY.",
+                about="aggregate",
             )
         return None
 
@@ -92,7 +94,9 @@ class Sight:
         """The same without one alias, so that none means itself."""
         self.used.append(alias)
         if len(self.used) > _ALIASES_MAX:  # a AS b, b + b AS c, c + c AS d: doubles each time
-            raise Unsupported("Names of items use each other too often.", fix="Use a sub-query.")
+            raise Unsupported(
+                "Aliases refer to each other too often.", fix="Use a sub-query.", about="aliases"
+            )
         rest = {name: node for name, node in self.aliases.items() if name != alias}
         return replace(self, aliases=rest)
 

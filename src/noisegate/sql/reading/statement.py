@@ -22,14 +22,20 @@ def statement_of(sql: str) -> Node:
     except (SqlglotError, RecursionError):
         found = None
     if found is None:
-        raise Unsupported("The SQL cannot be read.", fix=FORM)
+        raise Unsupported("The SQL cannot be read.", fix=FORM, about="syntax")
     if len(found) != 1:
-        raise Unsupported(f"There are {len(found)} statements.", fix="Ask one question.")
+        raise Unsupported(
+            f"There are {len(found)} statements.",
+            fix="Ask one question at a time.",
+            about="statements",
+        )
     found[0] = flattened(found[0])
     if not isinstance(found[0], exp.Query):
-        raise Unsupported(f"Only SELECT is answered, not {found[0].key.upper()}.", fix=FORM)
+        raise Unsupported(
+            f"Only SELECT is answered, not {found[0].key.upper()}.", fix=FORM, about="select"
+        )
     if any(not select.expressions for select in found[0].find_all(exp.Select)):
-        raise Unsupported("A SELECT names nothing.", fix=FORM)
+        raise Unsupported("SELECT has no columns.", fix=FORM, about="select-list")
     level, depth = [found[0]], 0
     while level:
         depth += 1
@@ -38,7 +44,9 @@ def statement_of(sql: str) -> Node:
         level = [child for node in level for child in node.iter_expressions()]
     for name in found[0].find_all(exp.Identifier):
         if _RESERVED.fullmatch(fold(name.name)):
-            raise Unsupported(f"The name {name.name!r} is reserved.", fix="Use another name.")
+            raise Unsupported(
+                f"The name {name.name!r} is reserved.", fix="Use another name.", about="name"
+            )
     return found[0].transform(_extracted, copy=False)
 
 
@@ -52,10 +60,12 @@ def _extracted(node: Node) -> Node:
     try:
         place = sqlglot.parse_one(whole.removeprefix(inner)[1:-1], dialect="duckdb")
     except SqlglotError:
-        raise Unsupported("The SQL cannot be read.", fix=FORM) from None
+        raise Unsupported("The SQL cannot be read.", fix=FORM, about="syntax") from None
     return exp.Anonymous(this="array_extract", expressions=[node.this, place])
 
 
 def too_deep() -> Unsupported:
     """The refusal of SQL that nobody can follow."""
-    return Unsupported("The SQL is nested too deeply.", fix="Use IN for long lists of OR.")
+    return Unsupported(
+        "The SQL is nested too deeply.", fix="Use IN for long lists of OR.", about="depth"
+    )

@@ -55,8 +55,9 @@ class Untyped:
             raise Unsupported(
                 f"Column {self.column!r} is used as {WORDS[known]} and as {WORDS[kind]}, and its "
                 "file declares no type.",
-                fix=f"Say which it is in each place, such as CAST({self.column} AS DOUBLE), or "
+                fix=f"Cast it in each place, for example CAST({self.column} AS DOUBLE), or "
                 "declare its type.",
+                about="types",
             )
         for each in self.of:
             each.take(kind)
@@ -86,11 +87,11 @@ class Untyped:
                 yield f"{name} is compared as text, letter by letter: its file declares no types."
             return
         yield (
-            f"{name} is read as {WORDS[self.kind]}, since its file declares no types; values that "
-            "are none count as NULL."
+            f"{name} is read as {WORDS[self.kind]}, because its file declares no types; other "
+            "values count as NULL."
         )
         if self.grouped:
-            yield f"Groups and distinct values of {name} are its texts, as they stand in the file."
+            yield f"Groups and distinct values of {name} are its texts as they are in the file."
 
 
 def together(column: str, parts: Iterable[Untyped | None]) -> Untyped | None:

@@ -20,9 +20,13 @@ def listed(words: str) -> tuple[str, ...]:
     return tuple(words.split())
 
 
-_CHANGING: Final = "It gives another value each time, so a question would not be one question."
+_CHANGING: Final = (
+    "It returns another value each time, so the same question would have several answers."
+)
 _PATTERN: Final = "Use LIKE, ILIKE, STARTS_WITH, ENDS_WITH, CONTAINS or REGEXP_MATCHES."
-_INSIDE: Final = "Inside it would let rows decide which rows count; put it outside."
+_INSIDE: Final = (
+    "In a sub-query it would let rows decide which rows count; put it in the outer query."
+)
 _ROWS_DECIDE: Final = ("ORDER BY", "LIMIT", "OFFSET", "QUALIFY", "WINDOW", "DISTINCT ON")
 _REASONS: Final[dict[str, str]] = {
     **dict.fromkeys(
@@ -30,8 +34,8 @@ _REASONS: Final[dict[str, str]] = {
     ),
     **dict.fromkeys(
         listed("NOW CURRENT_DATE CURRENT_TIME CURRENT_TIMESTAMP LOCALTIME TODAY"),
-        "It moves on, so a question would not be one question. Write the date itself, such as "
-        "DATE '2024-01-31'.",
+        "It changes with time, so the same question would have several answers. Write the date "
+        "itself, such as DATE '2024-01-31'.",
     ),
     "GLOB": _PATTERN,
     **dict.fromkeys(
@@ -44,7 +48,7 @@ _REASONS: Final[dict[str, str]] = {
     "SUBQUERY": "Use IN or EXISTS in WHERE, joined by AND.",
     **dict.fromkeys(
         listed("FIRST LAST ANY_VALUE ARBITRARY ARG_MIN ARG_MAX MIN_BY MAX_BY"),
-        "It would show a value of one row, and rows do not leave. Use MIN, MAX or COUNT.",
+        "It would show a value of one row, and rows stay private. Use MIN, MAX or COUNT.",
     ),
     **dict.fromkeys(
         listed("STRING_AGG GROUP_CONCAT LISTAGG LIST ARRAY_AGG JSON_GROUP_ARRAY"),
@@ -122,8 +126,8 @@ def refusal(what: Node | str) -> Unsupported:
     fix = _REASONS.get(name)
     if fix is None:
         near = get_close_matches(name, _SQL_NAMES, n=1, cutoff=0.87)
-        fix = f"The nearest that is offered is {near[0]}." if near else "Leave it out."
-    return Unsupported(f"{name} is not offered over private rows.", fix=fix)
+        fix = f"The nearest supported one is {near[0]}." if near else "Leave it out."
+    return Unsupported(f"{name} is not supported over private rows.", fix=fix, about="function")
 
 
 def sub_query_refusal(node: Node) -> Unsupported:
@@ -131,10 +135,11 @@ def sub_query_refusal(node: Node) -> Unsupported:
     if isinstance(node, exp.Exists):
         return refusal("SUBQUERY")
     return Unsupported(
-        "A sub-query gives a number to compare or compute single rows with; of private rows it "
-        "would have to be measured first.",
-        fix="Ask the sub-query by itself, then write the number that it gave. For a number of the "
+        "The result of a sub-query over private rows is compared with single rows, so it would "
+        "have to be measured first.",
+        fix="Ask the sub-query by itself and write its result here. For a number about each "
         "unit's own rows, join a sub-query that groups by the unit.",
+        about="sub-query",
     )
 
 
@@ -143,7 +148,9 @@ def require_only(node: Node, *known: str) -> None:
     for part, value in node.args.items():
         if value and part not in known:
             word = f"{name_of(node)} ... {part.strip('_').replace('_', ' ').upper()}"
-            raise Unsupported(f"{word} is not offered.", fix="Leave this part out.")
+            raise Unsupported(
+                f"{word} is not supported.", fix="Leave this part out.", about="clause"
+            )
 
 
 def no_such(what: str, name: str, known: Iterable[str]) -> Unsupported:
@@ -152,9 +159,8 @@ def no_such(what: str, name: str, known: Iterable[str]) -> Unsupported:
     folded = {fold(each): each for each in listed}
     near = get_close_matches(fold(name), folded, n=1, cutoff=0.75)
     meant = f"Did you mean {folded[near[0]]!r}? " if near else ""
-    return Unsupported(
-        f"There is no {what} {name!r}.", fix=f"{meant}There are: {', '.join(listed)}."
-    )
+    fix = f"{meant}There are: {', '.join(listed)}."
+    return Unsupported(f"There is no {what} {name!r}.", fix=fix, about=what)
 
 
 def attempt(read: Callable[[], Found]) -> Found | None:
@@ -163,3 +169,32 @@ def attempt(read: Callable[[], Found]) -> Found | None:
         return read()
     except Unsupported:
         return None
+
+
+def private_match() -> Unsupported:
+    """Public rows would show who is in a private table."""
+    return Unsupported(
+        "The answer would show exactly whether a public row has a private match, which one person "
+        "may decide.",
+        fix="Count the matches: SELECT key, COUNT(*) FROM private GROUP BY key also shows "
+        "declared keys without rows, with a count near 0.",
+        about="match",
+    )
+
+
+def listed_values() -> Unsupported:
+    """VALUES beside private rows."""
+    return Unsupported(
+        "Joining a list of values with private rows is not supported.",
+        fix="Use CASE or IN instead, or join the list with the aggregated result.",
+        about="values",
+    )
+
+
+def mixed_tables() -> Unsupported:
+    """Released numbers beside private rows."""
+    return Unsupported(
+        "A released table is joined with private rows.",
+        fix="Join released tables with each other, or aggregate per unit (GROUP BY the unit).",
+        about="released",
+    )

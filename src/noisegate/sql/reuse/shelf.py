@@ -1,4 +1,4 @@
-"""What was released before, and which new questions it answers for nothing.
+"""What was released before, and which new questions it answers at no cost.
 
 Every stored sum is a number for each cell of its groups, with known noise. A new sum over the same
 rows can be read off it: with the same groups, or fewer (their cells are added up), or only some
@@ -55,7 +55,7 @@ class Stored:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """An answer for nothing: a whole number for each asked cell, made of ``cells`` stored ones."""
+    """An answer at no cost: a whole number for each asked cell, made of ``cells`` stored ones."""
 
     values: NDArray[np.int64]
     cells: int

@@ -67,7 +67,9 @@ def masks_of(sizes: Sizes, cells: Mapping[int, Sequence[int]]) -> Masks:
 def places(layout: Layout, where: Mapping[str, Any]) -> dict[int, tuple[int, ...]]:
     """The cells that conditions mean: ``{"age": (20, 39), "ward": ["north", "west"]}``."""
     if not isinstance(where, Mapping):
-        raise SpecError("Conditions are no dict by columns.", fix='Use {"age": (20, 39)}.')
+        raise SpecError(
+            "The conditions are not a dict by column.", fix='For example: {"age": (20, 39)}.'
+        )
     require_names(layout.axes, where)
     found = {}
     for name, asked in where.items():
@@ -99,7 +101,9 @@ def _grid(
     fields = {name for each in said for name in fields_of(each)}
     axes = tuple(a for a, axis in enumerate(basis.layout.axes) if axis.name in fields)
     if not axes:
-        raise SpecError("A question speaks of no measured column.", fix=_LISTED)
+        raise SpecError(
+            "A question names a column that is not measured.", fix=_LISTED, about="column"
+        )
     query = basis.query(axes)
     rows = replace(query.tally, relation=Table(basis.domain))  # a WHERE of the rows is no matter
     grid = Grid(
@@ -120,7 +124,7 @@ def impossible_of(
 ) -> tuple[Impossible, ...]:
     """Combinations as people write them: ``[{"age": (0, 14), "married": True}]``, or in SQL."""
     if isinstance(asked, str | Mapping):
-        raise SpecError("What is impossible is no list.", fix=_LISTED)
+        raise SpecError("impossible is not a list.", fix=_LISTED, about="list")
     found, layout = [], basis.layout
     for each in asked or ():
         if isinstance(each, str):
@@ -132,12 +136,12 @@ def impossible_of(
                 box(layout.sizes, tuple(cells), masks_of(layout.sizes, cells)),
             )
         if not axes:
-            raise SpecError("Every row would be impossible.", fix=_LISTED)
+            raise SpecError("Every row would be impossible.", fix=_LISTED, about="impossible")
         found.append(Impossible(axes, inside))
     try:
         hardened(Model(layout.sizes, 1.0, ()), found)
     except SpecError:
-        raise SpecError("Every row would be impossible.", fix=_LISTED) from None
+        raise SpecError("Every row would be impossible.", fix=_LISTED, about="impossible") from None
     return tuple(found)
 
 

@@ -95,7 +95,8 @@ class Fitted:
         record, arrays, _ = unpack(stored)
         if record.get("format") != FORMAT:
             raise SpecError(
-                "These are no synthetic rows of this version.", fix="Release them anew."
+                "The stored synthetic release is of another version of noisegate.",
+                fix="Release it again.",
             )
         count = len(record["tables"])
         others = iter(arrays[count:])
@@ -140,4 +141,8 @@ class Fitted:
                 return rows
             again = self.model.rows(missing, seed=seed + (attempt << 48), given=given or None)
             rows[bad] = again
-        raise SpecError("Hardly any such row is possible.", fix="Give other conditions.")
+        raise SpecError(
+            "Rows that meet these conditions are hardly possible.",
+            fix="Give other conditions.",
+            about="impossible",
+        )

@@ -147,7 +147,7 @@ class Elimination:
         end = min(works, key=works.__getitem__)
         if works[end] > _WORK_MAX:
             raise SpecError(
-                "A table over so many columns takes too much work.", fix="Ask for fewer columns."
+                "A table of so many columns takes too much work.", fix="Ask for fewer columns."
             )
         found, table = self._joined(end, -1, wanted, around)
         return table.transpose([found.index(a) for a in axes])

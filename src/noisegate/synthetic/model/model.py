@@ -173,7 +173,11 @@ class Model:
     def _conditioned(self, given: Mapping[int, int | Sequence[int]]) -> list[Floats]:
         net, tables, log_sum = self._spread(given)
         if np.isneginf(log_sum):
-            raise SpecError("The model has no rows with the given values.", fix="Give others.")
+            raise SpecError(
+                "The model has no rows with the given values.",
+                fix="Give other values.",
+                about="no-rows",
+            )
         net.gather(tables)
         return tables
 
@@ -182,7 +186,9 @@ class Model:
     ) -> tuple[Network, list[Floats], float]:
         """The potentials in the tree, and the logarithm of their sum."""
         if any(not 0 <= axis < len(self.sizes) for axis in given):
-            raise SpecError("A value of an unknown column is given.", fix="Number the columns.")
+            raise SpecError(
+                "A value is given for an unknown column.", fix="Use the numbers of the columns."
+            )
         sets = [p.axes for p in self.potentials] + [(axis,) for axis in given]
         net = network(self.sizes, self._tree, sets)
         values = {n: p.table(p.values, self.sizes) for n, p in enumerate(self.potentials)}
@@ -234,15 +240,20 @@ def digest_of(*arrays: NDArray[Any] | None) -> str:
 def _require(sizes: Sizes, evidence: Sequence[Evidence]) -> None:
     for each in evidence:
         if any(a >= b for a, b in pairwise((-1, *each.axes, len(sizes)))):
-            raise SpecError(f"No such columns: {each.axes}.", fix="Number them in ascending order.")
+            raise SpecError(
+                f"There are no such columns: {each.axes}.",
+                fix="List their numbers in ascending order.",
+                about="columns",
+            )
         cells = prod(sizes[a] for a in each.axes)
         wanted = (cells, cells) if each.labels is None else (len(each.labels), len(each.values))
         if wanted != (cells, len(each.values)) or (
             each.labels is not None and each.labels.max(initial=-1) >= len(each.values)
         ):
             raise SpecError(
-                f"Evidence of {len(each.values)} numbers about {cells} cells.",
-                fix="Give one for each cell, or a label for each cell.",
+                f"There are {len(each.values)} numbers of evidence for {cells} cells.",
+                fix="Give one per cell, or a label for each cell.",
+                about="evidence",
             )
 
 
@@ -254,7 +265,7 @@ def whole_total(evidence: Sequence[Evidence]) -> float:
             sums.append(float(each.values.sum()))
             weights.append(1 / (max(each.variance, _VARIANCE_MIN) * len(each.values)))
     if not sums:
-        raise SpecError("No evidence says how many rows there are.", fix="Give `total`.")
+        raise SpecError("No evidence gives the number of rows.", fix="Give `total`.", about="total")
     return max(1.0, float(np.average(sums, weights=weights)))
 
 

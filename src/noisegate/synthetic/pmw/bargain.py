@@ -24,7 +24,7 @@ USUAL: Final = {True: 32, False: 12}  # surprises, under Gaussian noise and unde
 START_SHARE: Final = {True: Fraction(3, 10), False: Fraction(1, 2)}
 NUMBER_SHARE: Final = Fraction(3, 20)
 _NUMBERS: Final = Fraction(1, 4)  # of the failure, for the numbers of surprises
-_FALSE: Final = Fraction(1, 8)  # of the surprises, for nothing, if the model were perfect
+_FALSE: Final = Fraction(1, 8)  # of the surprises, wasted, if the model were perfect
 _RATIOS: Final = tuple(Fraction(part, 20) for part in range(1, 15))  # of ε, for the ends
 
 
@@ -82,8 +82,8 @@ class Wish:
         if not low:
             least = self._bargain(1, share, None).within * float(self.cells.tally.terms[0].grain)  # type: ignore[union-attr]
             raise SpecError(
-                "The price does not buy one surprise within that.",
-                fix=f"Pay more, or accept answers within {least:,.0f}.",
+                "At this price, not one update within this error can be paid for.",
+                fix=f"Use a larger epsilon, or within={least:,.0f} or more.",
             )
         return found
 
@@ -113,7 +113,7 @@ class Wish:
 
     def _bargain(self, surprises: int, start: Fraction, step: float | None) -> Bargain:
         if type(surprises) is not int or not 1 <= surprises <= SURPRISES_MAX:
-            raise SpecError("The surprises are no count.", fix=f"Use 1 to {SURPRISES_MAX:,}.")
+            raise SpecError("surprises is not a valid count.", fix=f"Use 1 to {SURPRISES_MAX:,}.")
         ratio = min(_RATIOS, key=lambda each: self._at_ratio(surprises, start, each, step))
         band = self._band(surprises, start, ratio)
         failure = failure_of(self.confidence)

@@ -14,7 +14,7 @@ from noisegate.privacy.loss import ApproxDP
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManyOrder:
-    """What is asked for, as people say it; see `Gate.many`."""
+    """What is asked for, as given by the caller; see `Gate.many`."""
 
     columns: Mapping[str, Any] | None = None
     table: str | None = None
@@ -63,12 +63,12 @@ class ManyExpected:
             words = f"each unit with probability {self.sample}, once for the first tables and once"
             facts.append(("sample", f"{words} for the session; what it adds comes on top"))
         if self.endless:
-            facts.append(("proven", "the surprises last for all questions"))
+            facts.append(("proven", "the updates suffice for all questions"))
         elif self.sure_within is not None:
             sure = f"±{self.sure_within:,.4g} would be kept to the last question (sure)"
-            facts.append(("proven", f"{sure}; here the surprises may run out"))
+            facts.append(("proven", f"{sure}; here the updates may run out"))
         else:
-            facts.append(("proven", "the promise; surprises may run out, and then it ends"))
+            facts.append(("proven", "the promise; updates may run out, and then it ends"))
         return facts
 
     def margins(self, confidence: Number) -> dict[str, float | None]:  # noqa: ARG002 - its own
@@ -117,7 +117,7 @@ class ManyAnswer:
     def words(self) -> str:
         """Where it comes from."""
         if self.margin is None:
-            return "from the model alone, without a promise: no surprise is left"
+            return "from the model alone, without a promise: no update is left"
         return "from the model, checked" if self.free else "a surprise: measured"
 
     def to_dict(self) -> dict[str, Any]:
@@ -148,7 +148,7 @@ class ManyBalance:
 
     def __str__(self) -> str:
         return (
-            f"{self.asked:,} questions, {self.surprises:,} surprises ({self.left:,} left), "
+            f"{self.asked:,} questions, {self.surprises:,} updates ({self.left:,} left), "
             f"{self.spent} spent"
         )
 

@@ -72,7 +72,7 @@ class QuestionsJob(Recipe[Contents, TableRelease, TableExpected]):
 
 
 def questions_job(desk: Desk, order: Order) -> QuestionsJob:
-    """The table that an order asks for; what it cannot do is refused here, for nothing."""
+    """The table that an order asks for; what it cannot do is refused here, at no cost."""
     asked, options = _questions(order), _options(order)
     known = counting_grid(
         desk.curator.tables, table=order.table, columns=order.columns,
@@ -121,12 +121,13 @@ def _questions(order: Order) -> Sequence[str]:
     if not listed or not asked:
         raise SpecError(
             "There are no questions.",
-            fix='Use workload=["SELECT COUNT(*) FROM people WHERE age < 30", …].',
+            fix='For example: workload=["SELECT COUNT(*) FROM people WHERE age < 30", …].',
         )
     plain = order.sql is None and order.where is None and order.groups_per_unit is None
     if not plain or order.method not in ("auto", "mwem"):
         raise SpecError(
-            "Questions have one method, and no other SQL.", fix='Leave out all but "mwem".'
+            'The method for questions is "mwem", without other SQL.',
+            fix="Leave out sql and any other method.",
         )
     return tuple(asked)
 
@@ -139,7 +140,7 @@ def _options(order: Order) -> dict[str, Any]:
         low, high = known.get(name, (0, -1))
         if type(value) is not int or not low <= value <= high:
             raise SpecError(
-                f"{name!r} is no option, or not usable.",
-                fix="Use rounds, replays, total (whole numbers), average (yes or no).",
+                f"{name!r} is not an option, or its value is not usable.",
+                fix="Use rounds, replays, total (whole numbers), average (True or False).",
             )
     return dict(order.options)

@@ -208,17 +208,20 @@ class Many:
         _require(order, self.grid)
         if rules.sample is not None and (sure or order.within is not None):
             raise SpecError(
-                "How far a sample is off depends on the counts, so nothing is promised beforehand.",
+                "The sampling error depends on the counts, so no error can be promised beforehand.",
                 fix="Give surprises instead of within or sure.",
             )
         if rules.sample is not None and not is_pure(curator):
             raise Unsupported(
-                "Many questions about a sample are for accounts that add up ε.", fix="Use all rows."
+                "Many questions about a sample need an account that adds up ε.",
+                fix="Use all rows.",
+                about="accountant",
             )
         if order.evidence and (sure or rules.sample is not None):
             raise SpecError(
-                "Evidence is near the truth, not certain, and about all rows.",
+                "Evidence is noisy, and about all rows.",
                 fix="Leave out evidence, or sure and the sample.",
+                about="evidence",
             )
         self._known = list[Evidence]()
         if order.evidence:
@@ -263,7 +266,8 @@ class Many:
         if sure:
             if order.rows is None or order.within is not None or order.surprises is not None:
                 raise SpecError(
-                    "What is promised to the last question follows from a public number of rows.",
+                    "The error promised for the last question is computed from a public number of "
+                    "rows.",
                     fix="Give rows, and neither within nor surprises.",
                 )
             return self._wish.endless(floor(order.rows / grain))
@@ -426,10 +430,12 @@ def _require(order: ManyOrder, grid: CountingGrid) -> None:
         ("start", order.start, 0, 3),
     ):
         if value is not None and (type(value) is not int or not least <= value <= most):
-            raise SpecError(f"{name} is {value!r}.", fix=f"Use a whole number from {least:,}.")
+            raise SpecError(
+                f"{name} is {value!r}.", fix=f"Use a whole number of at least {least:,}."
+            )
     if order.start == 0 and order.rows is None:
         raise SpecError(
-            "Nothing is known at the start.", fix="Give rows, a public count, or start=1."
+            "The model has nothing to start from.", fix="Give rows, a public count, or start=1."
         )
     failure_of(fraction(order.confidence, name="confidence"))
     sets = prod((len(grid.grid.shape),) * order.start)

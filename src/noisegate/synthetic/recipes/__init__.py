@@ -94,7 +94,9 @@ class Synthesizer(Protocol):
 def synthesizer(name: str, **options: Any) -> Synthesizer:  # noqa: ANN401 - of the synthesizer
     """A synthesizer by its name."""
     if name not in SYNTHESIZERS:
-        raise SpecError(f"There is no method {name!r}.", fix=f"Use {', '.join(SYNTHESIZERS)}.")
+        raise SpecError(
+            f"There is no method {name!r}.", fix=f"Use {', '.join(SYNTHESIZERS)}.", about="method"
+        )
     module, made = SYNTHESIZERS[name].split(":")
     kind = getattr(import_module(f"noisegate.synthetic.recipes.{module}"), made)
     try:
@@ -102,6 +104,6 @@ def synthesizer(name: str, **options: Any) -> Synthesizer:  # noqa: ANN401 - of 
     except TypeError:
         options_of = ", ".join(each.name for each in fields(kind)) or "none"
         raise SpecError(
-            f"{name!r} has no such option.", fix=f"Its options: {options_of}."
+            f"{name!r} has an unknown option.", fix=f"Its options: {options_of}.", about="option"
         ) from None
     return found

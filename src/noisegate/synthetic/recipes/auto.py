@@ -5,7 +5,7 @@
     stages    the pairs that say most, first as a tree over the columns; a model after each stage
     look      how far all tables of the workload are from that model
     rest      tables for shares that lower the expected error most
-    shrink    what a table says beyond the model before it, as far as it is no noise [EM73]
+    shrink    what a table says beyond the model before it, as far as it is not noise [EM73]
     fit       the distribution of highest entropy for as many tables as the model can hold
     targets   if some did not fit in: rows drawn from the model are moved towards all tables
 
@@ -72,7 +72,7 @@ class Auto(Modelled):
         if not tables:
             return (columns,)
         alike = (1 - _SINGLES - (1 + _STAGES) * _LOOKS[-1]) / len(tables)
-        return columns, Planned("a table, if all are measured alike", alike, alike)
+        return columns, Planned("a table, if all are measured equally", alike, alike)
 
     def build(
         self, ask: TablesAsk, workload: TablesWorkload, *, known: Known = (), total: Total = None
@@ -159,7 +159,7 @@ class _Steps:
                 break
             self.measure(shares)
             self.early |= {axes: guesses[axes] for axes in shares}
-            self.ask.done(0.2 * (stage + 1), "measured what says most")
+            self.ask.done(0.2 * (stage + 1), "measured the most informative tables")
             model = self.fitted({axes: self.target(axes, g) for axes, g in self.early.items()})
             guesses, share = model.tables(self.wanted), again
             off = self.look(guesses, share)
@@ -278,7 +278,7 @@ class _Steps:
         return self.model
 
     def target(self, axes: Axes, guess: Floats) -> Floats:
-        """The guess, and what was measured beyond it as far as it is no noise.
+        """The guess, and what was measured beyond it as far as it is not noise.
 
         A cell is off by a variance in proportion to the guess, with the factor that the table as a
         whole shows [EM73]; one that is off by more than noise makes any cell speaks for itself.

@@ -4,7 +4,7 @@ What is measured: in each of T rounds (as many as columns, unless told) half of 
 for choosing the table of the workload that is furthest from the model, by the exponential
 mechanism, less what noise alone would add and by weights; the other half is for that table. The
 model is that of highest entropy [MSM19] instead of a table of all cells; tables that would make it
-larger than ``cells_max`` are no candidates.
+larger than ``cells_max`` are not candidates.
 """
 
 from dataclasses import dataclass

@@ -43,7 +43,11 @@ class Rounds(Modelled):
     def require(self, sizes: Sizes, workload: TablesWorkload) -> None:
         """Some rounds, and room for each column."""
         if self.rounds is not None and (type(self.rounds) is not int or self.rounds < 1):
-            raise SpecError("There is no such number of rounds.", fix="Give 1 or more.")
+            raise SpecError(
+                "rounds is not a valid count.",
+                fix="Use a whole number of at least 1.",
+                about="rounds",
+            )
         super(Rounds, self).require(sizes, workload)
 
 

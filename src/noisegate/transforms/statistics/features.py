@@ -113,7 +113,7 @@ class Products:
     """The products of all pairs of coordinates, first ≤ second, row by row of the triangle.
 
     ``weights`` multiply the squares and the other products: with (5, 7) the Euclidean length is
-    that of the squares alone, so the others have half the noise variance for nothing [DTTZ14].
+    that of the squares alone, so the others have half the noise variance at no cost [DTTZ14].
     """
 
     weights: tuple[int, int] = (1, 1)
@@ -121,7 +121,9 @@ class Products:
     def __post_init__(self) -> None:
         listed = type(self.weights) is tuple and len(self.weights) == 2
         if not listed or any(type(n) is not int or not 1 <= n <= _WEIGHT_MAX for n in self.weights):
-            raise Unsupported("The weights are no two whole numbers.", fix="Use (1, 1) or (5, 7).")
+            raise Unsupported(
+                "weights is not a pair of whole numbers.", fix="Use (1, 1) or (5, 7)."
+            )
 
     def width(self, shape: Shape) -> int:  # noqa: D102 - see Feature
         return shape.columns * (shape.columns + 1) // 2
@@ -162,15 +164,17 @@ class Bins:
     def __post_init__(self) -> None:
         listed = type(self.edges) is tuple and all(type(each) is tuple for each in self.edges)
         if not listed or any(type(n) is not int for each in self.edges for n in each):
-            raise Unsupported("The edges are no whole numbers.", fix="Give a tuple per column.")
+            raise Unsupported("The edges are not whole numbers.", fix="Give one tuple per column.")
         if any(list(each) != sorted(set(each)) for each in self.edges):
-            raise Unsupported("Edges do not rise.", fix="Sort them, each once.")
+            raise Unsupported(
+                "The edges are not in ascending order.", fix="List each once, in order."
+            )
         if sum(map(len, self.edges)) > _EDGES_MAX:
             raise Unsupported("There are too many edges.", fix=f"Use at most {_EDGES_MAX}.")
 
     def width(self, shape: Shape) -> int:  # noqa: D102 - see Feature
         if len(self.edges) != shape.columns:
-            raise Unsupported("There are not edges for each column.", fix="Give () for no cut.")
+            raise Unsupported("There must be edges for each column.", fix="Give () for no split.")
         return sum(len(each) + 1 for each in self.edges)
 
     def norms(self, shape: Shape) -> Norms:  # noqa: D102 - see Feature; one bin of each column
@@ -192,9 +196,11 @@ def _require_columns(columns: Columns) -> None:
     if columns is None:
         return
     if type(columns) is not tuple or not columns or any(type(n) is not int for n in columns):
-        raise Unsupported("The columns are no whole numbers.", fix="Give a tuple of numbers.")
+        raise Unsupported("The columns are not whole numbers.", fix="Give a tuple of numbers.")
     if list(columns) != sorted(set(columns)) or columns[0] < 0:
-        raise Unsupported("A column is named twice, or none.", fix="Number them from 0, rising.")
+        raise Unsupported(
+            "A column is named twice, or there is none.", fix="Number them from 0, rising."
+        )
 
 
 def _only(rows: Floats, columns: Columns) -> Floats:

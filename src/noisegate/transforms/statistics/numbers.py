@@ -37,9 +37,11 @@ class Numbers:
     def __post_init__(self) -> None:
         whole = type(self.shape) is tuple and all(type(n) is int and n > 0 for n in self.shape)
         if not whole or type(self.held) is not bytes:
-            raise Unsupported("These are no numbers in bytes.", fix="Use `Numbers.of`.")
+            raise Unsupported("The numbers are not stored as bytes.", fix="Use `Numbers.of`.")
         if len(self.held) != 8 * int(np.prod(self.shape)) or self.largest > EXACT_MAX:
-            raise Unsupported("The numbers have no shape, or pass 2**53.", fix="Use coarser ones.")
+            raise Unsupported(
+                "The numbers have no shape, or exceed 2**53.", fix="Use coarser ones."
+            )
 
     @classmethod
     def of(cls, values: ArrayLike) -> "Numbers":
@@ -48,7 +50,7 @@ class Numbers:
         if not given.size or not np.all(np.isfinite(given)) or np.any(given != np.rint(given)):
             raise Unsupported("A number is not whole.", fix="Round to the grid first.")
         if np.abs(given).max() > EXACT_MAX:
-            raise Unsupported("A number passes 2**53.", fix="Use coarser ones.")
+            raise Unsupported("A number exceeds 2**53.", fix="Use coarser ones.")
         return cls(given.astype("<i8").tobytes(), given.shape)
 
     @property
@@ -95,7 +97,9 @@ class Shape:
         if columns is None:
             return self
         if columns[-1] >= self.columns:
-            raise Unsupported("There are fewer coordinates.", fix="Use the columns' numbers.")
+            raise Unsupported(
+                "There are fewer coordinates than that.", fix="Use the columns' numbers."
+            )
         clipped = sum(column < self.clipped for column in columns)
         return Shape(len(columns), self.reach, self.keys, self.norm, clipped)
 

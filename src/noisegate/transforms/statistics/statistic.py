@@ -85,24 +85,30 @@ class Statistic:
 
     def __post_init__(self) -> None:
         if type(self.weighing) not in WEIGHINGS or type(self.features) is not tuple:
-            raise Unsupported("The statistic has no rule.", fix="Use the weighings of this room.")
+            raise Unsupported(
+                "The statistic is of an unknown type.", fix="Use the weightings of this package."
+            )
         if not self.features or {type(each) for each in self.features} - FEATURES:
-            raise Unsupported("A feature has no rule.", fix="Use the features of this room.")
+            raise Unsupported(
+                "A feature is of an unknown type.", fix="Use the features of this package."
+            )
         if self.norm is None:
             return
         if type(self.norm) is not int or not 1 <= self.norm <= _NORM_MAX:
             raise Unsupported("The norm is not usable.", fix=f"Use 1 to {_NORM_MAX}.")
         if type(self.clipped) is not int or self.clipped < 1:
-            raise Unsupported("Nothing is shortened.", fix="Say how many coordinates are.")
+            raise Unsupported("No coordinate is clipped.", fix="Say how many coordinates are.")
 
     def shape_of(self, shape: Shape) -> Shape:
         """The shape of rows once they are shortened; refuses what cannot be exact."""
         if not 1 <= shape.reach <= _REACH_MAX or shape.columns * shape.reach**2 > EXACT_MAX:
-            raise Unsupported("Rows are on too fine a grid.", fix="Use fewer steps.")
+            raise Unsupported("The grid of the rows is too fine.", fix="Use fewer steps.")
         if self.norm is None:
             return Shape(shape.columns, shape.reach, shape.keys)
         if self.clipped > shape.columns:
-            raise Unsupported("There are fewer coordinates.", fix="Shorten those that exist.")
+            raise Unsupported(
+                "There are fewer coordinates than that.", fix="Clip those that exist."
+            )
         return Shape(shape.columns, shape.reach, shape.keys, self.norm, self.clipped)
 
     def blocks(self, shape: Shape) -> tuple[Block, ...]:
@@ -151,7 +157,9 @@ class Statistic:
         longest = max(feature.norms(seen)[0] for feature in self.features)
         rows = EXACT_MAX // (weight * longest * Rows.WHOLE)
         if rows < _ROWS_MIN:
-            raise Unsupported("The numbers are too fine to be added.", fix="Use fewer steps.")
+            raise Unsupported(
+                "The numbers are too fine to be added exactly.", fix="Use fewer steps."
+            )
         scored = isinstance(self.weighing, Nearest | Soft | Slopes)
         wide = self.weighing.cells(seen) if scored else 1
         return int(min(rows, _ROWS_MAX, max(_NEAR // wide, _ROWS_NEAR)))

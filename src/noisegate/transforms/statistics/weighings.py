@@ -38,10 +38,12 @@ class Scores:
 
     def __post_init__(self) -> None:
         if type(self.weights) is not Numbers or len(self.weights.shape) != 2:
-            raise Unsupported("The weights are no table.", fix="Give a row for each cell.")
+            raise Unsupported("The weights are not a table.", fix="Give a row for each cell.")
         known = ("linear", "squares", "products")
-        if type(self.order) is not str or self.order not in known:  # an heir could change its mind
-            raise Unsupported("The scores have no rule.", fix="Use linear, squares or products.")
+        if type(self.order) is not str or self.order not in known:  # a subclass could change it
+            raise Unsupported(
+                "The scores are of an unknown type.", fix="Use linear, squares or products."
+            )
 
     @property
     def cells(self) -> int:
@@ -52,10 +54,10 @@ class Scores:
         """Refuse scores of other columns, or ones that doubles could not hold exactly."""
         if self.weights.shape[1] != self._terms(shape.columns) + 1:
             raise Unsupported(
-                "The scores are not about these columns.", fix="Give one weight each."
+                "The scores do not match these columns.", fix="Give one weight per column."
             )
         if self.largest(shape) > EXACT_MAX:
-            raise Unsupported("Scores could pass 2**53.", fix="Use coarser weights.")
+            raise Unsupported("Scores could exceed 2**53.", fix="Use coarser weights.")
 
     def largest(self, shape: Shape) -> int:
         """The largest score, without sign."""
@@ -100,15 +102,23 @@ class Lookup:
 
     def __post_init__(self) -> None:
         if type(self.entries) is not Numbers or len(self.entries.shape) != 1:
-            raise Unsupported("A table is a row of numbers.", fix="Use `Numbers.of`.")
+            raise Unsupported(
+                "A look-up table is not a vector of numbers.", fix="Use `Numbers.of`."
+            )
         if self.entries.shape[0] > TABLE_MAX or self.entries.largest > ENTRY_MAX:
             raise Unsupported(
-                "A table is too large.", fix=f"Use {TABLE_MAX} entries to {ENTRY_MAX}."
+                "A look-up table is too large.",
+                fix=f"Use up to {TABLE_MAX} entries of at most {ENTRY_MAX}.",
             )
         if type(self.shift) is not int or not 0 <= self.shift <= _SHIFT_MAX:
-            raise Unsupported("A table's step is not usable.", fix=f"Use 0 to {_SHIFT_MAX}.")
+            raise Unsupported(
+                "The step of a look-up table is out of range.", fix=f"Use 0 to {_SHIFT_MAX}."
+            )
         if type(self.middle) is not int or not 0 <= self.middle < self.entries.shape[0]:
-            raise Unsupported("A table has no such middle.", fix="Name one of its entries.")
+            raise Unsupported(
+                "The middle of a look-up table is not one of its entries.",
+                fix="Name one of its entries.",
+            )
 
     @property
     def largest(self) -> int:
@@ -208,7 +218,7 @@ class Leaves:
 
     def cells(self, shape: Shape) -> int:  # noqa: D102 - see Weighing
         if any(int(tree.whole[:, 0].max()) >= shape.columns for tree in self.trees):
-            raise Unsupported("A tree asks about another column.", fix="Use the columns' numbers.")
+            raise Unsupported("A tree refers to another column.", fix="Use the columns' numbers.")
         return sum(self.sizes) * (require_keys(shape) if self.keyed else 1)
 
     def norms(self, shape: Shape) -> Norms:  # noqa: ARG002
@@ -256,16 +266,16 @@ class Soft:
         _require_exact((self.scores, Scores), (self.table, Lookup), (self.less, bool))
         entries = self.table.entries.whole
         if entries.min() < 0 or entries[self.table.middle] < 1 or self.table.middle:
-            raise Unsupported("Shares are not positive.", fix="Let a table begin above 0.")
+            raise Unsupported("The shares are not positive.", fix="Let the table begin above 0.")
         if type(self.unit) is not int or not 1 <= self.unit <= ENTRY_MAX:
-            raise Unsupported("The unit is not usable.", fix=f"Use 1 to {ENTRY_MAX}.")
+            raise Unsupported("The unit is out of range.", fix=f"Use 1 to {ENTRY_MAX}.")
 
     def cells(self, shape: Shape) -> int:  # noqa: D102 - see Weighing
         self.scores.require(shape)
         if 2 * self.scores.largest(shape) > EXACT_MAX:
-            raise Unsupported("Scores could pass 2**53.", fix="Use coarser weights.")
+            raise Unsupported("Scores could exceed 2**53.", fix="Use coarser weights.")
         if self.less and require_keys(shape) != self.scores.cells:
-            raise Unsupported("There is not one score for each key.", fix="Give one each.")
+            raise Unsupported("There must be one score per key.", fix="Give one each.")
         return self.scores.cells
 
     def norms(self, shape: Shape) -> Norms:  # noqa: ARG002
@@ -315,7 +325,9 @@ class Slopes:
     def cells(self, shape: Shape) -> int:  # noqa: D102 - see Weighing
         self.scores.require(shape)
         if self.signed and require_keys(shape) != self.scores.cells and self.scores.cells != 1:
-            raise Unsupported("There is not one score for each key.", fix="Give one, or one each.")
+            raise Unsupported(
+                "There must be one score, or one per key.", fix="Give one, or one each."
+            )
         return self.scores.cells
 
     def norms(self, shape: Shape) -> Norms:  # noqa: ARG002
@@ -351,16 +363,18 @@ def require_keys(shape: Shape) -> int:
 
 
 def _require_exact(*parts: tuple[object, type]) -> None:
-    """Refuse anything but the types of this room: an heir could state other norms than it has."""
+    """Refuse anything but the types of this room: a subclass could state wrong norms."""
     if any(type(part) is not kind for part, kind in parts):
-        raise Unsupported("A weighing holds something unknown.", fix="Use the types of this room.")
+        raise Unsupported(
+            "A weighting contains a value of an unknown type.", fix="Use the types of this package."
+        )
 
 
 def _require_tree(tree: Numbers) -> None:
     """Nodes in order: children come after their parents, so that every walk ends at a leaf."""
     if type(tree) is not Numbers or len(tree.shape) != 2 or tree.shape[1] != 4:
         raise Unsupported(
-            "A tree is no table of nodes.", fix="Give (column, threshold, left, right)."
+            "A tree is not a table of nodes.", fix="Give (column, threshold, left, right)."
         )
     if prod(tree.shape) > CELLS_MAX:
         raise Unsupported("A tree is too large.", fix="Use fewer leaves.")
@@ -370,7 +384,7 @@ def _require_tree(tree: Numbers) -> None:
     ahead = np.all(nodes[inner, 2:] > inner[:, None]) and np.all(nodes[inner, 2:] < len(nodes))
     if not ahead or sorted(nodes[leaves, 2].tolist()) != list(range(len(leaves))):
         raise Unsupported(
-            "A tree does not end.", fix="Number children after parents, leaves from 0."
+            "A tree has a cycle.", fix="Number children after parents, leaves from 0."
         )
 
 

@@ -29,7 +29,7 @@ from noisegate.releases.trees.levels import (
 )
 
 _FULL: Final = 10  # one in so many boxes
-_TENTH: Final = "that is for rows in a tenth of the boxes; in fewer they add more"
+_TENTH: Final = "that is for rows in a tenth of the boxes; the error is larger if they are in fewer"
 
 
 @final
@@ -135,7 +135,7 @@ class AdaptiveGrid(Exact):
             noise = noise_rms(rehearsed(ask, boxes, shares), workload)
             found.append((noise, hypot(noise, held * cut_rms(boxes, workload))))
         (least, _), *_ = found
-        words = "it is less the fewer rows there are, and the more even they are inside boxes"
+        words = "it is smaller the fewer rows there are, and the more evenly they lie inside boxes"
         return Predicted(rms=None, words=words, most=max(most for _, most in found), noise=least)
 
     def build(self, ask: Ask, workload: Workload) -> Estimate:
@@ -210,7 +210,7 @@ def divided(lows: Ints, highs: Ints, wanted: Ints) -> list[Level]:
 def require_sizes(*sizes: int | None) -> None:
     """Refuse sizes below 1."""
     if any(size is not None and (type(size) is not int or size < 1) for size in sizes):
-        raise SpecError("A size of the grid is no number above 0.", fix="Use a whole number.")
+        raise SpecError("A grid size is not a positive number.", fix="Use a whole number.")
 
 
 def _epsilon(ask: Ask, share: Fraction) -> float:

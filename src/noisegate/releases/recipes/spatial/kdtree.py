@@ -95,7 +95,7 @@ def require_medians(shape: tuple[int, ...], cuts: int, medians: Fraction) -> Non
     most = len(middles(shape, _MOST))
     if type(cuts) is not int or not 1 <= cuts <= most:
         fix = f"Use 1 to {most} levels of cuts." if most else "Use method 'cells' for one cell."
-        raise SpecError("The table cannot be cut so often.", fix=fix)
+        raise SpecError("The table cannot be split that often.", fix=fix)
     require_parts(medians)
 
 

@@ -46,10 +46,12 @@ class PrivTree(Exact):
     def require(self, shape: tuple[int, ...], workload: Workload) -> None:  # noqa: ARG002
         """Cells to cut, and a share for both parts."""
         if np.prod(shape) < 2:
-            raise SpecError("There is one cell: nothing to cut.", fix="Use method 'cells'.")
+            raise SpecError(
+                "The table has one cell, so there is nothing to split.", fix="Use method 'cells'."
+            )
         require_depth(self.depth, len(cut_levels(tuple(shape))))
         if self.depth == 0:
-            raise SpecError("Nothing may be cut.", fix="Use a depth of 1 or more.")
+            raise SpecError("depth allows no split.", fix="Use a depth of 1 or more.")
         require_parts(self.cuts)
         self._chooser(shape, Fraction(1))
 

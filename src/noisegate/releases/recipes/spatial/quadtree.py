@@ -58,7 +58,7 @@ def require_depth(depth: int | None, most: int) -> None:
     """Refuse levels that are not there."""
     if depth is not None and (type(depth) is not int or not 0 <= depth <= most):
         raise SpecError(
-            "The table does not have so many levels.",
+            "The table does not have that many levels.",
             fix=f"Use a whole depth from 0 to {most}, or leave it out.",
         )
 

@@ -40,7 +40,7 @@ def _written(expression: Expression, schema: Schema, field: Callable[[str], exp.
         return Written(write_value(expression.value, domain.kind), domain, expression.value)
     if type(expression) is Field:
         return Written(field(expression.name), domain)
-    raise Unsupported("This is no expression.", fix="Use Literal, Field and Call.")
+    raise Unsupported("This is not an expression.", fix="Use Literal, Field and Call.")
 
 
 def _called(name: str, args: list[Written]) -> Written:
@@ -57,7 +57,9 @@ def _called(name: str, args: list[Written]) -> Written:
     sql = WRITERS[name](taken, made)
     if sum(1 for _ in sql.walk()) > SIZE_MAX:
         raise Unsupported(
-            "An expression is too long.", fix="Declare bounds of its columns, or shorten it."
+            "An expression is too long.",
+            fix="Declare bounds of its columns, or shorten it.",
+            about="length",
         )
     spoils = any(arg.spoilt for arg in taken) or (name in SPOILS and made.nullable)
     spoilt = domain.kind is Kind.NUMBER and spoils

@@ -404,7 +404,7 @@ class RelationWriter:
             text is its own: ids are never rounded. Rounding: down, to a multiple of 2**-256.
         """
         if relation.key is None:
-            raise Bug("The coins of a sample are not decided.", fix="Please report the question.")
+            raise Bug("The sample has not been drawn.", fix="Please report the question.")
         inner, _ = self._inside(relation.of)
         alias = inner.query.args["from_"].this.alias
         coins = Coins(relation.probability, relation.key)

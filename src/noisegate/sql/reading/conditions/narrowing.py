@@ -46,7 +46,7 @@ def narrowed(facts: Facts, condition: Expression) -> Facts:
 
 
 def _tested(facts: Facts, condition: Expression) -> Facts:
-    """The same of a condition that is no AND, OR or NOT: tried on public rows, and on keys."""
+    """The same of a condition that is not an AND, OR or NOT: tried on public rows, and on keys."""
     facts = kept_rows(present(facts, condition), lambda row: _may_hold(condition, row), condition)
     for one, other in facts.same:
         for each, partner in ((one, other), (other, one)):

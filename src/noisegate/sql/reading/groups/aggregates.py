@@ -97,8 +97,9 @@ def _count(node: exp.Count, sight: Sight) -> Asked:
     if isinstance(of, exp.Distinct):
         if len(of.expressions) != 1 or of.args.get("on"):
             raise Unsupported(
-                "COUNT(DISTINCT ...) has several columns.",
-                fix="Ask SELECT COUNT(*) FROM (SELECT DISTINCT x, y FROM t).",
+                "COUNT(DISTINCT ...) takes one column.",
+                fix="For pairs: SELECT COUNT(*) FROM (SELECT DISTINCT x, y FROM t).",
+                about="distinct",
             )
         target, where = _of_owner(of.expressions[0], sight)
         if isinstance(target, Name):
@@ -141,7 +142,9 @@ def _is_null(node: Node | None) -> bool:
 def _value(node: Node, function: Function, sight: Sight) -> Expression:
     if isinstance(node, exp.Distinct):
         raise Unsupported(
-            f"{function.value}(DISTINCT ...) is not offered.", fix="Use COUNT(DISTINCT x)."
+            f"{function.value}(DISTINCT ...) is not supported.",
+            fix="Use COUNT(DISTINCT x).",
+            about="distinct",
         )
     if isinstance(node, exp.Order):
         raise refusal("ORDER BY")
@@ -151,8 +154,9 @@ def _value(node: Node, function: Function, sight: Sight) -> Expression:
         return Call("to_integer", (found,))
     if not (kind.is_ordered if function in _ORDERED else kind.is_numeric):
         raise Unsupported(
-            f"{function.value} of {kind.value} is not offered.",
-            fix="Declare the column's bounds (between), which makes it a number; or CAST it.",
+            f"{function.value} of {kind.value} is not supported.",
+            fix="Declare the column's bounds (between), which makes it numeric, or CAST it.",
+            about="type",
         )
     return found
 
@@ -173,7 +177,7 @@ def _quantile(node: Node, sight: Sight) -> Asked:
     listed = isinstance(level, exp.Array)
     levels = [_level(one) for one in (level.expressions if listed else [level])]
     if not levels:
-        raise Unsupported("No quantile is named.", fix="Name levels such as 0.5.")
+        raise Unsupported("The quantile has no level.", fix="Give a level such as 0.5.")
     return Asked(
         Function.QUANTILE,
         (_value(of, Function.QUANTILE, sight),),
@@ -185,5 +189,7 @@ def _quantile(node: Node, sight: Sight) -> Asked:
 def _level(node: Node | None) -> Fraction:
     found = None if node is None else literal(node)
     if found is None or not found.kind.is_numeric or not 0 <= found.value <= 1:  # type: ignore[operator]
-        raise Unsupported("The level of a quantile is not from 0 to 1.", fix="Write 0.5 or so.")
+        raise Unsupported(
+            "The level of a quantile must be from 0 to 1.", fix="For example: 0.5.", about="level"
+        )
     return Fraction(found.value)  # type: ignore[arg-type]

@@ -45,8 +45,9 @@ def folded(ask: Asked, schema: Schema, add: Add, *, may_lack: bool = False) -> E
             return total
         return Call("case", (Call("gt", (add(Fold.COUNT, value), Literal(0))), total))
     raise Unsupported(
-        f"{ask.function.value} within one unit is not offered.",
-        fix="Use COUNT, SUM, AVG, MIN or MAX inside.",
+        f"{ask.function.value} per unit is not supported.",
+        fix="Use COUNT, SUM, AVG, MIN or MAX in the inner query.",
+        about="fold",
     )
 
 

@@ -38,7 +38,7 @@ class Groups:
 def groups_of(select: exp.Select, sight: Sight, *, lines: bool = False) -> Groups:
     """What a SELECT groups by; no GROUP BY is the one group of all rows.
 
-    With ``lines``, a constant is no key, and a key moved by a whole number is the plain one.
+    With ``lines``, a constant is not a key, and a key moved by a whole number is the plain one.
     """
     names = sight.rows.names if sight.rows.unit is not None else ()
     found = Groups(frozenset(Field(one.field) for one in names if one.single and one.field))
@@ -59,19 +59,23 @@ def groups_of(select: exp.Select, sight: Sight, *, lines: bool = False) -> Group
         if len(found.sets) > _SETS_MAX:
             raise Unsupported("There are too many grouping sets.", fix="Use fewer columns.")
     if len({frozenset(one) for one in found.sets}) < len(found.sets):
-        raise Unsupported("A grouping set stands twice.", fix="List each once.")
+        raise Unsupported(
+            "A grouping set is listed twice.", fix="List each once.", about="grouping-set"
+        )
     found.sets[:] = [tuple(sorted(one)) for one in found.sets]
     loose = [] if found.by_owner else [one for one in found.targets if one in lacking]
     if loose:
         raise Unsupported(
-            f"The groups of {lacking[loose[0]]!r} hold rows of one unit each, so none can be "  # type: ignore[index]
-            "found; and rows without a partner have none.",
+            f"The groups of {lacking[loose[0]]!r} hold rows of one unit each, so partition "
+            "selection would find none, and rows without a match have no group.",
             fix="Use JOIN instead of LEFT JOIN, or group by the column of the kept side.",
+            about="unmatched",
         )
     if found.by_owner and len(found.sets) > 1:
         raise Unsupported(
-            "Grouping sets contain the unit, or a key of its rows.",
-            fix="Use a plain GROUP BY inside.",
+            "Grouping sets contain the unit's column, or a key of its rows.",
+            fix="Use a plain GROUP BY in a sub-query.",
+            about="grouping-set",
         )
     return found
 
@@ -124,7 +128,11 @@ class _Sets:
         if isinstance(node, exp.Literal) and not node.is_string:
             place = whole(node, "A position in GROUP BY")
             if not 1 <= place <= len(self.select.expressions):
-                raise Unsupported(f"GROUP BY {place} is no position.", fix="Name the column.")
+                raise Unsupported(
+                    f"GROUP BY {place} is not a position in SELECT.",
+                    fix="Name the column.",
+                    about="position",
+                )
             node = item_of(self.select.expressions[place - 1])
         return node
 

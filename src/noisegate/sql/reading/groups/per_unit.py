@@ -84,8 +84,10 @@ class _Folding:
             raise sub_query_refusal(node)
         if isinstance(node, exp.Window):
             raise Unsupported(
-                "A window stands beside GROUP BY of the unit, or of a key of its rows.",
-                fix="Put GROUP BY in a sub-query, and the window in the SELECT over it.",
+                "A window function is used together with GROUP BY of the unit, or of a key of its "
+                "rows.",
+                fix="Put GROUP BY in a sub-query and the window in the outer SELECT.",
+                about="window",
             )
         target = attempt(lambda: self.sight.target(node))
         for name, key in self.keys:
@@ -103,6 +105,7 @@ class _Folding:
         raise Unsupported(
             f"Column {node.name!r} is neither grouped by nor aggregated.",
             fix="Add it to GROUP BY, or aggregate it.",
+            about="rows",
         )
 
     def _folded(self, how: Fold, value: Expression) -> Field:

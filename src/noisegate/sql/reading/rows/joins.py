@@ -51,7 +51,9 @@ def joined(left: Rows, right: Rows, node: exp.Join, pool: list[Node]) -> Rows:
     equalities, rest, names = _conditions(left, right, node, pool, from_right=side == "RIGHT")
     if kind in ("SEMI", "ANTI"):
         if rest:
-            raise Unsupported(f"{kind} JOIN has more than equalities.", fix="Use EXISTS.")
+            raise Unsupported(
+                f"{kind} JOIN has a condition other than equality.", fix="Use EXISTS.", about="join"
+            )
         return matching(left, right, equalities, negated=kind == "ANTI")
     kept, other = (right, left) if side == "RIGHT" else (left, right)
     flipped = kept is right
@@ -100,7 +102,11 @@ def require_tied(
     if other.unit is not None:
         _require_one_unit(rows, other, equalities)
     elif not equalities and not is_tied:
-        raise Unsupported("A sub-query is not tied to the rows.", fix="Compare a column with it.")
+        raise Unsupported(
+            "A sub-query is not correlated with the rows.",
+            fix="Compare one of its columns with a column of the outer query.",
+            about="uncorrelated",
+        )
 
 
 def _kind(node: exp.Join) -> tuple[str, str]:
@@ -213,8 +219,9 @@ def _pushed(other: Rows, rest: list[Expression]) -> Rows:
     fields = other.schema.keys()
     if any(not set(fields_of(one)) <= fields for one in rest):
         raise Unsupported(
-            "A LEFT JOIN has a condition that is no equality and looks at the kept side.",
-            fix="Put it in WHERE, or use JOIN.",
+            "A LEFT JOIN has a condition on the left table that is not an equality.",
+            fix="Move it to WHERE, or use JOIN.",
+            about="join",
         )
     return replace(other, relation=Filter(other.relation, both(*rest))) if rest else other
 
@@ -252,8 +259,9 @@ def _require_joinable(
 ) -> None:
     if kept.unit is None and other.unit is not None and one_sided:
         raise Unsupported(
-            "A one-sided join keeps rows of a public table, which are nobody's.",
+            "An outer join would keep rows of a public table, which belong to no unit.",
             fix="Put the private table on the side that is kept, or use JOIN.",
+            about="outer-join",
         )
     if kept.unit is not None and other.unit is not None:
         _require_one_unit(kept, other, equalities)
@@ -266,25 +274,29 @@ def _require_joinable(
                 fix=f"Join on the whole key of the public table ({key})."
                 if key
                 else "Declare a key for the public table, and join on it.",
+                about="key",
             )
 
 
 def _require_one_unit(one: Rows, other: Rows, equalities: list[Equality]) -> None:
     if one.unit is None:
         raise Unsupported(
-            "Public rows are chosen by private ones, and one person's row may decide it.",
+            "Public rows would be selected by private ones, which one person may decide.",
             fix="Start FROM the private table.",
+            about="match",
         )
     if one.is_row_level or other.is_row_level:
         raise Unsupported(
-            "Two private tables are joined, and in one every row is a unit of its own.",
+            "Two private tables are joined, and in one of them every row is a unit of its own.",
             fix="Name the unit's column in the policy.",
+            about="unit",
         )
     require_one_space(one.unit, other.unit)  # type: ignore[arg-type]
     if not any(equal.same for equal in equalities):
         raise Unsupported(
-            "Two private tables are joined on something else than the unit.",
+            "Two private tables are joined on something other than the unit.",
             fix=f"Join on {one.unit_name} as well.",
+            about="unit",
         )
 
 

@@ -30,24 +30,28 @@ def _select(pivot: exp.Pivot, source: Node, on: list[Node], computed: str) -> ex
     calls = pivot.args.get(computed) or []
     if pivot.args.get("unpivot") or len(on) != 1 or not isinstance(on[0], exp.In):
         raise Unsupported(
-            "PIVOT without a list of values takes its columns from the rows.", fix=_FORM
+            "PIVOT without a list of values would take its columns from the rows.", fix=_FORM
         )
     group = pivot.args.get("group")
     groups = _others(source, [on[0].this, *calls]) if group is None else group.expressions
     if groups is None or not calls or pivot.args.get("include_nulls"):
-        raise Unsupported("PIVOT without GROUP BY takes all other columns.", fix=_FORM)
+        raise Unsupported(
+            "PIVOT without GROUP BY would group by all other columns.", fix=_FORM, about="pivot"
+        )
     items = [each.copy() for each in groups]
     for value in on[0].expressions:
         known = attempt(lambda value=value: literal(value.unalias()))  # type: ignore[misc]
         if known is None or known.value is None:
-            raise Unsupported("PIVOT lists something else than values.", fix=_FORM)
+            raise Unsupported("PIVOT lists something other than values.", fix=_FORM)
         inner = value.unalias()
         plain = isinstance(inner, exp.Literal | exp.Cast)
         shown = value.alias or (inner.name if plain else inner.sql(dialect="duckdb").lower())
         where = exp.Where(this=exp.EQ(this=on[0].this.copy(), expression=value.unalias().copy()))
         for call in calls:
             if len(calls) > 1 and not call.alias:
-                raise Unsupported("PIVOT has several numbers without names.", fix="Name them (AS).")
+                raise Unsupported(
+                    "PIVOT has several aggregates without names.", fix="Name them with AS."
+                )
             name = f"{shown}_{call.alias}" if call.alias else shown
             kept = exp.Filter(this=call.unalias().copy(), expression=where.copy())
             items.append(exp.alias_(kept, name, quoted=True))

@@ -78,11 +78,13 @@ class From:
         joins = select.args.get("joins") or []
         tables = [fold_table(rows) for rows in sources]
         if len(set(tables)) < len(tables):
-            raise Unsupported("Two tables have the same name.", fix="Name one of them with AS.")
+            raise Unsupported(
+                "Two tables have the same name.", fix="Name one of them with AS.", about="name"
+            )
         names = [name for rows in sources for name in rows.names]
         commas = [join for join in joins if not join.args.get("on") and not join.args.get("using")]
         if commas and any(join.side == "RIGHT" for join in joins):
-            raise Unsupported("RIGHT JOIN follows a comma.", fix="Write JOIN ... ON throughout.")
+            raise Unsupported("RIGHT JOIN follows a comma.", fix="Write every join as JOIN ... ON.")
         usable = [part for part in pool if commas and _plain(part, names)]
         rest = [part for part in pool if part not in usable]
         pairs = list(zip(sources[1:], joins, strict=True))
@@ -209,9 +211,13 @@ def union(parts: list[Rows]) -> Rows:
     """UNION ALL: columns by position, named as in the first part."""
     first = parts[0]
     if len({part.unit is None for part in parts}) > 1:
-        raise Unsupported("UNION ALL mixes private and public rows.", fix="Ask them apart.")
+        raise Unsupported(
+            "UNION ALL mixes private and public rows.", fix="Query them separately.", about="union"
+        )
     if len({len(part.names) for part in parts}) > 1:
-        raise Unsupported("The parts have different columns.", fix="Select the same in each.")
+        raise Unsupported(
+            "The parts of UNION have different columns.", fix="Select the same columns in each."
+        )
     names: list[Name] = []
     columns: list[list[tuple[str, Expression]]] = [[] for _ in parts]
     for place, name in enumerate(first.names):
@@ -285,7 +291,7 @@ def _star(node: Node, rows: Rows) -> list[tuple[str, Name | Expression]]:
         if (fold(name.table) == table if table else not name.merged)
     ]
     if not found:
-        raise Unsupported(f"There is no table {table!r} here.", fix="Name one of FROM.")
+        raise Unsupported(f"There is no table {table!r} here.", fix="Name a table of FROM.")
     return found
 
 

@@ -23,9 +23,13 @@ def within_units(node: exp.SetOperation, left: Rows, right: Rows) -> exp.Select:
     pairs = list(zip(left.names, right.names, strict=False))
     names = [fold(one.name) for one, _ in pairs]
     if len(left.names) != len(right.names) or len(set(names)) < len(names):
-        raise Unsupported("The parts have different columns.", fix="Select the same in each.")
+        raise Unsupported(
+            "The parts have different columns.", fix="Select the same columns in each."
+        )
     if not any(one.owner and other.owner for one, other in pairs):
-        raise Unsupported(f"{node.key.upper()} would compare rows of several units.", fix=_FIX)
+        raise Unsupported(
+            f"{node.key.upper()} would compare rows of several units.", fix=_FIX, about="units"
+        )
     shown = [exp.column(one.name, table=_LEFT, quoted=True) for one, _ in pairs]
     if isinstance(node, exp.Union):
         every = node.copy()

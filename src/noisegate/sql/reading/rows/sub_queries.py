@@ -41,7 +41,7 @@ _PREDICATES: Final = (exp.Exists, exp.In)
 class Tied:
     """The rows of a sub-query, and how they are tied to those outside.
 
-    ``rest`` are conditions over the columns of both that are no equalities of one with the other;
+    ``rest`` are conditions over the columns of both that are not equalities of one with the other;
     ``compared`` are the equalities that IN asks for.
     """
 
@@ -121,8 +121,9 @@ class SubQueries:
             return rows, is_there
         if len(pairs) > 1:
             raise Unsupported(
-                "IN compares several columns that may be missing.",
+                "IN compares several columns that may be NULL.",
                 fix="Use EXISTS (SELECT 1 FROM ... WHERE inner.column = outer.column AND ...).",
+                about="null",
             )
         rows, unsure = self._counted(rows, tied, Call("is_null", (pairs[0],)))
         doubt = Call("gt", (unsure, Literal(0)))
@@ -151,8 +152,9 @@ class SubQueries:
         item = item_of(query.expressions[0])
         if query.args.get("group") or query.args.get("having") or not aggregates_in(item):
             raise Unsupported(
-                "A sub-query about the rows of one unit gives more than one value.",
+                "A sub-query over the rows of one unit returns more than one value.",
                 fix="Aggregate them: SELECT MAX(x) FROM ... WHERE inner.unit = outer.unit.",
+                about="scalar",
             )
         tied = self._tied(sight, exp.Exists(this=query), renamed=True)
         number = _Number(sight.rows, tied)
@@ -172,12 +174,17 @@ class SubQueries:
             tied = Tied(Sight(apart(sight.rows, rows) if renamed else rows))
             items = [exp.column(name.name, quoted=True) for name in rows.names]
         else:
-            raise Unsupported("EXISTS has more than FROM and WHERE.", fix="Use IN (SELECT ...).")
+            raise Unsupported(
+                "EXISTS has clauses other than FROM and WHERE.", fix="Use IN (SELECT ...)."
+            )
         if not is_in:
             return tied
         left = node.this.expressions if isinstance(node.this, exp.Tuple) else [node.this]
         if len(left) != len(items):
-            raise Unsupported("IN compares different numbers of columns.", fix="Match them.")
+            raise Unsupported(
+                "IN compares different numbers of columns.",
+                fix="Select as many columns as are compared.",
+            )
         pairs = zip(left, items, strict=True)
         compared = [_equal(sight, one, tied.inner, other) for one, other in pairs]
         return replace(tied, compared=tuple(alike(sight.rows, tied.inner.rows, compared)))
@@ -258,7 +265,8 @@ class _Number:
         if isinstance(node, exp.Column):
             raise Unsupported(
                 f"Column {node.name!r} is neither grouped by nor aggregated.",
-                fix="Aggregate it, or compute with it outside of the sub-query.",
+                fix="Aggregate it, or use it outside the sub-query.",
+                about="rows",
             )
         return None
 

@@ -29,7 +29,7 @@ _AMONG: Final[dict[type[exp.Expr], Among]] = {
     exp.LastValue: Among.LAST,
 }
 _NEAR: Final = (
-    "Offered are ROW_NUMBER, RANK, DENSE_RANK, NTILE, LAG, LEAD, FIRST_VALUE, LAST_VALUE, COUNT, "
+    "Supported: ROW_NUMBER, RANK, DENSE_RANK, NTILE, LAG, LEAD, FIRST_VALUE, LAST_VALUE, COUNT, "
     "SUM, AVG, MIN and MAX."
 )
 
@@ -42,7 +42,9 @@ def windowed(select: exp.Select, sight: Sight) -> Sight:
     nodes = [node for node in nodes if node.parent_select is select]
     if not nodes:
         if qualify is not None:
-            raise Unsupported("QUALIFY has no window.", fix="Use WHERE.")
+            raise Unsupported(
+                "QUALIFY is used without a window function.", fix="Use WHERE.", about="qualify"
+            )
         return sight
     named = {fold(one.name): one for one in select.args.get("windows") or ()}
     reading = _Windows(sight)
@@ -90,7 +92,9 @@ class _Windows:
         if type(head) in _AMONG:
             return self._end(head, over)
         if not is_aggregate(head):
-            raise Unsupported(f"{head.sql(dialect='duckdb')} is no window here.", fix=_NEAR)
+            raise Unsupported(
+                f"{head.sql(dialect='duckdb')} is not supported as a window function.", fix=_NEAR
+            )
         start, end = over.frame or _ALL
         at_hand = (start is None or start <= 0) and (end is None or end >= 0)
         schema = self.sight.reading.schema
@@ -106,7 +110,11 @@ class _Windows:
         require_only(head, "this")
         parts = whole(head.this, "The number of parts")
         if not 1 <= parts <= _PARTS_MAX:
-            raise Unsupported("NTILE has no such number of parts.", fix=f"Use 1 to {_PARTS_MAX}.")
+            raise Unsupported(
+                "The argument of NTILE is out of range.",
+                fix=f"Use 1 to {_PARTS_MAX}.",
+                about="ntile",
+            )
         place = Call("subtract", (self._window(Fold.COUNT, Literal(1), over, _UP_TO), Literal(1)))
         count = self._window(Fold.COUNT, Literal(1), over, _ALL)
         each = Call("int_divide", (count, Literal(parts)))
@@ -139,8 +147,9 @@ class _Windows:
         alike = kinds[0] is kinds[1] or kinds == (Kind.NUMBER, Kind.INTEGER)
         if type(other) is not Literal or type(other.value) is Fraction or not alike:
             raise Unsupported(
-                f"The default of {head.key.upper()} is cast to the type of its column.",
-                fix="Write a constant of that type, or a whole number; or use COALESCE.",
+                f"The default of {head.key.upper()} would be cast to the type of its column.",
+                fix="Give a constant of that type, or a whole number, or use COALESCE.",
+                about="default",
             )
         there = self._window(Fold.COUNT, Literal(1), over, (at, at))
         return Call("case", (Call("gt", (there, Literal(0))), found, other))
@@ -157,9 +166,10 @@ class _Windows:
         how = _AMONG[type(head)]
         if over.frame is None and over.order and how is Among.LAST:
             raise Unsupported(
-                "LAST_VALUE looks no further than the row itself and its equals.",
+                "By default LAST_VALUE looks only as far as the current row and its peers.",
                 fix="Write ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING, or use "
                 "FIRST_VALUE with the order reversed.",
+                about="frame",
             )
         frame = over.frame or (_UP_TO if over.order else _ALL)
         return self._window(how, self._value(head.this), over, frame)
@@ -170,7 +180,7 @@ class _Windows:
         base = None if alias is None else named.get(fold(alias.name))
         if alias is not None and base is None:
             raise Unsupported(
-                f"There is no window {alias.name!r}.", fix="Define it: WINDOW w AS ()."
+                f"There is no window {alias.name!r}.", fix="Define it: WINDOW w AS (...)."
             )
         parts = [one for one in (node, base) if one is not None]
         by = next((one.args["partition_by"] for one in parts if one.args.get("partition_by")), ())
@@ -188,20 +198,23 @@ class _Windows:
         rows = self.sight.rows
         if rows.unit is None:
             raise Unsupported(
-                "A window over a public table that is joined with private rows is not offered.",
+                "A window over a public table that is joined with private rows is not supported.",
                 fix="Ask the steward for the table with this column.",
             )
         if rows.is_row_level:
             raise Unsupported(
-                "A window would mix the rows of several units: every row is one unit.",
-                fix="Leave it out; or name the unit's column in the policy.",
+                "A window would mix rows of several units, because every row is one unit here.",
+                fix="Leave it out, or name the unit's column in the policy.",
+                about="units",
             )
         targets = [self.sight.target(node) for node in nodes]
         singles = {Field(one.field) for one in rows.names if one.single and one.field}
         if not any(isinstance(one, Name) or one in singles for one in targets):
             raise Unsupported(
-                "A window over rows of private tables would mix the rows of several units.",
-                fix=f"PARTITION BY {rows.unit_name} as well; over aggregates, put it outside.",
+                "A window over private rows would mix rows of several units.",
+                fix=f"PARTITION BY {rows.unit_name} as well; for a window over aggregates, put it "
+                "in an outer query.",
+                about="units",
             )
         return tuple(one for one in targets if not isinstance(one, Name))
 
@@ -239,13 +252,14 @@ def _frame(spec: Node) -> Frame | None:
     ]
     if spec.text("kind") == "ROWS":
         if None not in ends and ends[0] > ends[1]:  # type: ignore[operator]
-            raise Unsupported("A frame ends before it starts.", fix="Exchange its ends.")
+            raise Unsupported("A frame ends before it starts.", fix="Swap its ends.")
         return ends[0], ends[1]
     if spec.text("kind") == "RANGE" and ends in ([None, 0], [None, None]):
         return None if ends[1] == 0 else _ALL
     raise Unsupported(
-        f"The frame {spec.sql(dialect='duckdb')} is not offered.",
+        f"The frame {spec.sql(dialect='duckdb')} is not supported.",
         fix="Count rows: ROWS BETWEEN 2 PRECEDING AND CURRENT ROW.",
+        about="frame",
     )
 
 

@@ -26,7 +26,11 @@ def _whole_division(node: Node, reading: "Reading") -> Expression:
     parts = tuple(reading.operand(part, Kind.INTEGER) for part in (node.this, node.expression))
     for part in parts:
         if not reading.kind(part).is_numeric:
-            raise Unsupported("// divides what is no number.", fix="Cast it, to BIGINT or DOUBLE.")
+            raise Unsupported(
+                "// divides a value that is not a number.",
+                fix="Cast it to BIGINT or DOUBLE.",
+                about="types",
+            )
     types = {sql_type(part, reading.schema) for part in parts}
     return Call("int_divide" if types == {Kind.INTEGER} else "divide", parts)
 
@@ -50,7 +54,7 @@ def _bucket(node: Node, reading: "Reading") -> Expression:
     count = whole(node.args["num_buckets"], "The number of buckets")
     ends = [end for end in (low, high) if end is not None and end.kind.is_numeric]
     if low is None or high is None or len(ends) < 2 or count < 1 or low.value >= high.value:  # type: ignore[operator]
-        raise Unsupported("WIDTH_BUCKET needs two numbers in order.", fix="Write low, high.")
+        raise Unsupported("WIDTH_BUCKET needs low < high.", fix="Swap the two bounds.")
     width = Fraction(high.value) - Fraction(low.value)  # type: ignore[arg-type]
     value = reading.operand(node.this)
     moved = Call("multiply", (Call("subtract", (value, low)), Literal(count)))

@@ -31,7 +31,9 @@ def later_months(moment: Expression, months: int, schema: Schema) -> Expression:
         return _constant(moment.value, months)
     if domain_of(moment, schema).kind is not Kind.DATE:
         raise Unsupported(
-            "INTERVAL of months is offered for dates, not for times.", fix="CAST(x AS DATE) first."
+            "An INTERVAL of months can be added to a date, not to a timestamp.",
+            fix="Use CAST(x AS DATE) first.",
+            about="timestamp",
         )
     place = _sum(Call("multiply", (Call("year", (moment,)), Literal(12))), Call("month", (moment,)))
     place = _sum(place, Literal(months - 1))
@@ -90,4 +92,6 @@ def _sum(one: Expression, other: Expression) -> Expression:
 
 
 def _beyond() -> Unsupported:
-    return Unsupported("A date is outside the years 1 to 9999.", fix="Write another one.")
+    return Unsupported(
+        "A date is outside the years 1 to 9999.", fix="Use another date.", about="years"
+    )

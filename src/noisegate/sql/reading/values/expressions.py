@@ -144,7 +144,9 @@ class Reading:
         """The same for something that is true or false."""
         found = self.read(node, Kind.BOOLEAN)
         if self.kind(found) is not Kind.BOOLEAN:
-            raise Unsupported("A condition is not true or false.", fix="Compare with something.")
+            raise Unsupported(
+                "A condition is not a boolean.", fix="Compare it with something.", about="boolean"
+            )
         return found
 
     def kind(self, value: Expression) -> Kind:
@@ -192,7 +194,9 @@ class Reading:
             return _READERS[type(node)](node, self)
         except KeyError:
             lacking = node.sql_name() if isinstance(node, exp.Func) else node.key.upper()
-        raise Unsupported(f"{lacking} has too few arguments.", fix="Write all of them.")
+        raise Unsupported(
+            f"{lacking} has too few arguments.", fix="Write all of them.", about="argument"
+        )
 
     def without_type(self, node: Node) -> Untyped | None:
         """The column without a type that a node is, or the choice of several that it is."""
@@ -379,7 +383,9 @@ def _require_parentheses(node: Node) -> None:
         type(child) in (*_TIGHT, exp.Not) for child in node.iter_expressions()
     ):
         raise Unsupported(
-            "A comparison stands inside a comparison.", fix="Put parentheses around the inner one."
+            "A comparison is nested in a comparison.",
+            fix="Put parentheses around the inner one.",
+            about="nested",
         )
 
 

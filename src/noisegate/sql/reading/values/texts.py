@@ -69,7 +69,9 @@ def _split_part(node: Node, reading: "Reading") -> Expression:
 def _pad(node: Node, reading: "Reading") -> Expression:
     require_only(node, "this", "expression", "fill_pattern", "is_left")
     if not node.args.get("fill_pattern"):
-        raise Unsupported("LPAD and RPAD say what to fill with.", fix="Use LPAD(x, 5, '0').")
+        raise Unsupported(
+            "LPAD and RPAD need the text to pad with.", fix="For example: LPAD(x, 5, '0')."
+        )
     text = reading.taken(node.this, Kind.TEXT)
     others = (reading.read(node.args[part]) for part in ("expression", "fill_pattern"))
     return Call("lpad" if node.args.get("is_left") else "rpad", (text, *others))

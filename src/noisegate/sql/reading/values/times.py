@@ -36,7 +36,7 @@ def part(name: str, node: Node, reading: "Reading") -> Expression:
     found = _PARTS.get(name.lower())
     if found is None and name.lower() != "isodow":
         raise Unsupported(
-            f"The part {name!r} of a date is not offered.",
+            f"The part {name!r} of a date is not supported.",
             fix=f"Use one of {', '.join(sorted(set(_PARTS.values())))}.",
         )
     if found == "epoch":
@@ -80,7 +80,7 @@ def _sum(node: Node, reading: "Reading") -> Expression:
         return _later(right, left, back=False)
     if Kind.TIMESTAMP in kinds and {*kinds} <= {Kind.TIMESTAMP, Kind.DATE} and back:
         raise Unsupported(
-            "A difference of two times is an INTERVAL, which is not offered by itself.",
+            "The difference of two timestamps is an INTERVAL, which cannot be used by itself.",
             fix="Use EPOCH(x - y), in seconds, or DATE_DIFF('minute', y, x).",
         )
     if not all(kind.is_numeric for kind in kinds):
@@ -123,8 +123,9 @@ def _days(interval: exp.Interval, reading: "Reading") -> Expression:
     unit = _DAYS.get(word)
     if unit is None:
         raise Unsupported(
-            "An INTERVAL is not in days, weeks, months or years.",
+            "An INTERVAL must be in days, weeks, months or years.",
             fix="Use INTERVAL n DAY, or write the date.",
+            about="interval",
         )
     if isinstance(text, exp.Literal):
         return Literal(whole(exp.Literal.number(number), "An INTERVAL") * unit)
