@@ -120,6 +120,7 @@ def no_rule(query: "Query") -> Unsupported:
     return Unsupported(
         f"The door has no rule for this noise on {type(query.tally).__name__.lower()}.",
         fix="Use geometric or discrete Gaussian noise for sums.",
+        about="noise",
     )
 
 

@@ -93,6 +93,7 @@ def capabilities_of(mechanism: Mechanism[Any]) -> frozenset[str]:
         raise Unsupported(
             "The door has no rule for this noise: it is not on its list.",
             fix="Use a mechanism of noisegate itself.",
+            about="noise",
         )
     values = [getattr(mechanism, field.name) for field in fields(kind)]  # type: ignore[arg-type]
     inside = [capabilities_of(value) for value in values if type(value) not in _PLAIN]

@@ -102,6 +102,7 @@ def _agreed(rules: Rules, terms: Terms, question: Question) -> Terms:
             if given
             else "The question has no price.",
             fix="Give exactly one of epsilon, within (an error) and relative (its share).",
+            about="price",
         )
     for name in given:
         positive(getattr(agreed, name), name=name)

@@ -139,7 +139,7 @@ class QuestionJob(Job[Collected, Answer, AnswerExpected]):
         except OverBudget as refusal:  # others spent meanwhile, or prices differ by a rounding
             if all(release.free for release in measured):
                 raise
-            raise OverBudget(refusal.problem, fix=_PARTLY) from None
+            raise OverBudget(refusal.problem, fix=_PARTLY, about="partly") from None
         paid = {release.request_id for release in looked}
         looked += [each for each in self.asked.seen if each.request_id not in paid]
         used = (each for parcel in parcels for each in parcel.releases)

@@ -219,5 +219,5 @@ def _require_same_price(curator: Curator, planned: Sequence[Needed], now: Sequen
     if then.epsilon > first.epsilon or then.delta > first.delta:
         raise Bug(
             "The price would depend on which groups were found.",
-            fix="Only the groups were paid for. Please report the question.",
+            fix="Only partition selection was paid for. Please report the question.",
         )

@@ -31,7 +31,7 @@ def rehearsed(curator: Curator, question: Question, orders: Sequence[Order]) -> 
         return shown_table(question, blank, public)
     except Unsupported as refusal:
         words = "Tried on made-up numbers, before paying: "
-        refused = Unsupported(words + refusal.problem, fix=refusal.fix)
+        refused = Unsupported(words + refusal.problem, fix=refusal.fix, about=refusal.about)
     raise refused
 
 

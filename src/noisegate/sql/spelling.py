@@ -25,7 +25,9 @@ def decimal(number: Fraction) -> str:
     while (number * 10**places).denominator != 1:
         places += 1
         if places > _PLACES_MAX:
-            raise SpecError("A number has no decimal form.", fix="Use one such as 0.25.")
+            raise SpecError(
+                "A number has no finite decimal expansion.", fix="Use one such as 0.25."
+            )
     digits = str(abs(int(number * 10**places))).rjust(places + 1, "0")
     whole, rest = (digits[:-places], f".{digits[-places:]}") if places else (digits, "")
     return f"{'-' if number < 0 else ''}{whole}{rest}"

@@ -93,7 +93,9 @@ class DoorTables:
 
     def tables(self, sets: Sequence[Axes], shares: Sequence[Fraction]) -> list[Noisy]:  # noqa: D102 - see TablesAsk
         if len(sets) != len(shares):
-            raise SpecError("There is not one share for each table.", fix="Give one for each.")
+            raise SpecError(
+                "There must be one share per table.", fix="Give one for each.", about="shares"
+            )
         query = Query(self._over(sets))
         noises = self._price.noise(query, require_shares(shares))
         release = self._scope.measure(Measurement(query=query, mechanisms=noises))

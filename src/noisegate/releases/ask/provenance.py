@@ -193,7 +193,9 @@ def spec_of(asked: Any, axes: Sequence[Axis]) -> Spec:  # noqa: ANN401 - as peop
 
 def _box(asked: Any, axes: Sequence[Axis]) -> list[tuple[int, int]]:  # noqa: ANN401
     if not isinstance(asked, Mapping):
-        raise SpecError("A range is no dict by axes.", fix='Use such as {"age": (20, 39)}.')
+        raise SpecError(
+            "A range is not a dict by axis.", fix='For example: {"age": (20, 39)}.', about="range"
+        )
     box = []
     for axis, runs in zip(axes, runs_of(axes, asked), strict=True):
         if len(runs) != 1:

@@ -284,7 +284,9 @@ def require_names(axes: Sequence[Any], names: Iterable[str | None]) -> None:
     known = [axis.name for axis in axes]
     for name in names:
         if name is not None and name not in known:
-            raise SpecError(f"There is no axis {name!r}.", fix=f"Use {', '.join(known)}.")
+            raise SpecError(
+                f"There is no axis {name!r}.", fix=f"Use {', '.join(known)}.", about="axis"
+            )
 
 
 def runs_of(axes: Sequence[Axis], where: Mapping[str, Any]) -> list[Runs]:

@@ -63,7 +63,7 @@ def picture(
     """
     names = [axis.name for axis in release.axes]
     if not names:
-        raise SpecError("One number is no picture.", fix="Print it.")
+        raise SpecError("A single number cannot be plotted.", fix="Print it.")
     require_names(release.axes, (x, y))
     if x is None and y is None and len(names) == 2:
         x, y = reversed(names) if _is_map(release.axes[1], release.axes[0]) else names

@@ -90,14 +90,16 @@ def require_same(
     for held, most, name in ((len(shape), axes, "axes"), (prod(shape), cells, "cells")):
         if most is not None and held > most:
             raise SpecError(
-                f"There are {held:,} {name}.", fix=f"Use at most {most:,}, or method 'tree'."
+                f"There are {held:,} {name}.",
+                fix=f"Use at most {most:,}, or method 'tree'.",
+                about=name,
             )
 
 
 def require_parts(*shares: Fraction) -> None:
     """Refuse shares that leave nothing for something."""
     if not all(0 < share < 1 for share in shares):
-        raise SpecError("A share is not between 0 and 1.", fix="Use such as 1/2.")
+        raise SpecError("A share is not between 0 and 1.", fix="For example: 1/2.")
 
 
 def recipe(name: str, **options: Any) -> Recipe:  # noqa: ANN401 - options of the recipe

@@ -29,8 +29,9 @@ class Modelled:
         """A model has room for each column at least."""
         if type(self.cells_max) is not int or self.cells_max < sum(sizes):
             raise SpecError(
-                f"A model of {self.cells_max} cells cannot hold each column.",
+                f"A model of {self.cells_max} cells cannot hold every column.",
                 fix=f"Give cells_max as a whole number, at least {sum(sizes):,}.",
+                about="cells",
             )
 
 
