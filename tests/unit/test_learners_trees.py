@@ -88,7 +88,7 @@ def test_a_tree_grows_as_in_the_textbook():
     rows, told = clouds(4000)
     whole = np.rint(rows * REACH).astype(np.int64)
     for depth in (1, 2, 4):
-        tree = grown(Tree.root(), whole, told, 4, levels=depth, least=1)
+        tree = grown(Tree.root(), whole, told, levels=depth, least=1)
         cells = np.histogram2d(tree.places(whole), told, (np.arange(tree.size + 1), np.arange(5)))[
             0
         ]
@@ -96,7 +96,7 @@ def test_a_tree_grows_as_in_the_textbook():
         known = textbook.DecisionTreeClassifier(max_depth=depth, random_state=0).fit(rows, told)
         # it cuts between 24 bins of a column only
         assert mine == pytest.approx(known.score(rows, told), abs=0.02)
-    few = grown(Tree.root(), whole, told, 4, levels=8, least=300)
+    few = grown(Tree.root(), whole, told, levels=8, least=300)
     assert np.bincount(few.places(whole)).min() >= 300
 
 

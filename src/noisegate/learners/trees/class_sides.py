@@ -58,7 +58,7 @@ class Leanings:
         labels = np.repeat(np.arange(len(shares)), coins.multinomial(made, shares))
         above = coins.random((made, len(self.columns))) < (1 + self.means[labels]) / 2
         rows = above.astype(np.int64)  # 0 is the last place below, 1 the first above
-        nodes = grown(Tree.root(), rows, labels, len(shares), levels=levels, least=least).nodes
+        nodes = grown(Tree.root(), rows, labels, levels=levels, least=least).nodes
         inner = nodes[:, 0] >= 0
         nodes[inner, 0] = np.array(self.columns)[nodes[inner, 0]]
         return Tree(nodes)

@@ -138,7 +138,7 @@ def fit_forest(ask: RowsAsk, *, trees: int = 10, depth: int | None = None, seed:
         made = Made.of(known, root, MADE, ask.reach, coins)
         among = None if count == 1 else (ask.columns + 1) // 2
         grove.append(grown(
-            root, made.rows, made.labels, ask.classes, levels=levels, least=LEAST, among=among,
+            root, made.rows, made.labels, levels=levels, least=LEAST, among=among,
             coins=coins,
         ))  # fmt: skip
         guesses.append(made.described(grove[-1], ask.reach))

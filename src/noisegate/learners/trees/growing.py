@@ -4,20 +4,18 @@ A tree is a table of nodes (column, threshold, left, right), as `Leaves` takes i
 where its coordinate is at most the threshold; a leaf has column -1 and its number under left.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.tree import DecisionTreeClassifier
 
-from noisegate.learners.asking import Floats
 from noisegate.releases.cells.chance import Coins
 from noisegate.transforms.statistics.numbers import Numbers
 
 Whole: TypeAlias = NDArray[np.int64]
 _BINS: Final = 24  # of each column, between which trees cut
-_PURE: Final = 0.995  # a node with so large a class is not cut
 
 
 @final
@@ -112,71 +110,43 @@ def grown(  # noqa: PLR0913 - what a tree grows on, and how far
     tree: Tree,
     rows: Whole,
     labels: Whole,
-    classes: int,
     *,
     levels: int,
     least: int,
     among: int | None = None,
     coins: Coins | None = None,
 ) -> Tree:
-    """The tree, cut level by level where that parts the classes best (by Gini's index).
+    """The tree, cut where that parts the classes best (by Gini's index), so many levels further.
 
     ``least`` rows stay in each leaf. ``among``: every leaf sees so many columns only, chosen by
     ``coins``.
     """
+    if levels < 1:
+        return tree
     edges = [np.unique(np.quantile(column, np.arange(1, _BINS) / _BINS).astype(np.int64))
              for column in rows.T]  # fmt: skip
-    bins = [np.searchsorted(each, column, side="left")
-            for each, column in zip(edges, rows.T, strict=True)]  # fmt: skip
-    for _ in range(levels):
-        places = tree.places(rows)
-        held = np.bincount(places * classes + labels, minlength=tree.size * classes)
-        held = held.reshape(tree.size, classes)
-        seen = np.ones((tree.size, len(edges)), np.bool_)
-        if among is not None and coins is not None:
-            ranks = coins.random(seen.shape).argsort(axis=1).argsort(axis=1)
-            seen = ranks < among
-        best = _best(places * classes + labels, held, bins, edges, seen, least)
-        mixed = (best[:, 0] > 0) & (held.max(axis=1) < _PURE * held.sum(axis=1))
-        if not mixed.any():
-            break
-        leaves = np.flatnonzero(mixed)
-        tree = tree.cut(leaves, *best[leaves, 1:].astype(np.int64).T)
-    return tree
-
-
-def _best(
-    cells: Whole,
-    held: Whole,
-    bins: Sequence[Whole],
-    edges: Sequence[Whole],
-    seen: NDArray[np.bool_],
-    least: int,
-) -> Floats:
-    """For each leaf the gain of its best cut, the column and the threshold; no gain is 0."""
-    size, classes = held.shape
-    total = held.sum(axis=1)
-    before = np.sum(held**2, axis=1) / np.maximum(total, 1)
-    found = np.zeros((size, 3))
-    for column, (each, cuts) in enumerate(zip(bins, edges, strict=True)):
-        if not len(cuts):
+    bins = np.column_stack([np.searchsorted(*pair) for pair in zip(edges, rows.T, strict=True)])
+    nodes, places = tree.nodes.tolist(), tree.places(rows)
+    for leaf, at in enumerate(tree.ends):
+        inside = places == leaf
+        if not inside.any():
             continue
-        wide = len(cuts) + 1
-        table = np.bincount(
-            (cells // classes * wide + each) * classes + cells % classes,
-            minlength=size * wide * classes,
-        ).reshape(size, wide, classes)
-        left = np.cumsum(table, axis=1)[:, :-1]
-        right = held[:, None] - left
-        lefts, rights = left.sum(axis=2), right.sum(axis=2)
-        gain = np.sum(left**2, axis=2) / np.maximum(lefts, 1)
-        gain += np.sum(right**2, axis=2) / np.maximum(rights, 1)
-        usable = (np.minimum(lefts, rights) >= least) & seen[:, column, None]
-        gain = np.where(usable, gain - before[:, None], 0.0)
-        place = np.argmax(gain, axis=1)
-        most = gain[np.arange(size), place]
-        better = most > found[:, 0] + 1e-9
-        found[better] = np.column_stack([
-            most[better], np.full(better.sum(), column), cuts[place[better]],
-        ])  # fmt: skip
-    return found
+        seed = 0 if coins is None else int(coins.integers(1 << 31))
+        learner = DecisionTreeClassifier(
+            max_depth=levels, min_samples_leaf=least, max_features=among, random_state=seed
+        )
+        found = learner.fit(bins[inside], labels[inside]).tree_
+        start = len(nodes) - 1  # the first of its nodes takes the place of the leaf
+        parts = found.children_left, found.children_right, found.feature, found.threshold
+        made = [
+            [-1, 0, 0, 0]
+            if left < 0
+            else [column, edges[column][int(below)], start + left, start + right]
+            for left, right, column, below in zip(*parts, strict=True)
+        ]
+        nodes[at] = made[0]
+        nodes += made[1:]
+    numbered = np.array(nodes)
+    ends = numbered[:, 0] < 0
+    numbered[ends, 2] = np.arange(ends.sum())
+    return Tree(numbered)

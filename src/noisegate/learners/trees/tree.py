@@ -218,7 +218,7 @@ def fit_tree(ask: RowsAsk, *, depth: int | None = None, seed: int = 0) -> Fitted
         ask.keep(_finished(tree, normals, depth, ask, coins))
         ask.done((place + 1) / (len(parts) + 1), "looking at leaves")
         made = Made.of(normals, tree, MADE, ask.reach, coins)
-        tree = grown(tree, made.rows, made.labels, ask.classes, levels=step, least=LEAST)
+        tree = grown(tree, made.rows, made.labels, levels=step, least=LEAST)
         (normals,) = measured(ask, [tree], [made.described(tree, ask.reach)], part)
     return _finished(tree, normals, depth, ask, coins)
 
@@ -227,7 +227,7 @@ def _finished(tree: Tree, normals: Normals, depth: int, ask: RowsAsk, coins: Coi
     """The tree, grown on rows made up from what is known about its leaves."""
     made = Made.of(normals, tree, MADE, ask.reach, coins)
     more = depth - tree.depth
-    tree = grown(tree, made.rows, made.labels, ask.classes, levels=more, least=LEAST)
+    tree = grown(tree, made.rows, made.labels, levels=more, least=LEAST)
     counts = made.described(tree, ask.reach).counts
     noise = float(np.average(normals.noise, weights=normals.counts))
     return {"nodes": tree.nodes, "counts": counts, "means_noise": np.array(noise)}

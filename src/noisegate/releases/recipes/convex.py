@@ -4,10 +4,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from math import floor, log2, prod
-from typing import TYPE_CHECKING, ClassVar, Final, final
+from typing import ClassVar, Final, final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from noisegate.errors import SpecError
 from noisegate.releases.ask.asking import Ask
@@ -15,9 +16,6 @@ from noisegate.releases.cells.estimate import Estimate, Floats, Predicted
 from noisegate.releases.cells.workload import Workload, ranges
 from noisegate.releases.recipes import require_same
 from noisegate.transforms.strategy import SUM_MAX, Matrix
-
-if TYPE_CHECKING:
-    from scipy.sparse import csr_array
 
 CELLS_MAX: Final = 1024
 _COARSE: Final = 64  # beyond this, the multipliers are found on a coarser table
@@ -83,13 +81,11 @@ class _Solved:
         return found
 
 
-def _rounded(ask: Ask, root: Floats) -> "csr_array":
+def _rounded(ask: Ask, root: Floats) -> csr_array:
     """Questions as whole numbers: their noise can be drawn, and 64 bits hold their sums.
 
     Cells of weighted rows are counted in fine grains already, and coefficients come on top.
     """
-    from scipy.sparse import csr_array  # noqa: PLC0415
-
     plain = root / np.abs(root).max()
     held = SUM_MAX / (float(ask.moved) * _UNITS * np.abs(plain).sum(axis=1).max())
     most, fewest = _BITS

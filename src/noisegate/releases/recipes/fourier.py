@@ -14,6 +14,7 @@ from typing import ClassVar, Final, final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from noisegate.errors import SpecError
 from noisegate.exact import fraction
@@ -365,8 +366,6 @@ def _norm(asked: Matrix, *, gaussian: bool) -> float:
 
 def block(cells: int, low: int, high: int, bits: int = _BITS) -> Matrix:
     """Cosine and sine waves of the frequencies from ``low`` to below ``high``, in whole numbers."""
-    from scipy.sparse import csr_array  # noqa: PLC0415
-
     angles = 2 * np.pi / cells * np.arange(cells)
     cosine = np.rint(np.cos(angles) * (1 << bits)).astype(np.int64)
     sine = np.rint(np.sin(angles) * (1 << bits)).astype(np.int64)

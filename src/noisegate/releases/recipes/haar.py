@@ -8,6 +8,7 @@ from typing import ClassVar, Final, Literal, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csc_array, csr_array
 
 from noisegate.errors import SpecError
 from noisegate.releases.ask.asking import Ask
@@ -156,8 +157,6 @@ def _block(
     shape: tuple[int, ...], levels: tuple[Level, ...]
 ) -> tuple[Matrix, NDArray[np.int32], NDArray[np.int8]]:
     """The coefficients of one combination of levels, and for each cell its place and sign."""
-    from scipy.sparse import csc_array  # noqa: PLC0415
-
     labels = np.zeros((1,) * len(shape), np.int32)
     signs = np.ones((1,) * len(shape), np.int8)
     size = 1
@@ -182,6 +181,4 @@ def _block(
 
 def _unit(cells: int) -> Matrix:
     """A question of norm 1, as all blocks are, to ask for variances."""
-    from scipy.sparse import csr_array  # noqa: PLC0415
-
     return Matrix(csr_array(([1], ([0], [0])), shape=(1, cells), dtype=np.int64))

@@ -20,6 +20,7 @@ from math import prod, sqrt
 from typing import ClassVar, Final, final
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from noisegate.errors import SpecError
 from noisegate.releases.ask.asking import Ask
@@ -186,8 +187,6 @@ def _frequencies(size: int, harmonics: int) -> list[int]:
 
 
 def _matrix(rows: list[Floats]) -> Matrix:
-    from scipy.sparse import csr_array  # noqa: PLC0415
-
     return Matrix(csr_array(np.rint(np.array(rows) * _UNIT).astype(np.int64)))
 
 

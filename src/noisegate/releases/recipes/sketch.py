@@ -23,19 +23,19 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from math import log, prod, sqrt
-from typing import TYPE_CHECKING, ClassVar, Final, final
+from typing import ClassVar, Final, final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.linalg import lsqr
+from scipy.special import betainc
 
 from noisegate.errors import SpecError
 from noisegate.releases.ask.asking import Ask, Noisy, one_sum
 from noisegate.releases.cells.estimate import Estimate, Floats, Guess, Ints, Predicted
 from noisegate.releases.cells.workload import Workload
 from noisegate.transforms.strategy import Block, Groups, Matrix
-
-if TYPE_CHECKING:
-    from scipy.sparse import csr_array
 
 DEPTH_MAX: Final = 64
 SENSING_CELLS_MAX: Final = 1 << 20
@@ -188,8 +188,6 @@ def pursuit(made: Hashes, sums: Floats, deviation: float = 0) -> tuple[NDArray[n
     as the sums themselves show it; then all numbers are fitted anew by least squares, and those
     that do not stand clear of the stated noise leave.
     """
-    from scipy.sparse.linalg import lsqr  # noqa: PLC0415 - slow to load
-
     depth, cells = made.places.shape
     found, values = np.zeros(0, np.int64), np.zeros(0)
     left, factor = sums, _bar(depth, cells) * _MEDIAN / sqrt(depth)
@@ -248,17 +246,13 @@ def median_law(errors: Floats, depth: int) -> tuple[float, float]:
     >>> median_law(np.array([-2.0, 0.0, 0.0, 2.0]), 1), median_law(np.array([1.0, 5.0]), 3)
     ((0.0, 2.0), (3.0, 4.0))
     """
-    from scipy.special import betainc  # noqa: PLC0415 - slow to load
-
     middle, ordered = (depth + 1) // 2, np.sort(errors, axis=None)
     chances = np.diff(betainc(middle, middle, np.arange(ordered.size + 1) / ordered.size))
     mean = float(chances @ ordered)
     return mean, float(chances @ (ordered - mean) ** 2)
 
 
-def _columns(made: Hashes, found: NDArray[np.int64]) -> "csr_array":
-    from scipy.sparse import csr_array  # noqa: PLC0415 - slow to load
-
+def _columns(made: Hashes, found: NDArray[np.int64]) -> csr_array:
     depth = made.places.shape[0]
     rows = made.places[:, found] + np.arange(depth)[:, None] * made.width
     columns = np.broadcast_to(np.arange(found.size), rows.shape)
@@ -276,8 +270,6 @@ def _block(made: Hashes, row: int, *, signed: bool) -> Block:
     """One row of the sketch: every cell is in one sum, so a cell moves the block by 1."""
     if not signed:
         return Groups(made.places[row], made.width)
-    from scipy.sparse import csr_array  # noqa: PLC0415 - slow to load
-
     signs, places = made.signs[row].astype(np.int64), made.places[row]
     entries = (signs, (places, np.arange(places.size)))
     return Matrix(csr_array(entries, shape=(made.width, places.size)))

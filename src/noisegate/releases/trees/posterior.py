@@ -20,6 +20,7 @@ from math import pi
 from typing import Final, final
 
 import numpy as np
+from scipy.special import log_ndtr
 
 from noisegate.releases.cells.estimate import Floats
 from noisegate.releases.trees.dyadic import Ints
@@ -164,8 +165,6 @@ def _log_laplace(x: Floats, variance: Floats) -> Floats:
 
 def _mixture(one: Message, two: Message, empty: Floats) -> tuple[Floats, Floats, Floats]:
     """Odds, mean and variance of the sum if one is empty, if two is, and if neither is."""
-    from scipy.special import log_ndtr  # noqa: PLC0415
-
     mean = np.stack([two.mean, one.mean, one.mean + two.mean])
     variance = np.stack([two.variance, one.variance, one.variance + two.variance])
     wide = np.maximum(np.maximum(mean[2], np.sqrt(variance[2])), 1)
@@ -203,8 +202,6 @@ def _split(
 
 def _truncated(middle: Floats, deviation: Floats, high: Floats) -> tuple[Floats, Floats]:
     """Of a normal law, the log of its mass between 0 and ``high``, and the mean there."""
-    from scipy.special import log_ndtr  # noqa: PLC0415
-
     low, top = -middle / deviation, (high - middle) / deviation
     mirrored = low > 0  # so that the interval is never far out on the right, where digits are lost
     low, top = np.where(mirrored, -top, low), np.where(mirrored, -low, top)

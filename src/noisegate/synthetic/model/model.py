@@ -33,6 +33,7 @@ from zipfile import ZipFile
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import wrightomega
 
 from noisegate.errors import SpecError
 from noisegate.releases.ask.asking import Noisy
@@ -350,8 +351,6 @@ def _solved(
     done: Callable[[float], None] | None,
 ) -> tuple[Potential, ...]:
     """Potentials after so many rounds, each of which settles all evidence by turns."""
-    from scipy.special import wrightomega  # noqa: PLC0415
-
     if not potentials:
         return ()
     noise = [sqrt(max(e.variance, _VARIANCE_MIN)) / total for e in evidence]

@@ -23,6 +23,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from noisegate.releases.cells.chance import public_coins
 from noisegate.releases.cells.estimate import Floats
@@ -149,8 +150,6 @@ def _target(have: Floats, noisy: Floats, noise: float) -> Floats:
 
 def _visit(columns: Places, sizes: Sizes, column: int, goals: Sequence[_Goal], pace: _Pace) -> None:
     """Give some rows better values of one column; rows are in random order."""
-    from scipy.sparse import csr_array  # noqa: PLC0415
-
     count = columns.shape[1]
     blocks = -(-count // _VISITED)
     visited = np.array_split(columns, blocks, axis=1)[column % blocks]
