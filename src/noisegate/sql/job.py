@@ -95,7 +95,7 @@ class QuestionJob(Job[Collected, Answer, AnswerExpected]):
         if self.firsts:
             known = {each.sql: each for each in self.asked.reading.firsts}
             for place, (sql, first) in enumerate(self.firsts.items()):
-                now = first.again(first.asked.reading) if place else first  # after those bought
+                now = first.again() if place else first  # others may have bought a part of it
                 known[sql] = now.known(known[sql])
             try:
                 job = self.again(_reading(self.desk, self.sql, self.terms, known))
@@ -104,15 +104,17 @@ class QuestionJob(Job[Collected, Answer, AnswerExpected]):
         while job.asked.missing:
             ready = [look.measurement for look in job.asked.missing if not look.waits]
             looked += [self.desk.curator.measure(measurement) for measurement in ready]
-            job = self.again(job.asked.reading)
+            job = job.again()
         return replace(
             job, looked=tuple(looked), kind=self.kind, endings=self.endings, then=self.then
         )
 
-    def again(self, reading: Reading) -> "QuestionJob":
-        """The question as of now; it was rehearsed before."""
-        numbers = self.expected.numbers
-        return _job(self.desk, reading, self.terms, fresh=self.fresh, numbers=numbers)
+    def again(self, reading: Reading | None = None, *, fresh: bool | None = None) -> "QuestionJob":
+        """The question as of now, or ``fresh``; it was rehearsed before."""
+        return _job(
+            self.desk, reading or self.asked.reading, self.terms,
+            fresh=self.fresh if fresh is None else fresh, numbers=self.expected.numbers,
+        )  # fmt: skip
 
     def known(self, first: First) -> First:
         """The number that the question gives, measured now, or read off what is known."""

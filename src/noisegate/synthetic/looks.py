@@ -95,7 +95,7 @@ class Looks:
             sql = self._sql(name, bounds.get(name))
             job = question_job(self._desk, sql, self._terms)
             known = pay or job.is_paid(self._desk.curator)
-            events.append(question_job(self._desk, sql, self._terms, fresh=True).expected.event)
+            events.append(job.again(fresh=True).expected.event)
             missing += [] if known else [job.expected.event]
             if known:
                 (levels,) = self._desk.run(job).rows
