@@ -1,8 +1,9 @@
 """The accountant of one Rényi order, fixed when the account opens.
 
 The filter theorem holds for one order chosen beforehand: taking the best of many orders after the
-run would let the answers choose the bound. Reports may look at many orders, see `reports.py`. As in
-`zcdp.py`, δ is split at opening: half for the conversion, half for steps with a δ of their own.
+run would let the answers choose the bound. Reports may look at many orders, see
+`planning/reports.py`. As in `zcdp.py`, δ is split at opening: half for the conversion, half for
+steps with a δ of their own.
 """
 
 from collections.abc import Callable

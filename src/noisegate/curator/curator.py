@@ -72,7 +72,7 @@ class Curator:
         _require_root(ledger, account, self.dataset)
         self._source, self._bits = source, bits
         self._packages = None if packages is None else frozenset(packages)
-        self.allowed = frozenset(CAPABILITIES if allowed is None else allowed)
+        self._allowed = frozenset(CAPABILITIES if allowed is None else allowed)
         self.tables, self.ledger, self.account = MappingProxyType(dict(tables)), ledger, account
 
     def measure(self, measurement: Asked, *, request_id: str | None = None) -> Release:
@@ -171,9 +171,14 @@ class Curator:
         stored = self.ledger.find_question(question, None)
         return None if stored is None else _release(stored, question, "", free=True)
 
+    @property
+    def allowed(self) -> frozenset[str]:
+        """The optional capabilities of this account."""
+        return self._allowed
+
     def require_allowed(self, uses: Collection[str]) -> None:
         """Refuse capabilities that the policy does not allow to this account. Free."""
-        for name in sorted(set(uses) - self.allowed):
+        for name in sorted(set(uses) - self._allowed):
             raise Forbidden(
                 f"The policy does not allow {name!r} here: {CAPABILITIES.get(name, 'unknown')}.",
                 fix=f"Ask without it, or ask the steward to allow it: {name} under [allow].",

@@ -56,6 +56,9 @@ def draft(tables: Tables, *, sources: Mapping[str, str] = _NOWHERE, name: str = 
         "default_epsilon = 0.1  # of a question that names no price",
         "max_epsilon = 0.5",
         "",
+        "# [allow]",
+        "# others = false  # SQL and plain releases alone; name what else may be used",
+        "",
         "# [analysts]",
         "# ana = 0.5  # the ε that one analyst may spend; without this list anyone may ask",
     ]
