@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Required, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from noisegate.curator.measurement import Measurement
 from noisegate.desk.answer import Answer, HalfWidths
 from noisegate.desk.desk import Desk
 from noisegate.desk.job import Drawn, Measured, Receipt, drawn_of
+from noisegate.desk.order import Columns, R_co
 from noisegate.desk.plan import Fact
 from noisegate.desk.plot import drawn, framed, nothing
 from noisegate.desk.release import Charged, loading, read_held
@@ -31,6 +32,7 @@ from noisegate.mechanisms.additive.crowd_counts import CrowdCounts
 from noisegate.mechanisms.base import failure_of, to_record
 from noisegate.mechanisms.catalogue import from_record
 from noisegate.privacy.release import Release as Measurements
+from noisegate.releases.ask.order import ReleaseOrder, RunTerms
 from noisegate.releases.cells.axes import Axis, require_names
 from noisegate.releases.cells.grid import Grid, asked_sql, grid_of
 from noisegate.sql.laws.counted import between, most
@@ -48,10 +50,21 @@ _ONE_EACH: Final = (
 )
 
 
-@final
+class CrowdTerms(RunTerms, total=False):
+    """What is said of a crowd; see `CrowdAsked`."""
+
+    table: str | None
+    columns: Columns | None
+    where: str | None
+    probability: Required[Numeric]
+    crowd: int | None
+    epsilon: Numeric | None
+    delta: Numeric | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CrowdOrder:
-    """What is asked for, as people say it.
+class CrowdAsked(ReleaseOrder[R_co, "CrowdExpected"]):
+    """Counts of a secret sample, small ones hidden.
 
     ``probability`` is that of each person to be in the sample. Two of ``crowd``, ``epsilon`` and
     ``delta`` are given; the third follows.
@@ -63,8 +76,20 @@ class CrowdOrder:
     delta: Numeric | None = None
     sql: str | None = None
     table: str | None = None
-    columns: Mapping[str, Any] | None = None
+    columns: Columns | None = None
     where: str | None = None
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrowdOrder(CrowdAsked["CrowdRelease"]):
+    """The counts themselves."""
+
+    name: Literal["crowd-histogram"] = "crowd-histogram"
+
+    def job(self, desk: Desk) -> "CrowdJob":
+        """The counts."""
+        return crowd_job(desk, self)
 
 
 @final
@@ -335,8 +360,10 @@ class CrowdJob(Measured[CrowdRelease, CrowdExpected]):
         )
 
 
-def crowd_job(desk: Desk, order: CrowdOrder) -> CrowdJob:
+def crowd_job(desk: Desk, order: CrowdAsked[Any]) -> CrowdJob:
     """What is to be measured; whatever is wrong with the order is refused here, for nothing."""
+    if desk.rules.sample is not None:
+        raise SpecError("A crowd has a sample of its own.", fix="Use the gate itself.")
     grid = _grid(desk, order)
     p = chance_of(order.probability)
     crowd, loss = solved(
@@ -362,7 +389,7 @@ def crowd_job(desk: Desk, order: CrowdOrder) -> CrowdJob:
     )
 
 
-def _grid(desk: Desk, order: CrowdOrder) -> Grid:
+def _grid(desk: Desk, order: CrowdAsked[Any]) -> Grid:
     tables = desk.curator.tables
     sql, edges = asked_sql(tables, order.sql, order.table, order.columns, order.where)
     question = read(sql, tables)

@@ -66,7 +66,7 @@ class Desk:
             price, fits = self.curator.price(_all((*job.before, job.event)))
         return Plan(
             kind=job.kind, sql=job.sql, epsilon=job.epsilon, price=price, fits=fits,
-            expected=job.expected, notes=job.notes,
+            expected=job.expected, notes=job.notes, endings=job.endings,
         )  # fmt: skip
 
     def run(self, job: Job[C, R, E], *, fresh: bool = False, progress: Progress | None = None) -> R:

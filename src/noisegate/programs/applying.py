@@ -5,7 +5,7 @@ average, median or centre of what it says [NRS07], [MTSSC12]. One unit is in one
 has to be known about the program but the range of its numbers.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -23,17 +23,12 @@ from noisegate.accounting.calibrate import (
 from noisegate.algebra.blocks import STEPS, Blocks, Program
 from noisegate.algebra.relation import Relation
 from noisegate.algebra.schema import schema_of
-from noisegate.curator.blocks import BlockMeasurement, turns_of
+from noisegate.curator.blocks import BlockMeasurement
 from noisegate.curator.curator import Curator
-from noisegate.desk.answer import HalfWidths
 from noisegate.desk.desk import Desk
-from noisegate.desk.display import percent
 from noisegate.desk.job import Drawn, Measured, Progress, Receipt, drawn_of
-from noisegate.desk.plan import Fact
 from noisegate.desk.price import Price, inner_delta
-from noisegate.desk.terms import checked, require_known
 from noisegate.errors import SpecError, Unsupported
-from noisegate.exact import Number as Numeric
 from noisegate.exact import fraction, positive, sqrt_down
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric
@@ -45,130 +40,15 @@ from noisegate.privacy.guarantee import Guarantee, guarantee_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.release import Release as Measurements
 from noisegate.programs.applied import Applied, widths_of, words_of
-from noisegate.programs.text import Function, program_of
+from noisegate.programs.order import ApplyExpected, ApplyOrder
 from noisegate.sql.question import Function as Aggregation
 from noisegate.sql.question import Question
 from noisegate.sql.reading.reader import read
 from noisegate.transforms.blocks import BlockQuery
 
-AGGREGATES: Final = ("mean", "median", "center")
 _BLOCKS_POWER: Final = 0.4  # of the rows: GUPT's choice
 _TICK: Final = 0.25  # seconds
 _PRICED: Final = "Give two of epsilon, within and blocks; within of a mean alone."
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApplyOrder:
-    """What is asked for, as people say it.
-
-    Attributes:
-        range: The ends of the number that the program gives, such as (0, 120); of several numbers,
-            a list. Whatever lies outside is moved to the nearest end.
-        sql: Which rows it sees: ``SELECT age, cost FROM visits WHERE ward = 'north'``.
-        table: Or, without SQL: the table, where there are several,
-        columns: its columns, by default all,
-        where: and a condition.
-        names: What the numbers are called.
-        blocks: How many blocks there are: more of them need less noise, but each has fewer rows.
-        rows: Or about how many rows there are, if that is public; then rows to the 0.4, of a sample
-            those that it may be expected to hold.
-        resample: How often units are dealt to blocks. More often does not change the noise of a
-            mean; it makes less of what depends on the deal.
-        narrow: Of a mean: find first where most blocks lie, for half of ε, and average there. For
-            hundreds of blocks and a range that is too wide for comfort.
-        aggregate: "mean"; "median", for programs that are far off now and then; "center", of most
-            blocks, for those whose answers lie close together in a wide range.
-        epsilon: The price of all numbers together; by default what the policy says. In an account
-            that adds up zCDP, ε buys ρ = ε² / 2.
-        delta: Of a center: for noise with lighter tails.
-        within: How far the noise may move a mean, at the ``confidence``: instead of epsilon, or
-            with it and instead of blocks.
-        confidence: How sure that is.
-        default: What counts where a block has no answer: by default the middle of the range.
-        seconds: How long each block takes, whatever the program does.
-        memory: How many megabytes a program may use, with its rows, which are copied once.
-        imports: Modules that it uses and no line of it names.
-        trusted: Do not lock it in: it is the steward's own. The promise says so.
-        workers: How many blocks run at once. They may feel how busy each other are, so the noise is
-            for as many of them, unless the program is trusted.
-        rehearse: Try it on made-up rows before anything is paid.
-    """
-
-    range: Any
-    sql: str | None = None
-    table: str | None = None
-    columns: Sequence[str] | None = None
-    where: str | None = None
-    names: Sequence[str] | None = None
-    blocks: int | None = None
-    rows: int | None = None
-    resample: int = 1
-    narrow: bool = False
-    aggregate: str = "mean"
-    epsilon: Numeric | None = None
-    delta: Numeric | None = None
-    within: Numeric | None = None
-    confidence: Numeric = 0.95
-    default: Any = None
-    seconds: Numeric = 1
-    memory: int = 256
-    imports: Sequence[str] = ()
-    trusted: bool = False
-    workers: int = 1
-    rehearse: bool = True
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApplyExpected:
-    """How a program would be run, for how long, and how far its numbers may be off."""
-
-    tally: Blocks
-    aggregate: str
-    names: tuple[str, ...]
-    noise: tuple[Mechanism[Any], ...]
-
-    @property
-    def seconds(self) -> float:
-        """How long all blocks take together."""
-        return turns_of(self.tally)
-
-    def widths(self, confidence: Numeric) -> HalfWidths | None:
-        """The ± of each number by the noise, where it is known."""
-        tally = self.tally
-        return widths_of(self.noise, None, tally.ranges, tally.answers, confidence)
-
-    def facts(self, confidence: Numeric) -> list[Fact]:
-        """In words, one fact a line."""
-        tally = self.tally
-        dealt = f", dealt {tally.resample} times" if tally.resample > 1 else ""
-        return [
-            ("program", tally.program.name),
-            ("blocks", f"{tally.blocks:,}{dealt}; released is the {self.aggregate}"),
-            ("time", f"{self.seconds:,.3g} seconds, whatever the rows are"),
-            *(
-                ("error", f"{name} ± {width:.3g} by the noise, at {percent(confidence)}")
-                for name, width in self.margins(confidence).items()
-                if width is not None
-            ),
-        ]
-
-    def margins(self, confidence: Numeric) -> dict[str, float | None]:
-        """The ± of each number by the noise, where it is known."""
-        widths = self.widths(confidence) or [None] * len(self.names)
-        pairs = zip(self.names, widths, strict=True)
-        return {name: None if each is None else float(each) for name, each in pairs}
-
-    def to_dict(self, confidence: Numeric) -> dict[str, Any]:  # noqa: ARG002 - as others
-        """Plain values, for JSON."""
-        return {
-            "program": self.tally.program.text,
-            "aggregate": self.aggregate,
-            "blocks": self.tally.blocks,
-            "resample": self.tally.resample,
-            "seconds": self.seconds,
-        }
 
 
 @final
@@ -213,19 +93,9 @@ class ApplyJob(Measured[Applied, ApplyExpected]):
         )
 
 
-def apply_job(
-    desk: Desk, function: Function, sql: str | None, terms: Mapping[str, Any]
-) -> ApplyJob:
+def apply_job(desk: Desk, order: ApplyOrder) -> ApplyJob:
     """What is to be run; whatever is wrong with the order is refused here, for nothing."""
-    require_known(terms, ApplyOrder, "sql")
-    if "range" not in terms:
-        raise SpecError("The range of the number is not said.", fix="Use such as range=(0, 120).")
-    order = checked(ApplyOrder(sql=sql, **terms))
-    if order.aggregate not in AGGREGATES:
-        raise SpecError(
-            f"There is no aggregate {order.aggregate!r}.", fix=f"Use {', '.join(AGGREGATES)}."
-        )
-    rows, program = _sql(desk.curator, order), program_of(function, imports=(*order.imports,))
+    rows, program = _sql(desk.curator, order), order.program
     if order.within is not None and order.epsilon is not None and order.blocks is None:
         order = _with_blocks(desk, rows, program, order)
     tally = _tally(desk, rows, program, order)
@@ -388,8 +258,6 @@ def _sql(curator: Curator, order: ApplyOrder) -> str:
     if table not in curator.tables:
         said = "No table is named." if table is None else f"There is no table {table!r}."
         raise SpecError(said, fix=f"Use {', '.join(private)}.")
-    if isinstance(order.columns, str):
-        raise SpecError("columns is one text.", fix=f"Use columns=[{order.columns!r}].")
     if order.columns is not None and not order.columns:
         raise SpecError("No column is named.", fix="Name at least one, or leave out columns.")
     shown = ", ".join(map(_quoted, order.columns)) if order.columns is not None else "*"

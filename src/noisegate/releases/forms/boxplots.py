@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Required, final
 
 from noisegate.curator.curator import Curator
 from noisegate.desk.answer import Answer, HalfWidths
@@ -17,6 +17,7 @@ from noisegate.desk.card import Card
 from noisegate.desk.desk import Desk
 from noisegate.desk.display import percent
 from noisegate.desk.job import Drawn, Job, Progress, Receipt
+from noisegate.desk.order import Bins, Columns
 from noisegate.desk.plot import altair, framed, label_angle
 from noisegate.desk.release import Held, loading, read_held
 from noisegate.desk.terms import Terms
@@ -28,6 +29,7 @@ from noisegate.mechanisms.quantiles.brackets import LADDER, Brackets
 from noisegate.mechanisms.quantiles.quantiles import Quantiles
 from noisegate.privacy.domain import Kind, TableDomain
 from noisegate.privacy.event import Event, NothingEvent
+from noisegate.releases.ask.order import ReleaseOrder, RowsTerms
 from noisegate.sql.plan import AnswerExpected
 from noisegate.sql.run import Run
 from noisegate.transforms.stability import stability_of
@@ -206,19 +208,39 @@ class BoxplotRelease(Held):
         return f"{boxes} of {self.column}, {self._ranks(0.95)}"
 
 
+class BoxplotTerms(RowsTerms, total=False):
+    """What is said of a box plot; see `BoxplotOrder`."""
+
+    columns: Required[Columns]
+    whiskers: Numeric
+    groups_per_unit: int | None
+
+
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """A box plot as people ask for it: the first of the columns is the number, the rest groups."""
+class BoxplotOrder(ReleaseOrder[BoxplotRelease, AnswerExpected]):
+    """A box plot: the first of the columns is the number, the rest are groups."""
 
-    table: str | None
-    columns: Mapping[str, Any]
+    name: Literal["boxplot"] = "boxplot"
+    columns: Columns
+    table: str | None = None
     where: str | None = None
     whiskers: Numeric = WHISKERS
+    epsilon: Numeric | None = None
+    rows_per_unit: int | None = None
+    groups_per_unit: int | None = None
+
+    def job(self, desk: Desk) -> "BoxplotJob":
+        """The question of five quantiles."""
+        return boxplot_job(desk, self, fresh=False)
+
+    def anew(self, desk: Desk) -> "BoxplotJob":
+        """The same, to be measured anew."""
+        return boxplot_job(desk, self, fresh=True)
 
 
 def boxplot_sql(
-    tables: Mapping[str, TableDomain], asked: Asked
+    tables: Mapping[str, TableDomain], asked: BoxplotOrder
 ) -> tuple[str, str, tuple[str, ...]]:
     """The SELECT of a box plot, its column and its groups."""
     table, columns, where = asked.table, asked.columns, asked.where
@@ -228,7 +250,7 @@ def boxplot_sql(
     if table is None or table not in tables:
         raise SpecError(f"There is no table {table!r}.", fix=f"Use {', '.join(private)}.")
     known = tables[table].columns
-    if not isinstance(columns, Mapping) or not columns or set(columns) - set(known):
+    if not columns or set(columns) - set(known):
         raise SpecError(
             "The columns are not of this table.", fix=f"Use such as {{{min(known)!r}: None}}."
         )
@@ -243,7 +265,7 @@ def boxplot_sql(
     levels = (ends, Fraction(1, 4), Fraction(1, 2), Fraction(3, 4), 1 - ends)
     number = _quoted(column)
     groups = [
-        _quoted(name) if how is None else f"BIN({_quoted(name)}, {_level(fraction(how))})"
+        _quoted(name) if how is None else f"BIN({_quoted(name)}, {_width(how)})"
         for name, how in list(columns.items())[1:]
     ]
     pairs = zip(levels, _NAMES, strict=True)
@@ -303,9 +325,14 @@ class BoxplotJob(Job[Answer, BoxplotRelease, AnswerExpected]):
         return BoxplotRelease(held=content, column=self.column, by=self.by, whiskers=self.whiskers)
 
 
-def boxplot_job(desk: Desk, asked: Asked, terms: Terms, *, fresh: bool) -> BoxplotJob:
+def boxplot_job(desk: Desk, asked: BoxplotOrder, *, fresh: bool) -> BoxplotJob:
     """The question of a box plot; what is wrong with it is refused here, for nothing."""
     sql, column, by = boxplot_sql(desk.curator.tables, asked)
+    terms = Terms(
+        epsilon=None if asked.epsilon is None else fraction(asked.epsilon, name="epsilon"),
+        rows_per_unit=asked.rows_per_unit,
+        groups_per_unit=asked.groups_per_unit,
+    )
     run = Run(desk.curator, desk.rules)
     plan = run.plan(sql, terms, fresh=fresh)
     return BoxplotJob(
@@ -327,6 +354,13 @@ def _kept(margins: Mapping[str, Any], confidence: Numeric, columns: int) -> list
 
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
+
+
+def _width(how: Bins) -> str:
+    """The width of bins."""
+    if isinstance(how, Sequence) and not isinstance(how, str):
+        raise SpecError("The groups of a box plot have no edges.", fix="Give a bin width.")
+    return _level(fraction(how or 0, name="bin width"))
 
 
 def _level(level: Fraction) -> str:

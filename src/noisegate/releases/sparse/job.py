@@ -1,10 +1,9 @@
 """How a summary of a table too large to list is asked for: one measurement, kept in the ledger."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
-from typing import Any, Final, final
+from typing import Any, Final, Literal, final
 
 from noisegate.accounting.calibrate import geometric_error, geometric_scale
 from noisegate.algebra.tally import Cells
@@ -22,6 +21,7 @@ from noisegate.mechanisms.keys.sparse_geometric import SparseGeometric, threshol
 from noisegate.mechanisms.keys.sparse_priority import SparsePriority
 from noisegate.privacy.domain import Kind
 from noisegate.privacy.release import Release as Measurements
+from noisegate.releases.ask.order import CellsOrder, CellsTerms
 from noisegate.releases.cells.grid import OWN, UNITS, axis_names
 from noisegate.releases.sparse.axes import STEPS, SparseAxis, axes_of
 from noisegate.releases.sparse.summary import SparseRelease, false_cells, missing_rows
@@ -38,10 +38,20 @@ _FORM: Final = "For example: SELECT COUNT(*) FROM trips GROUP BY start, stop."
 _FALSE: Final = Fraction(1, 100)  # of the cells that are expected, so many without rows
 
 
+class SparseTerms(CellsTerms, total=False):
+    """What is said of a summary; see `SparseOrder`."""
+
+    expected: int | None
+    threshold: int | None
+    tau: int | None
+    unbiased: bool
+    size: int | None
+
+
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SparseOrder:
-    """What is asked for, as people say it.
+class SparseOrder(CellsOrder[SparseRelease, "SparseExpected"]):
+    """A summary of a table too large to list.
 
     ``expected`` is about how many cells hold rows, if you know: the threshold is then so that at
     most one cell in a hundred of these is shown without rows; else, one cell at most on average.
@@ -49,17 +59,16 @@ class SparseOrder:
     and with ``unbiased`` sums have no bias; ``size`` shows that many cells by priority.
     """
 
-    sql: str | None = None
-    table: str | None = None
-    columns: Mapping[str, Any] | None = None
-    where: str | None = None
-    epsilon: Number | None = None
-    rows_per_unit: int | None = None
+    name: Literal["sparse"] = "sparse"
     expected: int | None = None
     threshold: int | None = None
     tau: int | None = None
     unbiased: bool = False
     size: int | None = None
+
+    def job(self, desk: Desk) -> "SparseJob":
+        """The summary that it asks for."""
+        return sparse_job(desk, self)
 
 
 @final
@@ -186,7 +195,7 @@ def _sql(curator: Curator, order: SparseOrder) -> str:
     if table is None or table not in curator.tables:
         raise SpecError(f"There is no table {table!r}.", fix=f"Use {', '.join(private)}.")
     known = curator.tables[table].columns
-    if not isinstance(order.columns, Mapping) or not order.columns or set(order.columns) - {*known}:
+    if not order.columns or set(order.columns) - {*known}:
         raise SpecError("The columns are not those of the table.", fix=f"Use {', '.join(known)}.")
     groups = [_group(name, how, known[name].kind) for name, how in order.columns.items()]
     condition = f" WHERE {order.where}" if order.where else ""
@@ -234,7 +243,7 @@ def _noise(order: SparseOrder, query: Query, epsilon: Fraction) -> SparseGeometr
     assert isinstance(tally, Cells)  # noqa: S101 - made above
     for name in ("expected", "threshold", "tau", "size"):
         value = getattr(order, name)
-        if value is not None and (type(value) is not int or value < 1):
+        if value is not None and value < 1:
             raise SpecError(f"{name} is {value!r}.", fix=f"Use a whole {name} of at least 1.")
     if order.size is not None and (order.tau is not None or order.unbiased):
         raise SpecError("A sample has a size or a tau.", fix="Give one of them.")
