@@ -37,7 +37,7 @@ CALLS = [  # that are accepted, each a name and its arguments
     'gate.release_plan("questions", table="patients", workload=["SELECT COUNT(*) FROM patients WHERE age < 30"], epsilon=1)',
     'gate.release("crowd-histogram", table="patients", columns={"sex": None}, k=5, probability=0.1)',
     f'gate.release_plan("histogram", {SQL}, epsilon=0.5, method="mwem", rounds=3)',
-    f'gate.release_endings("histogram", {SQL}, epsilon=0.5)',
+    f'gate.release_plan("table", {SQL}, epsilon=0.5)',
     f"gate.choose({WARD}, epsilon=0.5)", f'gate.choose({WARD}, epsilon=0.5, k=2, method="noisy-max", gap=True, least=True)',
     f"gate.choose_plan({WARD}, epsilon=1, rows_per_unit=2, groups_per_unit=1)",
     'gate.many_plan({"age": 10, "sex": None}, table="patients", epsilon=1, questions=100, within=500, rows=2000)',

@@ -20,7 +20,7 @@ from noisegate.isolated.lockdown import can_lock
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.smooth.smooth import SmoothLaplace, SmoothLognormal, SmoothStudent
 from noisegate.programs.applied import Applied
-from noisegate.programs.applying import apply_job
+from noisegate.programs.order import ApplyOrder
 from noisegate.programs.text import program_of
 from refusals import about, listed
 
@@ -297,7 +297,7 @@ def test_accounts_of_rho_pay_the_same_rho(aggregate, kind):
     """Of whatever kind the noise is: two numbers together cost ρ = ε² / 2."""
     door = gate(epsilon=20, delta="1e-6", accountant="zcdp")
     terms = {"epsilon": 2, "aggregate": aggregate, **TERMS, "range": [(0, 1), (0, 9)]}
-    asked = apply_job(Desk(door._curator, door._rules), mean_age, None, terms).measurement
+    asked = ApplyOrder.of(mean_age, **terms).job(Desk(door._curator, door._rules)).measurement
     assert {type(each) for each in asked.mechanisms} == {kind}
     assert Fraction(1999, 1000) < zcdp_loss(asked.event()).rho <= 2
 
@@ -307,9 +307,8 @@ def test_a_centre_with_a_delta_has_lighter_noise():
 
     def noise(**more):
         terms = {"epsilon": 1, "aggregate": "center", **TERMS, **more}
-        return apply_job(
-            Desk(door._curator, door._rules), mean_age, None, terms
-        ).measurement.mechanisms[0]
+        job = ApplyOrder.of(mean_age, **terms).job(Desk(door._curator, door._rules))
+        return job.measurement.mechanisms[0]
 
     assert type(noise()) is SmoothStudent
     assert type(noise(delta="1e-6")) is SmoothLaplace

@@ -10,8 +10,8 @@ from noisegate.errors import NoisegateError, SpecError, Unsupported
 from noisegate.isolated.lockdown import can_lock
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric
-from noisegate.robust.claimed import ClaimOrder, _query
-from noisegate.robust.paying import Till
+from noisegate.programs.text import program_of
+from noisegate.robust.claimed import ClaimOrder
 from refusals import about
 
 pytestmark = pytest.mark.skipif(not can_lock(), reason="this machine cannot lock programs in")
@@ -71,7 +71,8 @@ def test_what_nobody_vouches_for_is_refused_before_any_charge(asked, terms, kind
 
 def test_the_door_takes_one_whole_number_of_all_rows_only():
     door = gate()
-    query = _query(Till(Desk(door._curator, door._rules)), repeated, ClaimOrder(trusted=True))
+    order = ClaimOrder(program=program_of(repeated), trusted=True, epsilon=1)
+    query = order.job(Desk(door._curator, door._rules)).measurement.query
     fair = ClaimedMeasurement(query=query, noise=Geometric(scale=1))
     assert fair.event().sensitivity.value == 1
     with pytest.raises(NoisegateError):

@@ -307,7 +307,7 @@ def test_other_crowds_are_not_known(gate):
                 **{"columns": {"ward": None}, "probability": "1/4", "crowd": 9, "epsilon": 1}
                 | wrong
             )
-    endings = gate.release_endings(
+    plan = gate.release_plan(
         "crowd-points", columns={"ward": None}, probability="1/4", crowd=9, epsilon=1
     )
-    assert {".csv", ".png"} <= set(endings)
+    assert {".csv", ".png"} <= set(plan.endings)

@@ -2,17 +2,19 @@
 
 import json
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import noisegate as ng
-from noisegate import learners
+from noisegate import learners, orders
 from noisegate.crowd.histogram import CrowdRelease
 from noisegate.crowd.points import CrowdPoints
 from noisegate.errors import OverBudget, SpecError
 from noisegate.programs.applied import Applied
+from noisegate.programs.text import program_of
 from noisegate.releases.forms.boxplots import BoxplotRelease
 from noisegate.releases.forms.cdf import CdfRelease
 from noisegate.releases.forms.cube import CubeRelease
@@ -67,6 +69,10 @@ def mean_age(rows):
     return rows["age"].mean()
 
 
+def how_many(rows):
+    return len(rows["age"])
+
+
 CROWD = {"columns": {"ward": None}, "probability": "1/4", "crowd": 40, "delta": "1e-6"}
 KINDS = {
     "sql": Kind("sql", ("SELECT ward, COUNT(*) AS n FROM people GROUP BY ward",), {"epsilon": 1}),
@@ -109,6 +115,28 @@ KINDS = {
     "crowd-points": Kind(
         "release", ("crowd-points",), CROWD | {"columns": {"age": 40}}, CrowdPoints, sampled=False
     ),
+}  # fmt: skip
+
+
+def order_of(kind):
+    """The order that a method makes of what is said to it."""
+    if kind.method == "release":
+        return orders.release_order(*kind.args, **kind.terms)
+    if kind.method == "apply":
+        return orders.ApplyOrder.of(*kind.args, **kind.terms)
+    first = {"statistic": "expressions"}.get(kind.method, "sql")
+    made = dict(zip([first], kind.args, strict=False)) | kind.terms
+    return orders.order_from({"kind": kind.method} | made)
+
+
+ORDERS = {name: order_of(kind) for name, kind in KINDS.items()} | {
+    "caps": orders.CapsOrder(table="people", epsilon=1),  # of units, each by an age
+    "bounds": orders.BoundsOrder(table="people", column="cost", epsilon=1),
+    "fit": orders.FitOrder(model="PCA", columns=["age", "cost"], epsilon=1, options={"n_components": 1}),
+    "itemsets": orders.FitOrder(model="FrequentItemsets", columns=["ward"], epsilon=1, options={"k": 2, "size": 1}),
+    "graph": orders.GraphOrder(asked="edges", source="age", target="age + 1", nodes=range(80), epsilon=1),
+    "claim": orders.ClaimOrder(program=program_of(how_many), trusted=True, epsilon=1, columns=["age"], seconds=1),
+    "balls": orders.DistanceOrder(columns=["age"], centers=[[40]], radius=9, epsilon=1),
 }  # fmt: skip
 
 
@@ -207,6 +235,41 @@ def test_a_model_is_planned_for_free_and_found_again(model):
     assert 0.9 < gate.spent.epsilon <= plan.price.epsilon + 1e-9  # what is left over goes back
     assert model.plan(matrix).free
     assert model.plan(matrix, fresh=True).price == plan.price
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_every_order_is_the_same_after_json_planned_paid_and_found_again(name):
+    order, gate = ORDERS[name], opened(**{"unit": "age"} if name == "caps" else {})
+    sent = orders.order_from(json.loads(order.to_json()))
+    assert sent == order
+    plan = gate.plan(sent)
+    assert (plan.price.epsilon > 0, gate.spent.epsilon) == (True, 0)
+    gate.run(sent)
+    spent, entries = gate.spent, len(gate.history())
+    assert 0 < spent.epsilon <= plan.price.epsilon + Fraction(1, 10**6)
+    assert gate.plan(order).free
+    gate.run(order)  # the one that was sent is the one that was made
+    assert (gate.spent, len(gate.history())) == (spent, entries)
+    if name in KINDS and KINDS[name].fresh:
+        assert near(gate.plan(sent, fresh=True).price, plan.price)
+
+
+def test_a_session_is_an_order_too():
+    order = orders.ManyOrder(columns={"ward": None}, epsilon=1, start=1, surprises=2)
+    gate, sent = opened(), orders.order_from(json.loads(order.to_json()))
+    price = gate.plan(sent).price
+    with gate.run(sent) as session:
+        assert session.count(ward="north").margin
+    assert 0 < gate.spent.epsilon <= price.epsilon
+
+
+def test_what_is_no_order_is_refused():
+    gate = opened()
+    for ask in (gate.plan, gate.run):
+        with pytest.raises(SpecError, match="no order"):
+            ask({"kind": "sql"})
+    with pytest.raises(SpecError, match="says its terms"):
+        gate.plan(ORDERS["sql"], epsilon=2)
 
 
 def test_a_plan_says_why_it_is_free():

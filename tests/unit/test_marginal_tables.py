@@ -31,7 +31,7 @@ from noisegate.releases.fit.marginals import (
 )
 from noisegate.releases.fit.residuals import Question, combine
 from noisegate.releases.forms.cube import CubeRelease
-from noisegate.releases.forms.cube_job import MarginalOrder, cube_job
+from noisegate.releases.forms.cube_job import CubeOrder, cube_job
 from noisegate.releases.forms.marginal_tables import Marginals, build_tables
 from refusals import about
 
@@ -289,7 +289,7 @@ def gate_of(**more):
 
 
 def job(gate, **order):
-    return cube_job(Desk(gate._curator, gate._rules), MarginalOrder(columns=COLUMNS, **order))
+    return cube_job(Desk(gate._curator, gate._rules), CubeOrder(columns=COLUMNS, **order))
 
 
 def planned(gate, **order):
@@ -432,7 +432,7 @@ def test_a_release_that_was_killed_can_be_made_afresh():
     rows = pa.table({"a": [0, 1, 2] * 30, "b": [0, 1] * 45})
     columns = {"a": {"in": [0, 1, 2]}, "b": {"in": [0, 1]}}
     gate = noisegate.open(rows, epsilon=10, table="t", ledger=":memory:", columns=columns)
-    order = MarginalOrder(columns={"a": None, "b": None}, sets=2, epsilon=1)
+    order = CubeOrder(columns={"a": None, "b": None}, sets=2, epsilon=1)
     desk = Desk(gate._curator, gate._rules)
     made = cube_job(desk, order)
     begun = Attempts(gate._curator, made.question).begin(made.event)

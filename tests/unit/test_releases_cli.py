@@ -9,7 +9,7 @@ from io import StringIO
 import pytest
 from test_cli import NOISEGATE, run
 
-from noisegate.cli import releases
+from noisegate.cli import printing, releases
 from noisegate.releases.forms.table import TableRelease
 
 SQL = "SELECT COUNT(*) AS n FROM people GROUP BY BIN(age, 25)"
@@ -130,7 +130,7 @@ def test_progress_is_drawn_on_a_terminal_and_nowhere_else(folder, monkeypatch):
     terminal.isatty = lambda: True
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
-    with releases.bar() as progress:
+    with printing.bar() as progress:
         progress(0.5, "measuring by cells")
     assert "measuring" in terminal.getvalue()
 

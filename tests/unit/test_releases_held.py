@@ -74,7 +74,7 @@ def test_every_release_is_saved_as_it_said_before_it_was_paid_and_read_again(
     tmp_path, name, terms, endings, kind
 ):
     gate = gate_of()
-    assert set(gate.release_endings(name, epsilon=8, **terms)) == endings
+    assert set(gate.release_plan(name, epsilon=8, **terms).endings) == endings
     assert gate.spent.epsilon == 0
     seen = []
     made = gate.release(name, epsilon=8, progress=lambda part, _: seen.append(part), **terms)

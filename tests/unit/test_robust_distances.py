@@ -10,8 +10,7 @@ import noisegate as ng
 from noisegate.desk.desk import Desk
 from noisegate.errors import NoisegateError
 from noisegate.mechanisms.additive.least_sum import LeastSum
-from noisegate.robust.distances import Distance, DistanceOrder
-from noisegate.robust.paying import Till
+from noisegate.robust.distances import DistanceOrder
 
 FACTS = {
     "x": {"between": [0, 10]},
@@ -93,9 +92,9 @@ def exact_distance(table):
     door = gate(table=table)
     lines = (([1, 0], 5), ([1, 1], "10.5"), ([0, 1], 3))
     order = DistanceOrder(columns=("x", "y"), label="sick = 1", separators=lines, epsilon=1)
-    asked = Distance(Till(Desk(door._curator, door._rules)), order)
-    sums = door._curator._source.sums(asked.measurement.query.tally)
-    return sums.min(), asked.measurement
+    measurement = order.job(Desk(door._curator, door._rules)).measurement
+    sums = door._curator._source.sums(measurement.query.tally)
+    return sums.min(), measurement
 
 
 def test_one_row_moves_the_distance_by_one_and_the_event_says_so():

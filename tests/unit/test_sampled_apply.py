@@ -38,7 +38,7 @@ from noisegate.privacy.event import (
     SmoothStudentEvent,
 )
 from noisegate.programs.applied import Applied
-from noisegate.programs.applying import apply_job
+from noisegate.programs.order import ApplyOrder
 from noisegate.sources.duckdb.source import DuckDBSource
 from noisegate.transforms.blocks import BlockQuery
 from refusals import about
@@ -217,7 +217,7 @@ def test_the_noise_is_for_the_inner_price_and_all_pay_what_they_said(accountant,
     sample = door.sample(P)
     order = {"epsilon": 1, **TERMS, **terms}
     desk = Desk(door._curator, sample._rules)
-    made = apply_job(desk, mean_age, None, order)
+    made = ApplyOrder.of(mean_age, **order).job(desk)
     event = made.event
     assert type(event) is PoissonSampled
     assert event.probability == P

@@ -247,7 +247,7 @@ def test_plans_toss_no_coin_and_read_no_row():
     gate.release_plan("cube", columns={"ward": None}, sets=1)
     gate.release_plan("synthetic", columns=["ward"])
     gate.many_plan({"ward": None}, start=1)
-    assert gate.release_endings("histogram", columns={"ward": None})
+    assert gate.release_plan("histogram", columns={"ward": None}).endings
     assert (source.reads, source.keys) == (0, [])
     assert spent(door).epsilon == 0
     gate.release("histogram", columns={"ward": None})

@@ -12,8 +12,7 @@ from noisegate.desk.desk import Desk
 from noisegate.errors import NoisegateError, OverBudget, Unsupported
 from noisegate.mechanisms.quantiles.local_quantile import LocalQuantile
 from noisegate.mechanisms.smooth.smooth import SmoothStudent
-from noisegate.robust.paying import Order, Till
-from noisegate.robust.quantiles import SmoothQuantile
+from noisegate.robust.quantiles import SmoothOrder
 
 FACTS = {
     "cost": {"between": [0, 1000]},
@@ -177,8 +176,8 @@ def test_noise_of_strangers_is_refused_at_the_door():
             return value
 
     door = gate()
-    till = Till(Desk(door._curator, door._rules))
-    fair = SmoothQuantile(till, MEDIAN, Order(epsilon=1)).measurement
+    order = SmoothOrder(sql=MEDIAN, epsilon=1)
+    fair = order.job(Desk(door._curator, door._rules)).measurement
     quiet = LocalQuantile(tau="1/2", noise=Quiet(scale=1, beta=1, low=0, high=9))
     with pytest.raises(Unsupported):
         Measurement(query=fair.query, mechanisms=(quiet,))

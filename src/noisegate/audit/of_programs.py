@@ -24,6 +24,7 @@ from noisegate.curator.surprises import SurpriseSpec, open_surprises
 from noisegate.desk.desk import Desk
 from noisegate.gate import Gate
 from noisegate.mechanisms.additive.geometric import Geometric
+from noisegate.sql.choosing import Method
 from noisegate.synthetic.pmw.many import ManyOrder
 from noisegate.synthetic.pmw.online import Many
 from noisegate.synthetic.recipes import SYNTHESIZERS
@@ -93,7 +94,7 @@ def _distance(gate: Gate) -> object:
     return gate.distance(epsilon=_EPSILON, fresh=True, **ends)
 
 
-def _choose(method: str, gate: Gate) -> object:
+def _choose(method: Method, gate: Gate) -> object:
     sql = "SELECT key, COUNT(*) FROM data GROUP BY key"
     return gate.choose(sql, epsilon=_EPSILON, method=method, fresh=True)
 
@@ -143,9 +144,9 @@ def _many() -> Audit:
 
     The guess is a surprise but for e^-10000, so the number decides: all of its share is reached.
     """
-    gate, terms = opened(), {"epsilon": _EPSILON, "surprises": 1, "start": 0, "rows": 10}
-    order = ManyOrder(columns={"key": None}, **terms)  # type: ignore[arg-type]
-    usual = Many(Desk(gate.door, gate.rules), order, sure=False).bargain.spec
+    gate, key = opened(), {"key": None}
+    order = ManyOrder(columns=key, epsilon=_EPSILON, surprises=1, start=0, rows=10)
+    usual = Many(Desk(gate.door, gate.rules), order).bargain.spec
     band = replace(usual.band, threshold_scale=Fraction(20), query_scale=Fraction(20))
     spec = replace(usual, band=band, number=Geometric(scale=Fraction(10, 19)))
     short = replace(spec, band=weaker(spec.band), number=weaker(spec.number))

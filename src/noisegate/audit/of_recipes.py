@@ -15,6 +15,7 @@ from noisegate.audit.audit import Audit
 from noisegate.audit.confidence import Floats
 from noisegate.audit.path import path_audit
 from noisegate.gate import Gate
+from noisegate.orders import release_order
 
 _EPSILON: Final = 3  # where few runs say most
 _LINE: Final = "SELECT COUNT(*) FROM data GROUP BY BIN(z, 1)"
@@ -58,8 +59,8 @@ class Asked:
 
     def __call__(self, gate: Gate) -> object:
         """All of it."""
-        terms = {"epsilon": _EPSILON, "fresh": True} | dict(self.terms)
-        return gate.release(self.name, **terms)
+        order = release_order(self.name, **{"epsilon": _EPSILON} | dict(self.terms))
+        return gate.run(order, fresh=True)
 
 
 def release_audit(  # noqa: PLR0913 - each is a choice

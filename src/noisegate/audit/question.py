@@ -14,9 +14,11 @@ from noisegate.audit.door import QuestionRuns, flat, named, transcript
 from noisegate.audit.neighbours import neighbours_of
 from noisegate.connect import Rehearsal
 from noisegate.curator.measurement import Measurement
+from noisegate.errors import Unsupported
 from noisegate.gate import Gate
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric
+from noisegate.sql.plan import AnswerExpected
 
 if TYPE_CHECKING:
     from noisegate.audit.neighbours import Rows
@@ -56,6 +58,8 @@ def question_audit(opened: Callable[[], Gate], sql: str, **terms: Any) -> Audit:
     scores = () if columns else exact_scores(draws[0], draws[1])
     reach = "" if found.reach is None else f"; it moves the answer {found.reach:.0%} of the way"
     planned = Rehearsal(opened(), found.one).gate().plan(sql, fresh=True, **plain)
+    if not isinstance(planned.expected, AnswerExpected):
+        raise Unsupported("A crowd is audited as a mechanism.", fix="See noisegate audit --list.")
     return Audit(
         name=sql, claims=claims_of(planned.expected.event), draws=(draws[0], draws[1]),
         neighbours=found.words + reach, trials=_TRIALS, scores=scores,

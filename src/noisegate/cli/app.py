@@ -102,6 +102,9 @@ Fresh = Annotated[bool, typer.Option("--fresh", help="Pay for a new draw.")]
 Planned = Annotated[
     bool, typer.Option("--plan", help="Show the price and the error without paying.")
 ]
+PrintOrder = Annotated[
+    bool, typer.Option("--print-order", help="Print the order as JSON instead; nothing is asked.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Where = Annotated[str, typer.Argument(help="A ledger, or the data file or policy next to it.")]
 PolicyFile = Annotated[Path, typer.Argument(help="A policy, a TOML file.")]

@@ -23,8 +23,7 @@ from noisegate.cli.app import (
     app,
 )
 from noisegate.cli.opening import Opening
-from noisegate.cli.printing import print_table, say, say_json
-from noisegate.cli.releases import bar
+from noisegate.cli.printing import bar, print_table, say, say_json
 from noisegate.errors import SpecError
 from noisegate.files import require_output, write
 

@@ -1,12 +1,15 @@
 """The command that chooses privately among candidates."""
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from noisegate.cli.app import app
 from noisegate.cli.opening import Asking, Opening, opens
-from noisegate.cli.printing import print_plan, print_table, say, say_json
+from noisegate.cli.printing import print_table, say, say_json
+
+if TYPE_CHECKING:
+    from noisegate.sql.choosing import Choice
 
 
 @app.command()
@@ -29,17 +32,21 @@ def choose(
     ] = False,
     least: Annotated[bool, typer.Option("--least", help="Choose the lowest instead.")] = False,
 ) -> None:
-    """Choose the candidate with the largest count or sum; only the choice is released."""
-    gate, confidence = opening.gate(to_plan=asking.plan), asking.confidence
-    terms: dict[str, Any] = {
-        "epsilon": asking.epsilon, "k": count, "method": method, "gap": gap, "least": least,
-        "fresh": asking.fresh, **opening.caps,
-    }  # fmt: skip
-    if asking.plan:
-        print_plan(gate.choose_plan(sql, **terms), confidence, as_json=asking.as_json)
-        return
-    choice = gate.choose(sql, **terms)
-    if asking.as_json:
+    """Choose whose count or sum is largest; nothing else is said about them."""
+    from noisegate.orders import ChoiceOrder  # noqa: PLC0415 - quick help
+
+    order = ChoiceOrder.make(
+        sql=sql, epsilon=asking.epsilon, k=count, method=method, gap=gap, least=least,
+        **opening.caps,
+    )  # fmt: skip
+    choice = asking.ordered(opening, order)
+    if choice is not None:
+        print_choice(choice, asking.confidence, as_json=asking.as_json)
+
+
+def print_choice(choice: "Choice", confidence: str, *, as_json: bool) -> None:
+    """Who was chosen, with the price and the promise."""
+    if as_json:
         say_json(choice.to_dict(confidence))
         return
     names = ("", "chosen", *(() if choice.gaps is None else ("ahead by",)))

@@ -5,11 +5,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from noisegate.cli.app import Epsilon, Fresh, Json, app
+from noisegate.cli.app import Epsilon, Fresh, Json, PrintOrder, app
 from noisegate.cli.opening import Opening, opens
-from noisegate.cli.printing import print_table, saved, say, say_json
-from noisegate.cli.releases import bar, options_of, require_writable
-from noisegate.errors import SpecError
+from noisegate.cli.printing import bar, print_table, saved, say, say_json
+from noisegate.cli.releases import options_of, require_writable
 from noisegate.files import write as write_file
 from noisegate.files import written
 from noisegate.inert import json_text
@@ -41,38 +40,35 @@ def learn(
         typer.Option(help="A .joblib file for scikit-learn, a .json of numbers; .png .svg .html."),
     ] = None,
     fresh: Fresh = False,
+    print_order: PrintOrder = False,
     as_json: Json = False,
 ) -> None:
     """Learn a model from private rows, for a price."""
-    learner = _made(model, options_of("--set", options, such_as="n_clusters=3"), epsilon)
+    from noisegate.orders import FitOrder  # noqa: PLC0415 - quick help
+
+    order = FitOrder.make(
+        model=model, options=options_of("--set", options, such_as="n_clusters=3"), table=table,
+        columns=columns.split(",") if columns else None, target=target, where=where,
+        rows_per_unit=opening.caps.get("rows_per_unit"), epsilon=epsilon,
+    )  # fmt: skip
+    if print_order:
+        say_json(order.to_dict())
+        return
     if save is not None:
         from noisegate.shell import PICTURES  # noqa: PLC0415 - quick help
 
-        drawn = PICTURES if hasattr(learner, "plot") else ()
+        drawn = PICTURES if hasattr(order.learner(), "plot") else ()
         require_writable([save], (".joblib", ".json", *drawn))
     gate = opening.gate(writes=None if save is None else [save])
-    matrix = gate.matrix(
-        table,
-        columns.split(",") if columns else None,
-        target=target,
-        where=where,
-        rows_per_unit=opening.caps.get("rows_per_unit"),
-    )
     with bar() as progress:
-        learner.fit(matrix, progress=progress, fresh=fresh)
-    facts = {name: _plain(value) for name, value in sorted(vars(learner).items()) if _is_fact(name)}
-    with saved([] if save is None else [save], lambda path: _save(path, learner, facts)):
-        _show(model, learner, facts, gate, as_json=as_json)
+        learner = gate.run(order, progress=progress, fresh=fresh)
+    with saved([] if save is None else [save], lambda path: _save(path, learner)):
+        print_model(model, learner, gate, as_json=as_json)
 
 
-def _show(
-    model: str,
-    learner: Any,  # noqa: ANN401 - an estimator
-    facts: dict[str, Any],
-    gate: "Gate",
-    *,
-    as_json: bool,
-) -> None:
+def print_model(model: str, learner: Any, gate: "Gate", *, as_json: bool) -> None:  # noqa: ANN401 - an estimator
+    """What was fitted, with the price and the promise."""
+    facts = _facts(learner)
     if as_json:
         record = {
             "model": model, "fitted": facts, "guarantee": str(learner.guarantee_),
@@ -86,20 +82,8 @@ def _show(
     say(str(learner.guarantee_))
 
 
-def _made(model: str, options: dict[str, Any], epsilon: str | None) -> Any:  # noqa: ANN401 - an estimator
-    import noisegate.learners as learners  # noqa: PLC0415, PLR0402 - slow to load
-
-    if model not in learners.ESTIMATORS:
-        raise SpecError(
-            f"There is no model {model!r}.", fix=f"Use {', '.join(learners.ESTIMATORS)}."
-        )
-    made = getattr(learners, model)()
-    if unknown := options.keys() - made.get_params().keys():
-        known = sorted(made.get_params().keys() - {"epsilon", "bounds", "memory", "classes"})
-        raise SpecError(
-            f"{model} has no parameter {min(unknown)!r}.", fix=f"Use {', '.join(known)}."
-        )
-    return made.set_params(epsilon=epsilon, **options)
+def _facts(learner: Any) -> dict[str, Any]:  # noqa: ANN401 - an estimator
+    return {name: _plain(value) for name, value in sorted(vars(learner).items()) if _is_fact(name)}
 
 
 def _is_fact(name: str) -> bool:
@@ -133,10 +117,10 @@ def _shown(value: Any) -> str:  # noqa: ANN401 - JSON
     return short(value)
 
 
-def _save(path: Path, learner: Any, facts: dict[str, Any]) -> None:  # noqa: ANN401 - an estimator
+def _save(path: Path, learner: Any) -> None:  # noqa: ANN401 - an estimator
     ending = path.suffix.lower()
     if ending == ".json":
-        write_file(path, json_text(facts, indent=1) + "\n")
+        write_file(path, json_text(_facts(learner), indent=1) + "\n")
     elif ending != ".joblib":
         from noisegate.desk.plot import write  # noqa: PLC0415 - only when asked for
 

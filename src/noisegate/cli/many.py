@@ -1,16 +1,20 @@
 """The command that answers a file of counting questions for one price."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from noisegate.cli.app import Confidence, Epsilon, Json, app
+from noisegate.cli.app import Confidence, Epsilon, Json, PrintOrder, app
 from noisegate.cli.opening import Opening, opens
-from noisegate.cli.printing import print_table, say, say_json
+from noisegate.cli.printing import bar, print_plan, print_table, say, say_json
 from noisegate.cli.reading import read_text
-from noisegate.cli.releases import bar, bins_of
+from noisegate.cli.releases import bins_of
 from noisegate.errors import SpecError
+
+if TYPE_CHECKING:
+    from noisegate.gate import Gate
+    from noisegate.orders import ManyOrder
 
 
 @app.command()
@@ -38,25 +42,32 @@ def many(
     plan: Annotated[
         bool, typer.Option("--plan", help="Show the price and the promised error without paying.")
     ] = False,
+    print_order: PrintOrder = False,
     as_json: Json = False,
 ) -> None:
     """Answer many counting questions from a model, paying only for its updates."""
     asked = _read(questions)
-    gate = opening.gate(to_plan=plan)
-    terms: dict[str, Any] = {
-        "table": table, "epsilon": epsilon, "within": within, "surprises": surprises, "rows": rows,
-        "confidence": confidence, "questions": len(asked), "workload": asked, "sure": sure,
-        "rows_per_unit": opening.caps.get("rows_per_unit"),
-    }  # fmt: skip
-    if plan:
-        found = gate.many_plan(bins_of(columns), **terms)
-        if as_json:
-            say_json(found.to_dict())
-        else:
-            print_table(None, ("", ""), found.facts())
+    from noisegate.orders import ManyOrder  # noqa: PLC0415 - quick help
+
+    order = ManyOrder.make(
+        columns=bins_of(columns), table=table, epsilon=epsilon, within=within, surprises=surprises,
+        rows=rows, confidence=confidence, questions=len(asked), workload=asked, sure=sure,
+        rows_per_unit=opening.caps.get("rows_per_unit"),
+    )  # fmt: skip
+    if print_order:
+        say_json(order.to_dict())
         return
-    with bar() as progress, gate.many(bins_of(columns), progress=progress, **terms) as session:
-        answers = session.answers(asked, progress)
+    gate = opening.gate(to_plan=plan)
+    if plan:
+        print_plan(gate.plan(order), confidence, as_json=as_json)
+    else:
+        print_session(gate, order, as_json=as_json)
+
+
+def print_session(gate: "Gate", order: "ManyOrder", *, as_json: bool) -> None:
+    """The answers to the workload of a session."""
+    with bar() as progress, gate.run(order, progress=progress) as session:
+        answers = session.answers(order.workload, progress)
         balance = session.balance
     if as_json:
         record = {

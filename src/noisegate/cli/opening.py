@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, Signature, signature
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, TypeVar, final
 from warnings import catch_warnings, simplefilter
 
 from noisegate.cli.app import (
@@ -23,6 +23,7 @@ from noisegate.cli.app import (
     LedgerPath,
     Planned,
     Practice,
+    PrintOrder,
     RowsPerUnit,
     Sample,
     Share,
@@ -30,7 +31,7 @@ from noisegate.cli.app import (
     Unit,
 )
 from noisegate.cli.ending import opened
-from noisegate.cli.printing import say
+from noisegate.cli.printing import bar, print_plan, say, say_json
 from noisegate.errors import SpecError, UnitWarning
 from noisegate.files import require_output
 
@@ -40,8 +41,11 @@ if TYPE_CHECKING:
     from fractions import Fraction
     from pathlib import Path
 
+    from noisegate.desk.order import Order
+    from noisegate.desk.plan import Expected, Plan
     from noisegate.gate import Gate
 
+R = TypeVar("R")
 _ANY_BUDGET = "1000000"
 
 
@@ -128,7 +132,39 @@ class Asking:
     confidence: Confidence = "0.95"
     fresh: Fresh = False
     plan: Planned = False
+    print_order: PrintOrder = False
     as_json: Json = False
+
+    def ordered(
+        self,
+        opening: Opening,
+        order: "Order[R, Expected]",
+        *,
+        writes: "Sequence[Path] | None" = None,
+        before: "Callable[[Plan[Expected]], None] | None" = None,
+    ) -> "R | None":
+        """What the order makes; None where it is only printed, or planned.
+
+        ``before`` it is run, its plan may be looked at.
+        """
+        if self.print_order:
+            say_json(order.to_dict())
+            return None
+        gate = opening.gate(to_plan=self.plan, writes=writes)
+        if self.plan or before is not None:
+            planned = gate.plan(order, fresh=self.fresh)
+            if before is not None:
+                before(planned)
+            if self.plan:
+                print_plan(planned, self.confidence, as_json=self.as_json)
+                return None
+        with bar() as progress:
+            return gate.run(order, fresh=self.fresh, progress=progress)
+
+
+def said(**terms: Any) -> dict[str, Any]:  # noqa: ANN401 - as typed
+    """Terms without those that nobody typed."""
+    return {name: value for name, value in terms.items() if value is not None}
 
 
 def opens(command: Callable[..., None]) -> Callable[..., None]:

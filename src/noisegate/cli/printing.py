@@ -4,18 +4,20 @@ import codecs
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any
 
-from noisegate.inert import json_text, lines
+from noisegate.inert import json_text, line, lines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from noisegate.desk.answer import Answer
+    from noisegate.desk.plan import Expected, Plan
+    from noisegate.desk.release import Held
 
 _OPTIONS = {
     "rows_per_unit": "--rows-per-unit", "groups_per_unit": "--groups-per-unit", "rows": "--rows",
@@ -93,13 +95,40 @@ def print_answer(answer: "Answer", confidence: str) -> None:
     say(answer.promise)
 
 
-def print_plan(plan: Any, confidence: str, *, as_json: bool) -> None:  # noqa: ANN401 - any plan
+def print_release(made: "Held", confidence: str) -> None:
+    """Its first rows, its price and its promise."""
+    shown = made.shown()
+    print_table(None, shown.columns, shown.cells(confidence))
+    say(made.footer(confidence))
+    say(made.promise)
+
+
+def print_plan(plan: "Plan[Expected]", confidence: str, *, as_json: bool) -> None:
     """Price and error before anything is paid."""
     if as_json:
         say_json(plan.to_dict(confidence))
     else:
         facts = [[as_options(str(each)) for each in row] for row in plan.facts(confidence)]
         print_table(None, ("", ""), facts)
+
+
+@contextmanager
+def bar() -> Iterator[Callable[[float, str], None] | None]:
+    """A progress bar on a terminal; nothing in pipes."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console  # noqa: PLC0415
+    from rich.markup import escape  # noqa: PLC0415
+    from rich.progress import Progress  # noqa: PLC0415
+
+    with Progress(console=Console(stderr=True), transient=True) as shown:
+        task = shown.add_task("measuring", total=1.0)
+
+        def progress(part: float, words: str) -> None:
+            shown.update(task, completed=part, description=escape(line(words)))
+
+        yield progress
 
 
 def print_table(title: str | None, names: Any, rows: Any) -> None:  # noqa: ANN401 - rich's types

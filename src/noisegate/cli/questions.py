@@ -1,7 +1,8 @@
 """Commands for analysts: ask, plan, the prompt, and two paid looks at a table."""
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, final
 
 import typer
 
@@ -17,6 +18,7 @@ from noisegate.cli.app import (
     Json,
     KeysDelta,
     LedgerPath,
+    PrintOrder,
     Relative,
     Rows,
     RowsPerUnit,
@@ -28,45 +30,68 @@ from noisegate.cli.app import (
 from noisegate.cli.opening import Opening, opens
 from noisegate.cli.printing import print_answer, print_plan, saved, say, say_csv, say_json
 
+if TYPE_CHECKING:
+    from noisegate.orders import SqlOrder
+    from noisegate.sql.bounds.profiles import Profile
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What is said beside the SQL."""
+
+    epsilon: Epsilon = None
+    within: Within = None
+    relative: Relative = None
+    rows: Rows = None
+    confidence: Confidence = "0.95"
+    keys_delta: KeysDelta = None
+    choose: Choose = None
+    print_order: PrintOrder = False
+    as_json: Json = False
+
+    def order(self, sql: str, opening: Opening) -> "SqlOrder":
+        """The order that it is."""
+        from noisegate.orders import SqlOrder  # noqa: PLC0415 - quick help
+
+        return SqlOrder.make(
+            sql=sql, epsilon=self.epsilon, within=self.within, relative=self.relative,
+            rows=self.rows, confidence=self.confidence, delta=self.keys_delta, choose=self.choose,
+            **opening.caps,
+        )  # fmt: skip
+
 
 @app.command()
 @opens
 def ask(
     opening: Opening,
     sql: Sql,
-    epsilon: Epsilon = None,
-    within: Within = None,
-    relative: Relative = None,
-    rows: Rows = None,
-    confidence: Confidence = "0.95",
-    keys_delta: KeysDelta = None,
-    choose: Choose = None,
+    question: Question,
     fresh: Fresh = False,
     save: Annotated[
         list[Path] | None,
         typer.Option(help="Also write it: .csv .json .parquet, .png .svg .html, .md (its card)."),
     ] = None,
-    as_json: Json = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated rows.")] = False,
 ) -> None:
     """Ask a question. What was released before is reused at no cost."""
     from noisegate.shell import PICTURES, require_writable  # noqa: PLC0415
     from noisegate.shell import save as write  # noqa: PLC0415
 
+    order, confidence = question.order(sql, opening), question.confidence
+    if question.print_order:
+        say_json(order.to_dict())
+        return
     for path in save or []:
         require_writable(path)
     gate = opening.gate(writes=save)
-    terms: dict[str, Any] = {
-        "epsilon": epsilon, "within": within, "relative": relative, "confidence": confidence,
-        "delta": keys_delta, "rows": rows, "choose": choose, "fresh": fresh, **opening.caps,
-    }  # fmt: skip
     if any(path.suffix.lower() in PICTURES for path in save or []):
         from noisegate.desk.plot import require_numbers  # noqa: PLC0415
 
-        require_numbers(gate.plan(sql, **terms).expected.numbers)
-    answer = gate.sql(sql, **terms)
+        require_numbers(gate.plan(order, fresh=fresh).expected.numbers)
+    answer = gate.run(order, fresh=fresh)
     with saved(save, lambda path: write(answer, path, confidence)):
-        if as_json:
+        if question.as_json:
             say_json(answer.to_dict(confidence))
         elif as_csv:
             say_csv(answer.to_csv(confidence=confidence))
@@ -76,26 +101,14 @@ def ask(
 
 @app.command()
 @opens
-def plan(
-    opening: Opening,
-    sql: Sql,
-    epsilon: Epsilon = None,
-    within: Within = None,
-    relative: Relative = None,
-    rows: Rows = None,
-    confidence: Confidence = "0.95",
-    keys_delta: KeysDelta = None,
-    choose: Choose = None,
-    as_json: Json = False,
-) -> None:
+def plan(opening: Opening, sql: Sql, question: Question) -> None:
     """Show price and error of a question without paying."""
-    gate = opening.gate(to_plan=True)
-    terms = {
-        "epsilon": epsilon, "within": within, "relative": relative, "confidence": confidence,
-        "delta": keys_delta, "rows": rows, "choose": choose, **opening.caps,
-    }  # fmt: skip
-    found = gate.plan(sql, **terms)  # type: ignore[arg-type]  # terms by name
-    print_plan(found, confidence, as_json=as_json)
+    order = question.order(sql, opening)
+    if question.print_order:
+        say_json(order.to_dict())
+        return
+    found = opening.gate(to_plan=True).plan(order)
+    print_plan(found, question.confidence, as_json=question.as_json)
 
 
 @app.command()
@@ -129,7 +142,11 @@ def caps(
         file=file, budget=budget, delta=delta, analyst=analyst, unit=unit, ledger=ledger
     )
     gate = opening.gate()
-    profile = gate.caps(table, epsilon=epsilon)
+    print_caps(gate.caps(table, epsilon=epsilon))
+
+
+def print_caps(profile: "Profile") -> None:
+    """How many rows units have, and which caps that suggests."""
     say(str(profile))
     for price in (0.1, 1):
         say(f"for a count at ε = {price}, a cap of {profile.best(price)} has the smallest error")

@@ -1,32 +1,22 @@
 """The command that publishes: measure a table once, save it, use it for ever."""
 
 import json
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from noisegate.cli.app import (
-    Confidence,
-    Epsilon,
-    Fresh,
-    Json,
-    Planned,
-    app,
-)
-from noisegate.cli.opening import Opening, opens
-from noisegate.cli.printing import print_plan, print_table, saved, say, say_csv, say_json
+from noisegate.cli.app import app
+from noisegate.cli.opening import Asking, Opening, opens, said
+from noisegate.cli.printing import print_release, saved, say_csv, say_json
 from noisegate.cli.reading import read_text
 from noisegate.errors import SpecError
-from noisegate.inert import line
 
 
 @app.command()
 @opens
 def release(
+    *,
     name: Annotated[
         str,
         typer.Argument(
@@ -69,43 +59,39 @@ def release(
         list[str] | None,
         typer.Option(help="For synthetic: estimate bounds or bins privately, for a fifth of ε."),
     ] = None,
-    epsilon: Epsilon = None,
-    confidence: Confidence = "0.95",
-    fresh: Fresh = False,
-    plan: Planned = False,
+    asking: Asking,
     save: Annotated[
         list[Path] | None,
         typer.Option(
             help="Write it: .parquet .csv .json, .png .svg .html, .geojson .geoparquet, .md (card)."
         ),
     ] = None,
-    as_json: Json = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated rows.")] = False,
 ) -> None:
-    """Publish a table once. Repeating a release is free and gives the same numbers."""
-    terms: dict[str, Any] = {
-        "table": table, "columns": bins_of(columns), "where": where, "method": method,
-        "workload": _asked(name, workload), "epsilon": epsilon,
-        **options_of("--option", option, such_as="branching=4"), **opening.caps,
-        **_synthetic(name, workload, rows=rows, choose=choose, report=report),
-    }  # fmt: skip
+    """Publish a table once. The same release again is free, and the same."""
+    from noisegate.orders import release_order  # noqa: PLC0415 - quick help
+
+    terms = said(
+        table=table, columns=bins_of(columns), where=where, workload=_asked(name, workload),
+        epsilon=asking.epsilon, method=None if method == "auto" else method, **opening.caps,
+    )  # fmt: skip
+    terms |= options_of("--option", option, such_as="branching=4")
+    terms |= _synthetic(name, workload, rows=rows, choose=choose, report=report)
     if isinstance(questions := terms.get("questions"), str):  # of "above"
         terms["questions"] = ranges_of(questions)
     reports = [] if report is None else [report]
-    gate = opening.gate(to_plan=plan, writes=[*(save or []), *reports])
-    if save:
-        require_writable(save, gate.release_endings(name, sql, **terms))
-    if plan:
-        found = gate.release_plan(name, sql, fresh=fresh, **terms)
-        print_plan(found, confidence, as_json=as_json)
+    made = asking.ordered(
+        opening, release_order(name, sql, **terms), writes=[*(save or []), *reports],
+        before=(lambda planned: require_writable(save, planned.endings)) if save else None,
+    )  # fmt: skip
+    if made is None:
         return
-    with bar() as progress:
-        made = gate.release(name, sql, progress=progress, fresh=fresh, **terms)
+    confidence = asking.confidence
     with (
         saved(save, lambda path: made.save(path, confidence)),
-        saved(reports, lambda path: made.report(confidence).save(path)),
+        saved(reports, lambda path: made.report(confidence).save(path)),  # type: ignore[attr-defined]  # of synthetic rows
     ):
-        if as_json:
+        if asking.as_json:
             say_json(made.to_dict(confidence))
         elif as_csv:
             say_csv(made.to_csv(confidence=confidence))
@@ -121,9 +107,9 @@ def _synthetic(
     **own: Any,  # noqa: ANN401
 ) -> dict[str, Any]:
     """Terms that only synthetic rows have, and their workload."""
-    said = {term: value for term, value in own.items() if value is not None}
+    asked = said(**own)
     if name != "synthetic":
-        if said or report is not None:
+        if asked or report is not None:
             raise SpecError(
                 "--rows, --report and --choose apply to synthetic rows only.",
                 fix="Use: noisegate release synthetic FILE.",
@@ -133,14 +119,12 @@ def _synthetic(
         from noisegate.synthetic.report import ENDINGS  # noqa: PLC0415
 
         require_writable([report], ENDINGS)
-    if workload is None:
-        return said
+    if workload is None or workload.endswith(".sql"):
+        return asked
     if workload.isdecimal():
-        return said | {"workload": int(workload)}
-    if workload.endswith(".sql"):
-        return said
+        return asked | {"workload": int(workload)}
     sets = [each.partition("=") for each in workload.split(",")]
-    return said | {"workload": {tuple(names.split("+")): by or 1 for names, _, by in sets}}
+    return asked | {"workload": {tuple(names.split("+")): by or 1 for names, _, by in sets}}
 
 
 def _asked(name: str, workload: str | None) -> Any:  # noqa: ANN401 - a workload
@@ -157,33 +141,6 @@ def require_writable(files: list[Path], endings: tuple[str, ...]) -> None:
 
     for path in files:
         require(path, endings)
-
-
-def print_release(made: Any, confidence: str) -> None:  # noqa: ANN401 - any release
-    """Its first rows, its price and its promise."""
-    shown = made.shown()
-    print_table(None, shown.columns, shown.cells(confidence))
-    say(made.footer(confidence))
-    say(made.promise)
-
-
-@contextmanager
-def bar() -> Iterator[Callable[[float, str], None] | None]:
-    """A progress bar on a terminal; nothing in pipes."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console  # noqa: PLC0415
-    from rich.markup import escape  # noqa: PLC0415
-    from rich.progress import Progress  # noqa: PLC0415
-
-    with Progress(console=Console(stderr=True), transient=True) as shown:
-        task = shown.add_task("measuring", total=1.0)
-
-        def progress(part: float, words: str) -> None:
-            shown.update(task, completed=part, description=escape(line(words)))
-
-        yield progress
 
 
 def bins_of(text: str | None) -> dict[str, Any] | None:

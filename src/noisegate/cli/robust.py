@@ -1,14 +1,17 @@
 """The commands for numbers that single rows rarely move: quantiles, graphs, distances."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any, final
+from typing import TYPE_CHECKING, Annotated, final
 
 import typer
 
 from noisegate.cli.app import app
 from noisegate.cli.opening import Asking, Opening, opens
-from noisegate.cli.printing import print_answer, print_plan, say_json
+from noisegate.cli.printing import print_answer, say_json
 from noisegate.errors import SpecError
+
+if TYPE_CHECKING:
+    from noisegate.desk.answer import Answer
 
 _ASKED = ("edges", "degrees", "triangles", "two-stars", "min-cut", "bipartite-distance",
           "spanning-tree-cost")  # fmt: skip
@@ -45,13 +48,12 @@ def smooth(
     asking: Asking,
     noise: ByReaches,
 ) -> None:
-    """Release one quantile with noise scaled to its smooth sensitivity on these rows."""
+    """One quantile with noise by what a row can do to it here, not anywhere."""
+    from noisegate.orders import SmoothOrder  # noqa: PLC0415 - quick help
+
     rows = opening.caps.get("rows_per_unit")
-    gate = opening.gate(to_plan=asking.plan)
-    answer = (gate.smooth_plan if asking.plan else gate.smooth)(
-        sql, epsilon=asking.epsilon, rows_per_unit=rows, fresh=asking.fresh, **noise.terms
-    )
-    _show(answer, asking)
+    order = SmoothOrder.make(sql=sql, epsilon=asking.epsilon, rows_per_unit=rows, **noise.terms)
+    show_answer(asking.ordered(opening, order), asking)
 
 
 @app.command()
@@ -80,22 +82,15 @@ def graph(
     asking: Asking,
     noise: ByReaches,
 ) -> None:
-    """Release a statistic of the graph whose edges are the rows."""
-    if asked not in _ASKED:
-        raise SpecError(f"There is no graph statistic {asked!r}.", fix=f"Use {', '.join(_ASKED)}.")
-    gate = opening.gate(to_plan=asking.plan)
-    found = (gate.graph_plan if asking.plan else gate.graph)(
-        table, source=source, target=target, nodes=_nodes(nodes), level=level, where=where
-    )
-    terms: dict[str, Any] = {"epsilon": asking.epsilon, "fresh": asking.fresh}
-    if asked in _BY_REACHES:
-        terms |= noise.terms
-    if degree is not None:
-        terms["degree"] = degree
-    if (weight is not None) != (asked == "spanning-tree-cost"):
-        raise SpecError("A weight is only used for a spanning tree.", fix="Leave out --weight.")
-    positional = () if weight is None else (weight,)
-    _show(getattr(found, asked.replace("-", "_"))(*positional, **terms), asking)
+    """A number of the graph whose edges are the rows."""
+    from noisegate.orders import GraphOrder  # noqa: PLC0415 - quick help
+
+    order = GraphOrder.make(
+        asked=asked, table=table, source=source, target=target, nodes=_nodes(nodes), level=level,
+        where=where, degree=degree, weight=weight, epsilon=asking.epsilon,
+        **(noise.terms if asked in _BY_REACHES else {}),
+    )  # fmt: skip
+    show_answer(asking.ordered(opening, order), asking)
 
 
 @app.command()
@@ -107,13 +102,12 @@ def distance(
     ],
     asking: Asking,
 ) -> None:
-    """Release the number of rows to remove until one of several public conditions holds."""
+    """How many rows must go until one of several public conditions holds."""
+    from noisegate.orders import DistanceOrder  # noqa: PLC0415 - quick help
+
     rows = opening.caps.get("rows_per_unit")
-    gate = opening.gate(to_plan=asking.plan)
-    answer = (gate.distance_plan if asking.plan else gate.distance)(
-        sql, epsilon=asking.epsilon, rows_per_unit=rows, fresh=asking.fresh
-    )
-    _show(answer, asking)
+    order = DistanceOrder.make(sql=sql, epsilon=asking.epsilon, rows_per_unit=rows)
+    show_answer(asking.ordered(opening, order), asking)
 
 
 def _nodes(text: str | None) -> range | list[str] | list[int] | None:
@@ -131,10 +125,9 @@ def _nodes(text: str | None) -> range | list[str] | list[int] | None:
     return [int(each) for each in listed] if all(map(str.isdecimal, listed)) else listed
 
 
-def _show(found: Any, asking: Asking) -> None:  # noqa: ANN401 - an answer, or its plan
-    if asking.plan:
-        print_plan(found, asking.confidence, as_json=asking.as_json)
-    elif asking.as_json:
+def show_answer(found: "Answer | None", asking: Asking) -> None:
+    """An answer, if there is one."""
+    if found is not None and asking.as_json:
         say_json(found.to_dict(asking.confidence))
-    else:
+    elif found is not None:
         print_answer(found, asking.confidence)

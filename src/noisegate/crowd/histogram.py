@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, ClassVar, Final, final
+from typing import Any, ClassVar, Final, Literal, Required, final
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,7 @@ from noisegate.curator.measurement import Measurement
 from noisegate.desk.answer import Answer, HalfWidths
 from noisegate.desk.desk import Desk
 from noisegate.desk.job import Drawn, Measured, Receipt, drawn_of
+from noisegate.desk.order import Columns, R_co
 from noisegate.desk.plan import Fact
 from noisegate.desk.plot import drawn, framed, nothing
 from noisegate.desk.release import Charged, loading, read_held
@@ -32,6 +33,7 @@ from noisegate.mechanisms.additive.crowd_counts import CrowdCounts
 from noisegate.mechanisms.base import failure_of, to_record
 from noisegate.mechanisms.catalogue import from_record
 from noisegate.privacy.release import Release as Measurements
+from noisegate.releases.ask.order import ReleaseOrder, RunTerms
 from noisegate.releases.cells.axes import Axis, chosen_cells, keys_of
 from noisegate.releases.cells.grid import Grid, asked_sql, grid_of
 from noisegate.sql.laws.counted import between, most
@@ -46,10 +48,21 @@ _ONE_EACH: Final = (
 )
 
 
-@final
+class CrowdTerms(RunTerms, total=False):
+    """What is said of a crowd; see `CrowdAsked`."""
+
+    table: str | None
+    columns: Columns | None
+    where: str | None
+    probability: Required[Numeric]
+    crowd: int | None
+    epsilon: Numeric | None
+    delta: Numeric | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CrowdOrder:
-    """What is asked for, as given by the caller.
+class CrowdAsked(ReleaseOrder[R_co, "CrowdExpected"]):
+    """Counts of a secret sample, small ones hidden.
 
     ``probability`` is the sampling probability of each person. Two of ``crowd``, ``epsilon`` and
     ``delta`` are given; the third follows.
@@ -61,8 +74,20 @@ class CrowdOrder:
     delta: Numeric | None = None
     sql: str | None = None
     table: str | None = None
-    columns: Mapping[str, Any] | None = None
+    columns: Columns | None = None
     where: str | None = None
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrowdOrder(CrowdAsked["CrowdRelease"]):
+    """The counts themselves."""
+
+    name: Literal["crowd-histogram"] = "crowd-histogram"
+
+    def job(self, desk: Desk) -> "CrowdJob":
+        """The counts."""
+        return crowd_job(desk, self)
 
 
 @final
@@ -323,8 +348,12 @@ class CrowdJob(Measured[CrowdRelease, CrowdExpected]):
         )
 
 
-def crowd_job(desk: Desk, order: CrowdOrder, question: Question | None = None) -> CrowdJob:
+def crowd_job(desk: Desk, order: CrowdAsked[Any], question: Question | None = None) -> CrowdJob:
     """What is to be measured; whatever is wrong with the order is refused here, for nothing."""
+    if desk.rules.sample is not None:
+        raise SpecError(
+            "A crowd draws its own sample.", fix="Use the gate itself, not gate.sample(...)."
+        )
     grid = _grid(desk, order, question)
     p = chance_of(order.probability)
     crowd, loss = solved(
@@ -350,7 +379,7 @@ def crowd_job(desk: Desk, order: CrowdOrder, question: Question | None = None) -
     )
 
 
-def _grid(desk: Desk, order: CrowdOrder, question: Question | None) -> Grid:
+def _grid(desk: Desk, order: CrowdAsked[Any], question: Question | None) -> Grid:
     tables = desk.curator.tables
     sql, edges = asked_sql(tables, order.sql, order.table, order.columns, order.where)
     question = question or read(sql, tables)

@@ -10,15 +10,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import isnan, log, sqrt
 from pathlib import Path
-from typing import Any, ClassVar, Final, final
+from typing import Any, ClassVar, Final, Literal, final
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from noisegate.crowd.histogram import CrowdRelease
+from noisegate.crowd.histogram import CrowdAsked, CrowdExpected, CrowdRelease, crowd_job
 from noisegate.desk.answer import Answer
 from noisegate.desk.card import Card
+from noisegate.desk.desk import Desk
+from noisegate.desk.job import Job, derived
 from noisegate.desk.plot import altair, framed, nothing
 from noisegate.desk.release import Held, loading, read_held
 from noisegate.errors import SpecError
@@ -26,12 +28,25 @@ from noisegate.exact import Number as Numeric
 from noisegate.mechanisms.base import failure_of
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
+from noisegate.privacy.release import Release as Measurements
 from noisegate.releases.cells.axes import Axis
 from noisegate.releases.cells.chance import Coins, public_coins
 
 FORM: Final = "noisegate-crowd-points/1"
 _POINTS_MAX: Final = 5_000  # in a picture
 _CHANNELS: Final = ("x", "y", "color")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PointsOrder(CrowdAsked["CrowdPoints"]):
+    """The points of a crowd's histogram."""
+
+    name: Literal["crowd-points"] = "crowd-points"
+
+    def job(self, desk: Desk) -> Job[Measurements, "CrowdPoints", CrowdExpected]:
+        """The histogram, and what follows from it."""
+        return derived(self.name, crowd_job(desk, self), points_of, CrowdPoints.endings)
 
 
 @final

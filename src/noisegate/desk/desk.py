@@ -69,7 +69,7 @@ class Desk:
         early = None if job.early is None else all_of((*job.before, job.early))
         return Plan(
             kind=job.kind, sql=job.sql, epsilon=job.epsilon, price=price, fits=fits,
-            expected=job.expected, notes=job.notes,
+            expected=job.expected, notes=job.notes, endings=job.endings,
             early=None if early is None else self.curator.loss_of(early),
         )  # fmt: skip
 

@@ -38,7 +38,8 @@ class Plan(Generic[E_co]):
     ``epsilon`` is the price that was asked for; ``price`` is what running the order now charges:
     less where a part was released before, 0 where all of it was. ``early`` is what it charges if no
     group is found, where that is less. ``expected`` is what is known about the result, by its kind.
-    ``notes`` say what the error bars do not include.
+    ``notes`` say what the error bars leave out; ``endings`` are the forms of file that a release
+    can be saved in.
     """
 
     kind: str
@@ -49,6 +50,7 @@ class Plan(Generic[E_co]):
     expected: E_co
     notes: tuple[str, ...] = ()
     early: ApproxDP | None = None
+    endings: tuple[str, ...] = ()
 
     @property
     def free(self) -> bool:

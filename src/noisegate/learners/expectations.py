@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from math import sqrt
-from typing import Any, Final, TypeAlias, final
+from typing import Any, ClassVar, Final, TypeAlias, TypedDict, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,15 +21,17 @@ from noisegate.algebra.expression import Call, Expression, Literal, domain_of
 from noisegate.algebra.relation import Sampled
 from noisegate.algebra.schema import schema_of
 from noisegate.curator.measurement import Measurement
+from noisegate.desk.desk import Desk
 from noisegate.desk.display import percent
 from noisegate.desk.job import Measured, Receipt
+from noisegate.desk.order import JobOrder
 from noisegate.desk.plan import Fact
 from noisegate.desk.price import Price
 from noisegate.errors import SpecError
 from noisegate.exact import Number, positive
 from noisegate.learners.asking import Floats, noises
 from noisegate.learners.fitting import REACH
-from noisegate.learners.matrix import Coordinate, Matrix
+from noisegate.learners.matrix import Coordinate, Matrix, matrix_of
 from noisegate.mechanisms.base import NoiseMechanism, failure_of, smallest_whole
 from noisegate.privacy.guarantee import Guarantee, guarantee_of
 from noisegate.privacy.loss import ApproxDP
@@ -179,24 +181,6 @@ class Expectations:
         return "\n".join([*lines, f"cost {self.cost}, left {self.remaining}"])
 
 
-def expectations(
-    matrix: Matrix,
-    *,
-    epsilon: Number | None = None,
-    tolerance: Number | None = None,
-    rows: int | None = None,
-    confidence: Number = USUAL,
-    fresh: bool = False,
-) -> Expectations:
-    """The means: from the ledger if they were released before, else for their price.
-
-    Instead of ``epsilon``, a ``tolerance`` for every mean at the ``confidence``, with about how
-    many ``rows`` there are: then the least price is found that keeps it.
-    """
-    job = means_job(matrix, epsilon=epsilon, tolerance=tolerance, rows=rows, confidence=confidence)
-    return matrix.desk.run(job, fresh=fresh)
-
-
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeansExpected:
@@ -253,6 +237,54 @@ class MeansJob(Measured[Expectations, MeansExpected]):
             guarantee=receipt.guarantee,
             request_id=receipt.request_id,
         )
+
+
+class StatisticTerms(TypedDict, total=False):
+    """What is said beside the expressions; see `Gate.statistic`."""
+
+    table: str | None
+    where: str | None
+    epsilon: Number | None
+    tolerance: Number | None
+    rows: int | None
+    confidence: Number
+    rows_per_unit: int | None
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatisticOrder(JobOrder[Expectations, MeansExpected]):
+    """The mean of each of some bounded expressions, all for one price; see `Gate.statistic`.
+
+    Instead of ``epsilon``, a ``tolerance`` for every mean at the ``confidence``, with about how
+    many ``rows`` there are: then the least price is found that keeps it.
+    """
+
+    kind: ClassVar[str] = "statistic"
+    expressions: Sequence[str]
+    table: str | None = None
+    where: str | None = None
+    epsilon: Number | None = None
+    tolerance: Number | None = None
+    rows: int | None = None
+    confidence: Number = USUAL
+    rows_per_unit: int | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.expressions, str):
+            object.__setattr__(self, "expressions", (self.expressions,))
+        JobOrder.__post_init__(self)
+
+    def job(self, desk: Desk) -> MeansJob:
+        """What is to be measured."""
+        matrix = matrix_of(
+            desk.curator, desk.rules, self.table, self.expressions, where=self.where,
+            rows_per_unit=self.rows_per_unit,
+        )  # fmt: skip
+        return means_job(
+            matrix, epsilon=self.epsilon, tolerance=self.tolerance, rows=self.rows,
+            confidence=self.confidence,
+        )  # fmt: skip
 
 
 def means_job(

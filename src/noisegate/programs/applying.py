@@ -5,7 +5,7 @@ average, median or centre of what it says [NRS07], [MTSSC12]. One unit is in one
 has to be known about the program but the range of its numbers.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -17,17 +17,12 @@ from typing import Any, Final, final
 from noisegate.algebra.blocks import STEPS, Blocks, Program
 from noisegate.algebra.relation import Relation
 from noisegate.algebra.schema import schema_of
-from noisegate.curator.blocks import BlockMeasurement, turns_of
+from noisegate.curator.blocks import BlockMeasurement
 from noisegate.curator.curator import Curator
-from noisegate.desk.answer import HalfWidths
 from noisegate.desk.desk import Desk
-from noisegate.desk.display import percent
 from noisegate.desk.job import Drawn, Measured, Progress, Receipt, drawn_of
-from noisegate.desk.plan import Fact
 from noisegate.desk.price import Price, inner_delta
-from noisegate.desk.terms import checked, require_known
 from noisegate.errors import SpecError, Unsupported
-from noisegate.exact import Number as Numeric
 from noisegate.exact import fraction, positive, sqrt_down
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric
@@ -43,131 +38,16 @@ from noisegate.privacy.guarantee import Guarantee, guarantee_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.release import Release as Measurements
 from noisegate.programs.applied import Applied, widths_of, words_of
-from noisegate.programs.text import Function, program_of
+from noisegate.programs.order import ApplyExpected, ApplyOrder
 from noisegate.sql.question import Function as Aggregation
 from noisegate.sql.question import Question
 from noisegate.sql.reading.reader import read
 from noisegate.sql.spelling import quoted, table_named
 from noisegate.transforms.blocks import BlockQuery
 
-AGGREGATES: Final = ("mean", "median", "center")
 _BLOCKS_POWER: Final = 0.4  # of the rows: GUPT's choice
 _TICK: Final = 0.25  # seconds
 _PRICED: Final = "Give two of epsilon, within and blocks; within is for a mean only."
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApplyOrder:
-    """What is asked for, as given by the caller.
-
-    Attributes:
-        range: The range of the program's output, such as (0, 120); for several outputs, a list.
-            Outputs are clipped to it.
-        sql: Which rows it sees: ``SELECT age, cost FROM visits WHERE ward = 'north'``.
-        table: Or, without SQL: the table, if there are several,
-        columns: its columns, by default all,
-        where: and a condition.
-        names: The names of the outputs.
-        blocks: The number of blocks: more of them need less noise, but each has fewer rows.
-        rows: Or an approximate public number of rows; then there are rows^0.4 blocks, on a sample
-            by its expected size.
-        resample: How often units are dealt to blocks. More often does not change the noise of a
-            mean; it reduces the variance of the random assignment.
-        narrow: For a mean: first find where most blocks lie, for half of ε, and average there. For
-            hundreds of blocks and a range that is too wide.
-        aggregate: "mean"; "median", for programs with outliers; "center" of most blocks, for
-            outputs that lie close together in a wide range.
-        epsilon: The price of all outputs together; by default that of the policy. In an account
-            that adds up zCDP, ε buys ρ = ε² / 2.
-        delta: For a center: noise with lighter tails.
-        within: The largest error of a mean due to noise, at the ``confidence``: instead of epsilon,
-            or with it and instead of blocks.
-        confidence: The confidence level of ``within``.
-        default: What counts for a block without an answer: by default the middle of the range.
-        seconds: The time of each block, whatever the program does.
-        memory: The megabytes that a program may use, with its rows, which are copied once.
-        imports: Modules that the program needs but does not import by name.
-        trusted: Do not isolate it: it is the steward's own. The guarantee says so.
-        workers: The number of blocks that run at once. They may notice how busy the others are, so
-            the noise covers that many of them, unless the program is trusted.
-        rehearse: Try it on made-up rows before anything is paid for.
-    """
-
-    range: Any
-    sql: str | None = None
-    table: str | None = None
-    columns: Sequence[str] | None = None
-    where: str | None = None
-    names: Sequence[str] | None = None
-    blocks: int | None = None
-    rows: int | None = None
-    resample: int = 1
-    narrow: bool = False
-    aggregate: str = "mean"
-    epsilon: Numeric | None = None
-    delta: Numeric | None = None
-    within: Numeric | None = None
-    confidence: Numeric = 0.95
-    default: Any = None
-    seconds: Numeric = 1
-    memory: int = 256
-    imports: Sequence[str] = ()
-    trusted: bool = False
-    workers: int = 1
-    rehearse: bool = True
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApplyExpected:
-    """How a program would be run, for how long, and how far its numbers may be off."""
-
-    tally: Blocks
-    aggregate: str
-    names: tuple[str, ...]
-    noise: tuple[Mechanism[Any], ...]
-
-    @property
-    def seconds(self) -> float:
-        """How long all blocks take together."""
-        return turns_of(self.tally)
-
-    def widths(self, confidence: Numeric) -> HalfWidths | None:
-        """The ± of each number by the noise, where it is known."""
-        tally = self.tally
-        return widths_of(self.noise, None, tally.ranges, tally.answers, confidence)
-
-    def facts(self, confidence: Numeric) -> list[Fact]:
-        """In words, one fact a line."""
-        tally = self.tally
-        dealt = f", dealt {tally.resample} times" if tally.resample > 1 else ""
-        return [
-            ("program", tally.program.name),
-            ("blocks", f"{tally.blocks:,}{dealt}; released is the {self.aggregate}"),
-            ("time", f"{self.seconds:,.3g} seconds, whatever the rows are"),
-            *(
-                ("error", f"{name} ± {width:.3g} by the noise, at {percent(confidence)}")
-                for name, width in self.margins(confidence).items()
-                if width is not None
-            ),
-        ]
-
-    def margins(self, confidence: Numeric) -> dict[str, float | None]:
-        """The ± of each number by the noise, where it is known."""
-        widths = self.widths(confidence) or [None] * len(self.names)
-        pairs = zip(self.names, widths, strict=True)
-        return {name: None if each is None else float(each) for name, each in pairs}
-
-    def to_dict(self, confidence: Numeric) -> dict[str, Any]:  # noqa: ARG002 - as others
-        """Plain values, for JSON."""
-        return {
-            "program": self.tally.program.text,
-            "aggregate": self.aggregate,
-            "blocks": self.tally.blocks,
-            "resample": self.tally.resample,
-            "seconds": self.seconds,
-        }
 
 
 @final
@@ -212,19 +92,9 @@ class ApplyJob(Measured[Applied, ApplyExpected]):
         )
 
 
-def apply_job(
-    desk: Desk, function: Function, sql: str | None, terms: Mapping[str, Any]
-) -> ApplyJob:
-    """What is to be run; whatever is wrong with the order is refused here, at no cost."""
-    require_known(terms, ApplyOrder, "sql")
-    if "range" not in terms:
-        raise SpecError("The output range is missing.", fix="For example: range=(0, 120).")
-    order = checked(ApplyOrder(sql=sql, **terms))
-    if order.aggregate not in AGGREGATES:
-        raise SpecError(
-            f"There is no aggregate {order.aggregate!r}.", fix=f"Use {', '.join(AGGREGATES)}."
-        )
-    rows, program = _sql(desk.curator, order), program_of(function, imports=(*order.imports,))
+def apply_job(desk: Desk, order: ApplyOrder) -> ApplyJob:
+    """What is to be run; whatever is wrong with the order is refused here, for nothing."""
+    rows, program = _sql(desk.curator, order), order.program
     if order.within is not None and order.epsilon is not None and order.blocks is None:
         order = _with_blocks(desk, rows, program, order)
     tally = _tally(desk, rows, program, order)
@@ -394,8 +264,6 @@ def _sql(curator: Curator, order: ApplyOrder) -> str:
             )
         return order.sql
     table = table_named(curator.tables, order.table or None)
-    if isinstance(order.columns, str):
-        raise SpecError("columns is a single string.", fix=f"Use columns=[{order.columns!r}].")
     if order.columns is not None and not order.columns:
         raise SpecError("No column is named.", fix="Name at least one, or leave out columns.")
     shown = ", ".join(map(quoted, map(str, order.columns))) if order.columns is not None else "*"

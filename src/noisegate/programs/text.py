@@ -22,7 +22,7 @@ from typing import Any, Final, TypeAlias
 from noisegate.algebra.blocks import Program
 from noisegate.errors import SpecError
 
-Function: TypeAlias = Callable[..., Any] | str  # or file.py:name
+Function: TypeAlias = Callable[..., object] | str  # or file.py:name
 _Tree: TypeAlias = ast.FunctionDef | ast.Lambda | ast.ClassDef
 _PLAIN: Final = (bool, int, float, complex, str, bytes, type(None), tuple, list, dict)
 _LIBRARIES: Final = ("stdlib", "platstdlib", "purelib", "platlib")
@@ -46,7 +46,24 @@ def program_of(
             fix='Give a function, or "file.py:name".',
             about="function",
         )
-    return Program(text, name, (*dict.fromkeys((*_imported(text), *imports)),))
+    return completed(Program(text, name, imports))
+
+
+def completed(program: Program) -> Program:
+    """A program with all that it imports, unless its text does not define its function."""
+    try:
+        tree = ast.parse(program.text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise SpecError("The text of the program is no Python.", fix="Mend its syntax.") from None
+    names = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    names |= {each.id for node in tree.body if isinstance(node, ast.Assign)
+              for each in node.targets if isinstance(each, ast.Name)}  # fmt: skip
+    if program.name not in names:
+        raise SpecError(
+            f"The program does not define {program.name!r}.", fix="Name a function of its text."
+        )
+    imports = (*_imported(program.text), *program.imports)
+    return Program(program.text, program.name, tuple(dict.fromkeys(imports)))
 
 
 def _read(file: str) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
 from math import cos, pi, sin
-from typing import Any, Final, final
+from typing import ClassVar, Final, TypedDict, final
 
 import numpy as np
 import pyarrow as pa
@@ -17,30 +17,60 @@ import pyarrow as pa
 from noisegate.algebra.tally import Sums
 from noisegate.curator.measurement import Measurement
 from noisegate.desk.answer import Answer, HalfWidths
-from noisegate.desk.terms import Terms, checked, require_known
+from noisegate.desk.desk import Desk
+from noisegate.desk.job import Progress
+from noisegate.desk.order import Order
+from noisegate.desk.plan import Plan
+from noisegate.desk.terms import Terms
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction, positive
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.additive.least_sum import LeastSum
 from noisegate.mechanisms.base import failure_of
 from noisegate.privacy.distance import L1
-from noisegate.robust.paying import Found, Outcome, Till, shown_number
+from noisegate.robust.paying import Found, RobustJob, Till, shown_number
+from noisegate.robust.plans import RobustExpected
 from noisegate.sql.candidates import candidates_of
-from noisegate.sql.job import question_job
 from noisegate.sql.laws.sampling import Sampling, sample_words, sampling_of
+from noisegate.sql.order import SqlOrder
+from noisegate.sql.plan import AnswerExpected
 
 SIDES: Final = 8  # directions of a grid of separators
 STEPS: Final = 9  # and thresholds along each
 _WAYS: Final = "Give SQL of counts, or columns with centers and a radius, or columns with a label."
 
 
+class DistanceTerms(TypedDict, total=False):
+    """What is said beside SQL, or instead of it; see `Gate.distance`. The last are of programs."""
+
+    epsilon: Number | None
+    table: str | None
+    where: str | None
+    columns: Sequence[str]
+    centers: Sequence[Sequence[Number]]
+    radius: Number | None
+    label: str | None
+    separators: Sequence[tuple[Sequence[Number], Number]]
+    rows_per_unit: int | None
+    trusted: bool
+    seconds: Number
+    memory: int
+    imports: Sequence[str]
+
+
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DistanceOrder:
-    """What is asked for, as given by the caller; see `Gate.distance`."""
+class DistanceOrder(Order[Answer, "RobustExpected | AnswerExpected"]):
+    """How many rows must go until a property holds: SQL of counts, of which the least is told.
 
-    epsilon: Number | None = None
+    Or ``columns`` with ``centers`` and a ``radius``: rows in none of the balls; or with a ``label``
+    such as "sick = 1": rows on the wrong side of the best of the ``separators``, lines such as
+    ``([1, -2], 30)`` for x - 2y >= 30, by default a public grid of them.
+    """
+
+    kind: ClassVar[str] = "distance"
     sql: str | None = None
+    epsilon: Number | None = None
     table: str | None = None
     where: str | None = None
     columns: Sequence[str] = ()
@@ -50,9 +80,41 @@ class DistanceOrder:
     separators: Sequence[tuple[Sequence[Number], Number]] = ()
     rows_per_unit: int | None = None
 
+    def __post_init__(self) -> None:
+        Order.__post_init__(self)
+        built = (self.table, self.where, self.radius, self.label)
+        parts = (*self.columns, *self.centers, *self.separators)
+        if self.sql is not None and (parts or any(each is not None for each in built)):
+            raise SpecError(
+                "The SQL already states everything else.",
+                fix="Give only epsilon and rows_per_unit.",
+            )
+
+    def plan(  # noqa: D102 - see Order
+        self, desk: Desk, *, fresh: bool = False
+    ) -> Plan[RobustExpected | AnswerExpected]:
+        if self.centers:
+            return self.counted(desk).plan(desk, fresh=fresh)
+        return desk.plan(self.job(desk), fresh=fresh)
+
+    def run(self, desk: Desk, *, fresh: bool = False, progress: Progress | None = None) -> Answer:  # noqa: D102 - see Order
+        if self.centers:
+            return self.counted(desk).run(desk, fresh=fresh, progress=progress)
+        return desk.run(self.job(desk), fresh=fresh, progress=progress)
+
+    def counted(self, desk: Desk) -> SqlOrder:
+        """The one count that it is, of the rows in no ball."""
+        sql = _outside(Till(desk), self)
+        epsilon = desk.epsilon(self.epsilon)
+        return SqlOrder(sql=sql, epsilon=epsilon, rows_per_unit=self.rows_per_unit)
+
+    def job(self, desk: Desk) -> RobustJob:
+        """The least of several counts."""
+        return _Distance(Till(desk), self).job()
+
 
 @final
-class Distance:
+class _Distance:
     """The least of several counts, through the door."""
 
     def __init__(self, till: Till, order: DistanceOrder) -> None:
@@ -66,13 +128,13 @@ class Distance:
         self._epsilon = till.rules.price(order.epsilon, question.terms.epsilon)
         price = till.inner(self._epsilon)
         self._noise = LeastSum(scale=Geometric.for_epsilon(price, sensitivity=reach).scale)
-        self.measurement = Measurement(query=self._found.query, mechanisms=(self._noise,))
+        self._measurement = Measurement(query=self._found.query, mechanisms=(self._noise,))
 
-    def ask(self, *, fresh: bool) -> Outcome:
-        """The answer, free if it was released before; or its plan."""
-        asked = f"the smallest of {len(self._found.names):,} numbers"
-        return self._till.settle(
-            self.measurement, self._answer, asked=asked, epsilon=self._epsilon, fresh=fresh,
+    def job(self) -> RobustJob:
+        """What is to be measured."""
+        asked = f"the least of {len(self._found.names):,} numbers"
+        return self._till.job(
+            self._measurement, self._answer, asked=asked, epsilon=self._epsilon,
             unit=self._found.grain,
         )  # fmt: skip
 
@@ -118,28 +180,6 @@ class Distance:
         each = float(failure / len(self._found.names))
         (off,) = sampling.widened(np.array([float(value)]), np.array([noise]), each).tolist()
         return float(off)
-
-
-def ask_distance(till: Till, order: DistanceOrder, *, fresh: bool) -> Outcome:
-    """One count where it is one, else the least of several."""
-    if not order.centers:
-        return Distance(till, order).ask(fresh=fresh)
-    terms = Terms(epsilon=till.rules.price(order.epsilon), rows_per_unit=order.rows_per_unit)
-    job = question_job(till.desk, _outside(till, order), terms, fresh=fresh)
-    return (till.desk.plan if till.to_plan else till.desk.run)(job, fresh=fresh)
-
-
-def distance_of(asked: str | None, terms: Mapping[str, Any]) -> DistanceOrder:
-    """An order from what was said: SQL, or terms alone."""
-    require_known(terms, DistanceOrder, "sql")
-    order = checked(DistanceOrder(sql=asked, **terms))
-    built = (order.table, order.where, order.radius, order.label)
-    parts = (*order.columns, *order.centers, *order.separators)
-    if asked is not None and (parts or any(each is not None for each in built)):
-        raise SpecError(
-            "The SQL already states everything else.", fix="Give only epsilon and rows_per_unit."
-        )
-    return order
 
 
 def _counting(wrong: Mapping[str, str], table: str, order: DistanceOrder) -> str:

@@ -7,10 +7,24 @@ The vertices are public and labelled; which of them are joined is private. Direc
 double rows say nothing, and rows that name other vertices are left out.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date, datetime
 from fractions import Fraction
-from typing import Any, Final, TypeAlias, final
+from typing import (
+    Any,
+    ClassVar,
+    Final,
+    Generic,
+    Literal,
+    Protocol,
+    Required,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    final,
+)
 
 import pyarrow as pa
 
@@ -19,7 +33,8 @@ from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import Axis, Cells, Grouping
 from noisegate.curator.measurement import Measurement
 from noisegate.desk.answer import Answer, HalfWidths
-from noisegate.desk.terms import Terms, checked, require_known
+from noisegate.desk.desk import Desk
+from noisegate.desk.terms import Terms
 from noisegate.errors import SpecError
 from noisegate.exact import Number, positive
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
@@ -34,40 +49,166 @@ from noisegate.mechanisms.smooth.graph_numbers import (
 )
 from noisegate.planning.calibrate import discrete_gaussian_error, geometric_error
 from noisegate.privacy.domain import Key, Kind
+from noisegate.releases.cells.axes import date_of
 from noisegate.releases.sparse.axes import SparseAxis, axes_of
-from noisegate.robust.paying import ByReaches, Found, Order, Outcome, Till, order_of, shown_number
+from noisegate.robust.paying import (
+    ByReaches,
+    Found,
+    ReachesOrder,
+    ReachesTerms,
+    RobustJob,
+    Till,
+    shown_number,
+)
 from noisegate.sql.bounds.limits import caps_of
 from noisegate.sql.question import Block
 from noisegate.transforms.query import Query
 from noisegate.transforms.stability import stability_of
 
 Nodes: TypeAlias = range | Sequence[Key]
-LEVELS: Final = ("edge", "node")
-RISING: Final = "Degrees are sorted by isotonic regression; the ± is for all of them at once."
+Level: TypeAlias = Literal["edge", "node"]
+Asked: TypeAlias = Literal[
+    "edges", "degrees", "min-cut", "bipartite-distance", "triangles", "two-stars",
+    "spanning-tree-cost",
+]  # fmt: skip
+T_co = TypeVar("T_co", covariant=True)
+RISING: Final = "The list was made to rise; the ± is for all degrees at once."
+_PLAIN: Final = ("edges", "degrees", "min-cut", "bipartite-distance")  # noise of a known width
+_CAPPED: Final = {"edges": "capped-edges", "triangles": "truncated-triangles"}
+
+
+class GraphTerms(TypedDict, total=False):
+    """Where the edges are; see `Gate.graph`."""
+
+    source: Required[str]
+    target: Required[str]
+    nodes: Nodes | None
+    level: Level
+    where: str | None
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GraphOrder:
-    """Where the edges are: a table, its two columns of vertices, and which vertices there are."""
+class GraphOrder(ReachesOrder):
+    """A number of the graph whose edges are rows; see `Graph` for what can be ``asked``.
 
-    table: str
+    ``source`` and ``target`` are the columns of both ends of an edge; ``nodes`` the public
+    vertices, a range or a list, by default those declared for both columns. ``level="node"``
+    protects all edges of a vertex, of which ``degree`` count, and not each row alone.
+    """
+
+    kind: ClassVar[str] = "graph"
+    asked: Asked
+    table: str | None = None
     source: str
     target: str
     nodes: Nodes | None = None
-    level: str = "edge"
+    level: Level = "edge"
     where: str | None = None
+    degree: int | None = None
+    weight: str | None = None
+    step: Number | None = None
+
+    def __post_init__(self) -> None:
+        ReachesOrder.__post_init__(self)
+        said = {name for name in _OF_REACHES if getattr(self, name) is not None}
+        if self.asked in _PLAIN and (said or self.method != "smooth"):
+            raise SpecError(
+                f"The noise of {self.asked!r} does not depend on the rows.",
+                fix=f"Leave out {min(said or {'method'})}.",
+            )
+        if (self.weight is None) == (self.asked == "spanning-tree-cost"):
+            raise SpecError("A weight is for a spanning tree.", fix="Give weight there, a column.")
+
+    def job(self, desk: Desk) -> RobustJob:
+        """The number that it asks for."""
+        return _Edges(Till(desk), self).job()
+
+
+_OF_REACHES: Final = ("delta", "bound", "beta", "rows_per_unit")
+
+
+class Then(Protocol[T_co]):
+    """What is done with an order: it is run, or planned."""
+
+    def __call__(self, order: GraphOrder, *, fresh: bool) -> T_co:
+        """What comes of it."""
 
 
 @final
-class Graph:
-    """Numbers of a graph through the door. Asking for one again is free."""
+class Graph(Generic[T_co]):
+    """Numbers of a graph, each an order that is run, or planned. Asking for one again is free."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        then: Then[T_co],
+        **said: Any,  # noqa: ANN401 - checked by the order
+    ) -> None:
+        self._then, self._said = then, said
+        self._edges = _Edges(Till(desk), GraphOrder.make(asked="edges", **said))
+
+    @property
+    def vertices(self) -> int:
+        """How many there are: public."""
+        return self._edges.vertices
+
+    def edges(
+        self, *, epsilon: Number | None = None, degree: int | None = None, fresh: bool = False
+    ) -> T_co:
+        """How many edges there are; for ``level="node"`` at most ``degree`` of each vertex."""
+        return self._number("edges", fresh=fresh, epsilon=epsilon, degree=degree)
+
+    def degrees(self, *, epsilon: Number | None = None, fresh: bool = False) -> T_co:
+        """The degrees of all vertices in their order of size, without saying whose they are."""
+        return self._number("degrees", fresh=fresh, epsilon=epsilon)
+
+    def min_cut(self, *, epsilon: Number | None = None, fresh: bool = False) -> T_co:
+        """How many edges must go until the graph falls apart."""
+        return self._number("min-cut", fresh=fresh, epsilon=epsilon)
+
+    def bipartite_distance(self, *, epsilon: Number | None = None, fresh: bool = False) -> T_co:
+        """How many edges must go until the rest joins two sides only; for few vertices."""
+        return self._number("bipartite-distance", fresh=fresh, epsilon=epsilon)
+
+    def triangles(
+        self, *, degree: int | None = None, fresh: bool = False, **terms: Unpack[ReachesTerms]
+    ) -> T_co:
+        """How many triangles there are; terms as for `Gate.smooth`.
+
+        For ``level="node"`` those among vertices of at most ``degree`` edges.
+        """
+        return self._number("triangles", fresh=fresh, degree=degree, **terms)
+
+    def two_stars(self, *, fresh: bool = False, **terms: Unpack[ReachesTerms]) -> T_co:
+        """How many pairs of edges share a vertex; terms as for `Gate.smooth`."""
+        return self._number("two-stars", fresh=fresh, **terms)
+
+    def spanning_tree_cost(
+        self,
+        weight: str,
+        *,
+        step: Number | None = None,
+        fresh: bool = False,
+        **terms: Unpack[ReachesTerms],
+    ) -> T_co:
+        """The weight of the lightest tree that joins all vertices.
+
+        ``weight`` is a column with declared bounds, rounded down to whole ``step``s (by default 1
+        for whole numbers, else a thousandth of the bounds). A missing edge weighs as much as the
+        heaviest: then a row that comes or goes is another weight of one pair of vertices.
+        """
+        return self._number("spanning-tree-cost", fresh=fresh, weight=weight, step=step, **terms)
+
+    def _number(self, asked: Asked, *, fresh: bool, **terms: Any) -> T_co:  # noqa: ANN401 - checked by the order
+        return self._then(GraphOrder.make(asked=asked, **self._said, **terms), fresh=fresh)
+
+
+@final
+class _Edges:
+    """The edges of a graph, and how a number of them is asked for."""
 
     def __init__(self, till: Till, order: GraphOrder) -> None:
-        if order.level not in LEVELS:
-            raise SpecError(
-                f"There is no level {order.level!r}.", fix=f"Use {' or '.join(LEVELS)}."
-            )
         if order.level == "node" and till.rules.sample is not None:
             raise SpecError(
                 "Each edge is sampled by itself, so sampling does not hide a vertex: its edges "
@@ -75,8 +216,8 @@ class Graph:
                 fix='Use level="edge", or the gate itself.',
                 about="sample",
             )
-        self._till, self._order = till, order
-        self._block = _block(till, order, (order.source, order.target))
+        self._till, self._order, self._table = till, order, till.table(order.table)
+        self._block = self._grouped((order.source, order.target))
         if order.level == "node" and not stability_of(self._block.relation).is_row_level:
             raise SpecError(
                 "Which rows of a unit are kept depends on all of its rows, so edges of one vertex "
@@ -91,79 +232,27 @@ class Graph:
         """How many there are: public."""
         return self._axes[0].size
 
-    # what can be asked
-
-    def edges(
-        self, *, epsilon: Number | None = None, degree: int | None = None, fresh: bool = False
-    ) -> Outcome:
-        """How many edges there are; for ``level="node"`` at most ``degree`` of each vertex."""
-        if self._is_by_node(degree):
-            return self._number("capped-edges", epsilon, fresh=fresh, cap=degree or 0)
-        return self._number("edges", epsilon, fresh=fresh)
-
-    def degrees(self, *, epsilon: Number | None = None, fresh: bool = False) -> Outcome:
-        """The degrees of all vertices in their order of size, without saying whose they are."""
-        self._require_edges("degrees")
-        return self._number("degrees", epsilon, fresh=fresh)
-
-    def min_cut(self, *, epsilon: Number | None = None, fresh: bool = False) -> Outcome:
-        """How many edges must go until the graph falls apart."""
-        self._require_edges("min_cut")
-        return self._number("min-cut", epsilon, fresh=fresh)
-
-    def bipartite_distance(self, *, epsilon: Number | None = None, fresh: bool = False) -> Outcome:
-        """How many edges must go until the rest joins two sides only; for few vertices."""
-        self._require_edges("bipartite_distance")
-        return self._number("bipartite-distance", epsilon, fresh=fresh)
-
-    def triangles(
-        self,
-        *,
-        degree: int | None = None,
-        fresh: bool = False,
-        **terms: Any,  # noqa: ANN401
-    ) -> Outcome:
-        """How many triangles there are; terms as for `Gate.smooth`.
-
-        For ``level="node"`` those among vertices of at most ``degree`` edges.
-        """
-        if self._is_by_node(degree):
-            return self._local("truncated-triangles", terms, fresh=fresh, cap=degree or 0)
-        return self._local("triangles", terms, fresh=fresh)
-
-    def two_stars(self, *, fresh: bool = False, **terms: Any) -> Outcome:  # noqa: ANN401
-        """How many pairs of edges share a vertex; terms as for `Gate.smooth`."""
-        self._require_edges("two_stars")
-        return self._local("two-stars", terms, fresh=fresh)
-
-    def spanning_tree_cost(
-        self,
-        weight: str,
-        *,
-        step: Number | None = None,
-        fresh: bool = False,
-        **terms: Any,  # noqa: ANN401
-    ) -> Outcome:
-        """The weight of the lightest tree that joins all vertices.
-
-        ``weight`` is a column with declared bounds, rounded down to whole ``step``s (by default 1
-        for whole numbers, else a thousandth of the bounds). A missing edge weighs as much as the
-        heaviest: then a row that comes or goes is another weight of one pair of vertices.
-        """
-        self._require_edges("spanning_tree_cost")
-        made, shown = self._weights(weight, step)
+    def job(self) -> RobustJob:
+        """The number that is asked for."""
+        order, cap = self._order, 0
+        statistic: str = order.asked.removesuffix("-cost")
+        if order.asked in _CAPPED and self._is_by_node(order.degree):
+            statistic, cap = _CAPPED[order.asked], order.degree or 0
+        elif order.asked not in _CAPPED:
+            self._require_edges(order.asked.replace("-", "_"))
+        if order.degree is not None and not cap:
+            raise SpecError(f"{order.asked!r} has no degree.", fix="Leave it out.")
+        if order.asked in _PLAIN:
+            return self._number(statistic, cap=cap)
+        if order.weight is None:
+            return self._local(statistic, cap=cap)
+        made, shown = self._weights(order.weight, order.step)
         offset = (self.vertices - 1) * shown.low
-        return self._local(
-            "spanning-tree", terms, fresh=fresh, weight=made, step=shown.step, offset=offset
-        )
+        return self._local(statistic, weight=made, step=shown.step, offset=offset)
 
-    # how it is asked
-
-    def _number(
-        self, statistic: str, epsilon: Number | None, *, fresh: bool, cap: int = 0
-    ) -> Outcome:
+    def _number(self, statistic: str, *, cap: int) -> RobustJob:
         self._require_size(statistic)
-        query = self._query()
+        query, epsilon = self._query(), self._order.epsilon
         l1, l2 = moved(statistic, query.per_unit, cap=cap)
         noise = self._till.plain(epsilon, l1=l1, l2=l2)
         asked = GraphNumber(statistic=statistic, vertices=self.vertices, cap=cap, noise=noise)
@@ -185,25 +274,23 @@ class Graph:
             return found.answer(self._sql(statistic), table, widths, words, unsigned=True)
 
         measurement = Measurement(query=query, mechanisms=(asked,))
-        return self._till.settle(
-            measurement, finish, asked=self._sql(statistic), fresh=fresh, unit=unit,
+        return self._till.job(
+            measurement, finish, asked=self._sql(statistic), unit=unit,
             epsilon=self._till.rules.price(epsilon),
         )  # fmt: skip
 
-    def _local(  # noqa: PLR0913 - each is a part of the number
+    def _local(
         self,
         statistic: str,
-        terms: dict[str, Any],
         *,
-        fresh: bool,
         cap: int = 0,
         weight: Axis | None = None,
         step: Fraction = Fraction(1),
         offset: Fraction = Fraction(0),
-    ) -> Outcome:
+    ) -> RobustJob:
         self._require_size(statistic)
-        order = order_of(terms)
-        query = self._query(order, weight)
+        order = self._order
+        query = self._query(order.rows_per_unit, weight)
         levels = 1 if weight is None else weight.size
         top = largest(statistic, self.vertices, levels=levels, cap=cap)
         noise = self._till.noise(order, low=0, high=top, grain=step, steps=query.per_unit)
@@ -221,13 +308,12 @@ class Graph:
             widths = read.widths(found)
             return found.answer(self._sql(statistic), table, widths, words, unsigned=read.unsigned)
 
-        return self._till.settle(
-            measurement, finish, asked=self._sql(statistic), fresh=fresh, unit=step,
+        return self._till.job(
+            measurement, finish, asked=self._sql(statistic), unit=step,
             epsilon=self._till.rules.price(order.epsilon),
         )  # fmt: skip
 
-    def _query(self, order: Order | None = None, weight: Axis | None = None) -> Query:
-        said = None if order is None else order.rows_per_unit
+    def _query(self, said: int | None = None, weight: Axis | None = None) -> Query:
         facts, cap = stability_of(self._block.relation), None
         if not facts.is_row_level:
             cap = caps_of(self._block, Terms(rows_per_unit=said)).rows_per_unit
@@ -241,14 +327,14 @@ class Graph:
 
     def _weights(self, column: str, step: Number | None) -> tuple[Axis, SparseAxis]:
         """The weights as whole steps from their lower bound."""
-        block = _read(self._till, self._order, f"SUM({column})")
+        block = self._rows(f"SUM({column})")
         (aggregate,) = block.aggregates
         domain = domain_of(aggregate.args[0], schema_of(block.relation))
         if domain.low is None or domain.high is None or not domain.kind.is_numeric:
             raise SpecError("A weight has no bounds.", fix="Declare between = [low, high] for it.")
         width = Fraction(1) if domain.kind is Kind.INTEGER else (domain.high - domain.low) / 1000
         width = width if step is None else positive(step, name="step")
-        binned = _block(self._till, self._order, (f"BIN({column}, {_decimal(width)})",))
+        binned = self._grouped((f"BIN({column}, {_decimal(width)})",))
         (made,), (shown,) = axes_of(binned, (column,))
         if not isinstance(made, Axis) or not 2 <= made.size <= LEVELS_MAX:
             raise SpecError(
@@ -294,34 +380,24 @@ class Graph:
 
     def _sql(self, statistic: str) -> str:
         order = self._order
-        return f"{statistic} of the graph {order.source} - {order.target} in {order.table}"
+        return f"{statistic} of the graph {order.source} - {order.target} in {self._table}"
 
+    def _grouped(self, columns: Sequence[str]) -> Block:
+        """The rows of the table, grouped by expressions."""
+        block = self._rows("COUNT(*)", f" GROUP BY {', '.join(columns)}")
+        if len(block.by) != len(columns):
+            raise SpecError("These are not columns of a private table.", fix="See gate.tables.")
+        return block
 
-def graph_of(table: str, terms: Mapping[str, Any]) -> GraphOrder:
-    """A graph from what was said about it."""
-    require_known(terms, GraphOrder, "table")
-    if missing := {"source", "target"} - terms.keys():
-        raise SpecError(f"A graph needs a {min(missing)}.", fix="Name both vertex columns.")
-    return checked(GraphOrder(table=table, **terms))
-
-
-def _block(till: Till, order: GraphOrder, columns: Sequence[str]) -> Block:
-    """The rows of the table, grouped by expressions."""
-    block = _read(till, order, "COUNT(*)", f" GROUP BY {', '.join(columns)}")
-    if len(block.by) != len(columns):
-        raise SpecError("These are not columns of a private table.", fix="See gate.tables.")
-    return block
-
-
-def _read(till: Till, order: GraphOrder, what: str, how: str = "") -> Block:
-    where = "" if order.where is None else f" WHERE {order.where}"
-    sql = f"SELECT {what} FROM {order.table}{where}{how}"  # noqa: S608 - it is read, not run
-    blocks = till.read(sql).blocks
-    if len(blocks) != 1 or len(blocks[0].aggregates) != 1:
-        raise SpecError(
-            "A graph must be in one private table.", fix="See gate.tables.", about="table"
-        )
-    return blocks[0]
+    def _rows(self, what: str, how: str = "") -> Block:
+        where = "" if self._order.where is None else f" WHERE {self._order.where}"
+        sql = f"SELECT {what} FROM {self._table}{where}{how}"  # noqa: S608 - it is read, not run
+        blocks = self._till.read(sql).blocks
+        if len(blocks) != 1 or len(blocks[0].aggregates) != 1:
+            raise SpecError(
+                "A graph must be in one private table.", fix="See gate.tables.", about="table"
+            )
+        return blocks[0]
 
 
 def _vertices(block: Block, order: GraphOrder) -> tuple[Axis | Grouping, ...]:
@@ -334,7 +410,9 @@ def _vertices(block: Block, order: GraphOrder) -> tuple[Axis | Grouping, ...]:
         low, size = order.nodes.start, len(order.nodes)
         return tuple(Axis(name=n, expression=e, low=low, size=size) for n, e in ends)
     if order.nodes is not None:
-        keys = tuple(dict.fromkeys(order.nodes))
+        kind = {Kind.DATE: date, Kind.TIMESTAMP: datetime}.get(block.by[0].domain.kind)
+        nodes = order.nodes if kind is None else [date_of(node, kind) for node in order.nodes]
+        keys = tuple(dict.fromkeys(nodes))
         return tuple(Grouping(name=n, expression=e, keys=keys) for n, e in ends)
     made, (one, other) = axes_of(block, names)
     if (one.size, one.low, one.step, one.keys) != (other.size, other.low, other.step, other.keys):

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final, TypeAlias, final
+from typing import Any, Final, Literal, TypeAlias, TypedDict, final
 
 import pyarrow as pa
 
@@ -13,8 +13,8 @@ from noisegate.curator.measurement import Measurement
 from noisegate.desk.answer import Answer, HalfWidths
 from noisegate.desk.desk import Desk
 from noisegate.desk.job import Measured, Receipt
+from noisegate.desk.order import JobOrder
 from noisegate.desk.price import inner_delta
-from noisegate.desk.terms import checked, require_known, require_texts
 from noisegate.errors import SpecError
 from noisegate.exact import Number, lower, positive, real
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
@@ -36,36 +36,53 @@ from noisegate.sql.question import Question, sampled
 from noisegate.sql.reading.reader import read
 
 Widths: TypeAlias = Callable[[Number], HalfWidths]
-Outcome: TypeAlias = Any  # an Answer; of a till that plans, a Plan
-METHODS: Final = ("smooth", "ptr")
-UNKNOWN: Final = "The scale of the noise depends on the rows and is not released, so no ± is known."
-REFUSED: Final = "The bound did not pass the test: nothing is released, and the price is paid."
+Method: TypeAlias = Literal["smooth", "ptr"]
+UNKNOWN: Final = "How wide the noise is depends on the rows and stays a secret, so no ± is known."
+REFUSED: Final = "The bound did not stand the test: nothing is released, and the price is paid."
 _TOGETHER_MAX: Final = 4_000  # ε of all rows of a unit, beyond which no δ is left to each
 
 
-@final
+class ReachesTerms(TypedDict, total=False):
+    """What is said about paying for a number whose noise the rows decide; see `Gate.smooth`."""
+
+    epsilon: Number | None
+    delta: Number | None
+    method: Method
+    bound: Number | None
+    beta: Number | None
+    rows_per_unit: int | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """The terms of payment, as given by the caller; see `Gate.smooth`."""
+class ReachesOrder(JobOrder[Answer, RobustExpected]):
+    """A number whose noise the rows decide."""
 
     epsilon: Number | None = None
     delta: Number | None = None
-    method: str = "smooth"
+    method: Method = "smooth"
     bound: Number | None = None
     beta: Number | None = None
     rows_per_unit: int | None = None
 
+    def __post_init__(self) -> None:
+        JobOrder.__post_init__(self)
+        if self.method == "ptr" and self.beta is not None:
+            raise SpecError("Propose-test-release has no beta.", fix="Leave it out.")
+        if self.method == "smooth" and self.bound is not None:
+            raise SpecError(
+                "A smooth bound is computed, not proposed.", fix='To propose one, use method="ptr".'
+            )
+
 
 @final
 class Till:
-    """Buys noise and answers through a curator, by the rules of a policy; or plans only.
+    """Buys noise by the rules of a policy.
 
     About a sample, noise is bought for those who are in it, at the price that all pay.
     """
 
-    def __init__(self, desk: Desk, *, to_plan: bool = False) -> None:
-        self.desk, self.to_plan = desk, to_plan
-        self.curator, self.rules = desk.curator, desk.rules
+    def __init__(self, desk: Desk) -> None:
+        self.desk, self.curator, self.rules = desk, desk.curator, desk.rules
 
     def inner(self, *epsilon: Number | None) -> Fraction:
         """What those who take part pay: more than the price, if they are a sample."""
@@ -80,14 +97,19 @@ class Till:
         return self.desk.funds(epsilon).noise(Fraction(1), l1=l1, l2=l2)
 
     def noise(
-        self, order: Order, *, low: int, high: int, grain: Fraction = Fraction(1), steps: int = 1
+        self,
+        order: ReachesOrder,
+        *,
+        low: int,
+        high: int,
+        grain: Fraction = Fraction(1),
+        steps: int = 1,
     ) -> LocalNoise:
         """The noise that an order buys, for a number of low, …, high grains.
 
         ``steps`` are those that a unit's coming or going is: each has its part of the price.
         """
         price, span = self.inner(order.epsilon) / steps, {"low": low, "high": high}
-        _require_method(order)
         delta = None
         if order.delta is not None:
             whole = inner_delta(positive(order.delta, name="delta"), self.rules.sample)
@@ -113,7 +135,6 @@ class Till:
 
     def table(self, name: str | None) -> str:
         """The table that is meant: the named one, or the only private one."""
-        require_texts(table=name)
         private = [each for each, domain in self.curator.tables.items() if not domain.is_public]
         if name is None and len(private) != 1:
             raise SpecError(
@@ -121,18 +142,17 @@ class Till:
             )
         return name or private[0]
 
-    def settle(  # noqa: PLR0913 - each is a part of the answer
+    def job(
         self,
         measurement: Asked,
         finish: "Callable[[Found], Answer]",
         *,
         asked: str,
         epsilon: Fraction,
-        fresh: bool,
         unit: Fraction = Fraction(1),
         provided: str | None = None,
-    ) -> Outcome:
-        """The answer, or its plan. A step of the noise is ``unit`` of what is shown.
+    ) -> "RobustJob":
+        """The number that is measured. A step of the noise is ``unit`` of what is shown.
 
         ``provided`` is what the promise rests on, besides the theorems.
         """
@@ -141,7 +161,7 @@ class Till:
         if isinstance(measurement, Measurement):
             path, noise = measurement.query.path, measurement.mechanisms[0]
         noise = getattr(noise, "noise", noise)  # of a statistic, its own
-        job = RobustJob(
+        return RobustJob(
             sql=asked,
             epsilon=epsilon,
             expected=RobustExpected(
@@ -152,7 +172,6 @@ class Till:
             finish=finish,
             provided=provided,
         )  # fmt: skip
-        return (self.desk.plan if self.to_plan else self.desk.run)(job, fresh=fresh)
 
 
 @final
@@ -262,23 +281,6 @@ def _failed(row: Sequence[int]) -> bool:
 def shown_number(exact: Fraction) -> int | float:
     """Whole numbers as such."""
     return int(exact) if exact.denominator == 1 else float(exact)
-
-
-def order_of(terms: Mapping[str, Any]) -> Order:
-    """An order from what was said; refuses what is not a term."""
-    require_known(terms, Order)
-    return checked(Order(**terms))
-
-
-def _require_method(order: Order) -> None:
-    if order.method not in METHODS:
-        raise SpecError(f"There is no method {order.method!r}.", fix=f"Use {' or '.join(METHODS)}.")
-    if order.method == "ptr" and order.beta is not None:
-        raise SpecError("Propose-test-release has no beta.", fix="Leave it out.")
-    if order.method == "smooth" and order.bound is not None:
-        raise SpecError(
-            "A smooth bound is computed, not proposed.", fix='To propose one, use method="ptr".'
-        )
 
 
 def _delta_each(delta: Fraction, price: Fraction, steps: int) -> Fraction:

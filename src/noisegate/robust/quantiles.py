@@ -1,29 +1,49 @@
 """Quantiles with noise by what one value can do: ``gate.smooth("SELECT MEDIAN(x) FROM t")``."""
 
+from dataclasses import dataclass
 from itertools import product
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import pyarrow as pa
 
 from noisegate.algebra.tally import Values
 from noisegate.curator.measurement import Measurement
 from noisegate.desk.answer import Answer
+from noisegate.desk.desk import Desk
 from noisegate.desk.terms import Terms
 from noisegate.errors import SpecError
 from noisegate.mechanisms.quantiles.local_quantile import LocalQuantile
-from noisegate.robust.paying import ByReaches, Found, Order, Outcome, Till
+from noisegate.robust.paying import ByReaches, Found, ReachesOrder, RobustJob, Till
 from noisegate.sql.bounds.limits import caps_of
 from noisegate.sql.drafts.draft import Draft, draft
 from noisegate.sql.question import Function, Question
 
 
 @final
-class SmoothQuantile:
-    """One quantile, by declared groups if the SQL has some."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SmoothOrder(ReachesOrder):
+    """One MEDIAN or QUANTILE_CONT, by declared groups if the SQL has some.
 
-    def __init__(self, till: Till, sql: str, order: Order) -> None:
-        self._till, self._sql, self._epsilon = till, sql, till.rules.price(order.epsilon)
-        question = till.read(sql)
+    ``epsilon`` is the price, ``delta`` for lighter tails, ``beta`` how fast far rows matter less;
+    ``method="ptr"`` has a ``bound`` to be tested and a ``delta``: then the answer may be None.
+    """
+
+    kind: ClassVar[str] = "smooth"
+    sql: str
+
+    def job(self, desk: Desk) -> RobustJob:
+        """The quantile, with the noise that its price buys."""
+        return _SmoothQuantile(Till(desk), self).job()
+
+
+@final
+class _SmoothQuantile:
+    """One quantile, and how it is read."""
+
+    def __init__(self, till: Till, order: SmoothOrder) -> None:
+        self._till, self._sql = till, order.sql
+        self._epsilon = till.rules.price(order.epsilon)
+        question = till.read(order.sql)
         self._draft = _drafted(question, till, order)
         (part,) = self._draft.parts
         tally = part.query.tally
@@ -37,12 +57,12 @@ class SmoothQuantile:
         )  # fmt: skip
         self._read = ByReaches(noise=noise, grain=tally.term.grain)
         mechanism = LocalQuantile(tau=aggregate.level, noise=noise)
-        self.measurement = Measurement(query=part.query, mechanisms=(mechanism,))
+        self._measurement = Measurement(query=part.query, mechanisms=(mechanism,))
 
-    def ask(self, *, fresh: bool) -> Outcome:
-        """The answer, free if it was released before; or its plan."""
-        return self._till.settle(
-            self.measurement, self._answer, asked=self._sql, epsilon=self._epsilon, fresh=fresh,
+    def job(self) -> RobustJob:
+        """What is to be measured."""
+        return self._till.job(
+            self._measurement, self._answer, asked=self._sql, epsilon=self._epsilon,
             unit=self._tally.term.grain,
         )  # fmt: skip
 
@@ -59,7 +79,7 @@ class SmoothQuantile:
         return pa.table(dict(zip(self._names, columns, strict=True)))
 
 
-def _drafted(question: Question, till: Till, order: Order) -> Draft:
+def _drafted(question: Question, till: Till, order: SmoothOrder) -> Draft:
     """The tally of one quantile that the SQL shows as it is."""
     if len(question.blocks) != 1 or question.picked is None or question.explain:
         raise _no_quantile()

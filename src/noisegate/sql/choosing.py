@@ -9,12 +9,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from sys import float_info
-from typing import Any, Final, TypeAlias, final
+from typing import Any, ClassVar, Literal, TypeAlias, TypedDict, final
 
 from noisegate.curator.measurement import Measurement
 from noisegate.desk.desk import Desk
 from noisegate.desk.display import bare, percent
 from noisegate.desk.job import Measured, Receipt
+from noisegate.desk.order import JobOrder
 from noisegate.desk.plan import Fact
 from noisegate.desk.price import Funds
 from noisegate.desk.terms import USUAL, Terms
@@ -34,23 +35,44 @@ from noisegate.sql.candidates import Candidate, Candidates, candidates_of
 from noisegate.sql.question import Question, sampled
 from noisegate.sql.reading.reader import read
 
-METHODS: Final = ("auto", "exponential", "permute-and-flip", "noisy-max")
+Method: TypeAlias = Literal["auto", "exponential", "permute-and-flip", "noisy-max"]
 Selection: TypeAlias = Exponential | PermuteAndFlip | TopK | NoisyMax
+
+
+class ChoiceTerms(TypedDict, total=False):
+    """What is said beside the SQL; see `ChoiceOrder`."""
+
+    epsilon: Number | None
+    k: int
+    method: Method
+    gap: bool
+    least: bool
+    rows_per_unit: int | None
+    groups_per_unit: int | None
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChoiceOrder:
-    """What is asked for, as given by the caller; see `Gate.choose`."""
+class ChoiceOrder(JobOrder["Choice", "ChoiceExpected"]):
+    """A private choice among candidates, by one SELECT of counts or sums.
 
+    ``epsilon`` is the price, ``k`` how many are chosen. ``method``: "auto" is the sharpest.
+    ``gap``: release how far each leads the next, at no further price; ``least``: choose the lowest.
+    """
+
+    kind: ClassVar[str] = "choose"
     sql: str
     epsilon: Number | None = None
     k: int = 1
-    method: str = "auto"
+    method: Method = "auto"
     gap: bool = False
     least: bool = False
     rows_per_unit: int | None = None
     groups_per_unit: int | None = None
+
+    def job(self, desk: Desk) -> "ChoiceJob":
+        """The choice that it asks for."""
+        return choice_job(desk, self)
 
 
 @final
@@ -229,9 +251,7 @@ def choice_job(desk: Desk, order: ChoiceOrder) -> ChoiceJob:
     question = sampled(read(order.sql, desk.curator.tables), desk.rules.sample)
     terms = _terms(desk, order, question)
     assert terms.epsilon is not None  # noqa: S101 - just made sure
-    found = candidates_of(
-        question, terms, accountant=desk.accountant, least=_flag(order.least, "least")
-    )
+    found = candidates_of(question, terms, accountant=desk.accountant, least=order.least)
     selection = selection_of(found, desk.funds(terms.epsilon), order)
     return ChoiceJob(
         sql=order.sql,
@@ -274,14 +294,12 @@ def selection_of(found: Candidates, funds: Funds, order: ChoiceOrder) -> Selecti
     bounded, so that ρ = ε²/8 buys twice the ε, and k of them in a row add up their ρ.
     """
     k, method, count = order.k, order.method, len(found.names)
-    if type(k) is not int or not 1 <= k <= count:
+    if not 1 <= k <= count:
         raise SpecError(
             f"k is {k!r}, with {count} candidates.", fix=f"Choose at least 1 and at most {count}."
         )
-    if method not in METHODS:
-        raise SpecError(f"There is no method {method!r}.", fix=f"Use {', '.join(METHODS)}.")
     if method == "auto":
-        method = _best(funds, k, count, gap=_flag(order.gap, "gap"))
+        method = _best(funds, k, count, gap=order.gap)
     if order.gap and method != "noisy-max":
         raise SpecError(
             f"Method {method!r} does not report gaps.", fix='Use method="noisy-max" or "auto".'
@@ -307,7 +325,7 @@ def selection_of(found: Candidates, funds: Funds, order: ChoiceOrder) -> Selecti
     return TopK.for_epsilon(each * k, k=k, **reach)
 
 
-def _best(funds: Funds, k: int, count: int, *, gap: bool) -> str:
+def _best(funds: Funds, k: int, count: int, *, gap: bool) -> Method:
     if gap:
         return "noisy-max"
     if funds.gaussian or 1 < k == count:
@@ -327,9 +345,3 @@ def _plain(candidate: Candidate) -> Any:  # noqa: ANN401 - JSON
     if isinstance(candidate, tuple):
         return [_plain(each) for each in candidate]
     return candidate if type(candidate) in (str, int) else str(candidate)
-
-
-def _flag(value: object, name: str) -> bool:
-    if type(value) is not bool:
-        raise SpecError(f"{name} must be True or False.", fix=f"Use {name}=True or {name}=False.")
-    return value

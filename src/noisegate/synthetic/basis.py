@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date, datetime
 from fractions import Fraction
 from typing import Any, Final, final
 
@@ -14,7 +15,7 @@ from noisegate.desk.terms import Terms
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import fraction, positive
 from noisegate.privacy.domain import Column, Kind, TableDomain
-from noisegate.releases.cells.axes import Axis
+from noisegate.releases.cells.axes import Axis, date_of
 from noisegate.releases.cells.grid import Grid, axes_of, sql_of
 from noisegate.releases.fit.residuals import Axes
 from noisegate.sql.bounds.limits import caps_of
@@ -292,12 +293,22 @@ def _layout(
             columns.append(codings[name])
         elif name in wanted.determined:
             of, pairs = wanted.determined[name]
-            made = Determined(name=name, kind=column.kind, of=of, pairs=tuple(pairs.items()))
+            made = Determined(
+                name=name, kind=column.kind, of=of,
+                pairs=tuple(_pair(codings[of].axis, column.kind, *each) for each in pairs.items()),
+            )  # fmt: skip
             _require_covered(made, codings[of])
             columns.append(made)
         elif name == unit and name in wanted.columns:
             columns.append(Numbered(name=name, kind=column.kind))
     return Layout(table=wanted.domain.name, columns=tuple(columns))
+
+
+def _pair(axis: Axis, kind: Kind, key: Any, value: Any) -> tuple[Any, Any]:  # noqa: ANN401 - as people write them
+    """A key and its value, where dates may be ISO texts."""
+    known = tuple(map(axis.meant, key)) if isinstance(key, tuple) else axis.meant(key)
+    dates = {Kind.DATE: date, Kind.TIMESTAMP: datetime}
+    return known, date_of(value, dates[kind]) if kind in dates else value
 
 
 def _require_covered(determined: Determined, of: Coding) -> None:

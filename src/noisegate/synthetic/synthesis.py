@@ -10,16 +10,17 @@ keep        noisy tables and model are stored before anyone sees them; rows foll
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import combinations
 from math import prod, sqrt
-from typing import Any, Final, final
+from typing import Any, Final, Literal, TypeAlias, final
 
 from noisegate.accounting.pure import promised
 from noisegate.curator.allowance import Allowance
 from noisegate.desk.desk import Desk
 from noisegate.desk.job import Drawn, Progress, Receipt, Recipe
+from noisegate.desk.order import Box, Columns, Options
 from noisegate.desk.price import Price, variance_of
 from noisegate.errors import NoisegateError, SpecError, Unsupported
 from noisegate.exact import Number, fraction, positive
@@ -27,7 +28,7 @@ from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.event import Event, Sequential, decode, encode
 from noisegate.privacy.guarantee import Guarantee, guarantee_of
 from noisegate.privacy.loss import ApproxDP
-from noisegate.releases.ask.order import Order
+from noisegate.releases.ask.order import ReleaseOrder, RowsTerms
 from noisegate.releases.ask.provenance import plain_options
 from noisegate.releases.fit.residuals import Axes
 from noisegate.synthetic.asking import DoorTables
@@ -49,17 +50,36 @@ from noisegate.synthetic.questions import columns_for
 from noisegate.synthetic.recipes import Synthesizer, TablesWorkload, synthesizer
 from noisegate.synthetic.release import SyntheticRelease, require_rows
 
+Method: TypeAlias = Literal["aim", "auto", "chosen", "independent", "mst", "mwem-pgm"]
+Choice: TypeAlias = Literal["bounds", "bins"]
+Sets: TypeAlias = int | Sequence[str | Sequence[str]] | Mapping[Any, Number] | None
 _SETS_MAX: Final = 100_000
 _USUAL_MAX: Final = 10_000_000  # rows, unless more are asked for
 
 
+class SyntheticTerms(RowsTerms, total=False):
+    """What is said of synthetic rows; see `SyntheticOrder`. The last two are of methods."""
+
+    columns: Columns | Sequence[str] | None
+    rows: int | None
+    method: Method
+    workload: Sets
+    total: int | None
+    determined: Mapping[str, tuple[str, Mapping[Any, Any]]] | None
+    impossible: Sequence[str | Box] | None
+    evidence: Sequence[object]
+    choose: Choice | Sequence[Choice] | None
+    rounds: int | None
+    cells_max: int
+
+
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SyntheticOrder:
-    """What is asked for, as given by the caller.
+class SyntheticOrder(ReleaseOrder[SyntheticRelease, SyntheticExpected]):
+    """Synthetic rows of a table.
 
-    Args:
-        table: The table, if there are several.
+    Attributes:
+        table: Where there are several.
         columns: Names, or names with a bin width, edges or a unit of time; by default all.
         where: The condition on rows.
         rows: How many rows to draw; by default the noisy number of rows, at most ten million.
@@ -77,37 +97,30 @@ class SyntheticOrder:
         options: Options of the method.
     """
 
+    name: Literal["synthetic"] = "synthetic"
     table: str | None = None
-    columns: Mapping[str, Any] | Sequence[str] | None = None
+    columns: Columns | Sequence[str] | None = None
     where: str | None = None
     rows: int | None = None
     epsilon: Number | None = None
-    method: str = "auto"
-    workload: Any = None
+    method: Method = "auto"
+    workload: Sets = None
     total: int | None = None
-    determined: Mapping[str, Any] | None = None
-    impossible: Sequence[Any] | None = None
-    evidence: Sequence[Any] = ()
-    choose: str | Sequence[str] | None = None
+    determined: Mapping[str, tuple[str, Mapping[Any, Any]]] | None = None
+    impossible: Sequence[str | Box] | None = None
+    evidence: Sequence[object] = ()
+    choose: Sequence[str] | None = None
     rows_per_unit: int | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Options = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if isinstance(self.choose, str):
+            object.__setattr__(self, "choose", (self.choose,))
+        ReleaseOrder.__post_init__(self)
 
-def synthetic_of(order: Order) -> SyntheticOrder:
-    """The order for a release called "synthetic": terms of its own, then options of the method."""
-    if order.sql is not None or order.groups_per_unit is not None:
-        raise SpecError(
-            "Synthetic rows are specified by table and columns.",
-            fix="Leave out sql and groups_per_unit; rows_per_unit is the contribution bound.",
-            about="columns",
-        )
-    shared = {"table", "columns", "where", "epsilon", "method", "workload", "rows_per_unit"}
-    own = {each.name for each in fields(SyntheticOrder)} - shared - {"options"}
-    return SyntheticOrder(
-        **{name: getattr(order, name) for name in shared},
-        **{name: value for name, value in order.options.items() if name in own},
-        options={name: value for name, value in order.options.items() if name not in own},
-    )
+    def job(self, desk: Desk) -> "SyntheticJob":
+        """The rows that it asks for."""
+        return synthetic_job(desk, self)
 
 
 @final
@@ -212,7 +225,7 @@ class _Synthesis:
             )
         table, cuts, asked = order.table, dict[str, Any](), list[str]()
         if _is_sql(order.workload):
-            asked = list(order.workload)
+            asked = list(order.workload)  # type: ignore[arg-type]  # of texts
             named, cuts = columns_for(curator.tables, asked)
             table = table or named
         wanted = wanted_of(curator.tables, table, order.columns, order.determined)

@@ -1,127 +1,136 @@
-"""What is asked of a release, as people say it, and as the names with own results read it."""
+"""What all orders of releases share: the rows, the price, and caps; see `Gate.release`."""
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, fields, replace
-from typing import Any, TypeVar, final
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from fractions import Fraction
+from typing import ClassVar, TypedDict
 
-from noisegate.desk.options import require_options
+from noisegate.desk.job import Progress
+from noisegate.desk.order import Box, Columns, E_co, JobOrder, Json, Options, R_co
 from noisegate.desk.terms import Terms
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction
-from noisegate.releases.forms.boxplots import Asked
+from noisegate.releases.cells.workload import Workload
 from noisegate.transforms.checks import CAP_MAX
 
-T = TypeVar("T")
+
+class RunTerms(TypedDict, total=False):
+    """How an order is run, which is no part of it. A plan has no progress."""
+
+    fresh: bool
+    progress: Progress | None
 
 
-@final
+class PriceTerms(RunTerms, total=False):
+    """The table of a release, and its price."""
+
+    table: str | None
+    epsilon: Number | None
+    rows_per_unit: int | None
+
+
+class RowsTerms(PriceTerms, total=False):
+    """The same of some rows."""
+
+    where: str | None
+
+
+class CellsTerms(RowsTerms, total=False):
+    """The same of cells; instead of columns, a release may have SQL."""
+
+    columns: Columns | None
+
+
+class TableTerms(CellsTerms, total=False):
+    """A table by one of several methods, each with options of its own; see docs/releases.md."""
+
+    method: str
+    workload: str | Sequence[Box] | Workload | None
+    groups_per_unit: int | None
+    average: bool
+    axis: int
+    branching: int | None
+    c: int
+    c_second: int
+    choice: Number
+    cuts: Number
+    depth: int | None
+    first: Number
+    frequencies: int | None
+    harmonics: int
+    least: int
+    look: Number
+    margins: Number
+    medians: Number
+    parents: Sequence[Sequence[int]]
+    partition: Number
+    prune: float | None
+    ratio: Number | None
+    replays: int
+    rounds: int | None
+    salt: int
+    signed: bool
+    size: int | None
+    thrift: Number
+    threshold: int
+    total: Number | None
+    weights: str
+    width: int | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """What is asked for, as given by the caller; see `Gate.release`."""
+class ReleaseOrder(JobOrder[R_co, E_co]):
+    """A release by its ``name``."""
 
+    kind: ClassVar[str] = "release"
     name: str
-    sql: str | None = None
-    table: str | None = None
-    columns: Mapping[str, Any] | None = None
-    where: str | None = None
-    method: str = "auto"
-    workload: Any = None
-    epsilon: Number | None = None
-    rows_per_unit: int | None = None
-    groups_per_unit: int | None = None
-    options: Mapping[str, Any]
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name:
-            raise SpecError(
-                "The name of the release is not a string.",
-                fix='For example: release("histogram", …).',
-                about="name",
-            )
-        for said in (self.table, self.where):
-            if said is not None and not isinstance(said, str):
-                raise SpecError(
-                    "table and where must be strings.",
-                    fix='For example: where="age > 17".',
-                    about="text",
-                )
-        if self.columns is not None and not isinstance(self.columns, Collection):
-            raise SpecError(
-                "columns must be a dict by column name.",
-                fix='For example: columns={"age": 5}.',
-                about="columns",
-            )
-        for cap in (self.rows_per_unit, self.groups_per_unit):
-            if cap is not None and (type(cap) is not int or not 1 <= cap <= CAP_MAX):
-                raise SpecError(
-                    "A contribution bound per unit is out of range.",
-                    fix=f"Use a whole number from 1 to {CAP_MAX}.",
-                    about="cap",
-                )
+        JobOrder.__post_init__(self)
+        caps = {each.name for each in fields(self)} & {"rows_per_unit", "groups_per_unit"}
+        for cap in (getattr(self, name) for name in caps):
+            if cap is not None and not 1 <= cap <= CAP_MAX:
+                raise SpecError("A cap per unit is not usable.", fix=f"Use 1 to {CAP_MAX}.")
+
+    def to_dict(self) -> Json:
+        """With its name, even where it has but one."""
+        return {"kind": self.kind, "name": self.name} | JobOrder.to_dict(self)
 
 
-def order_of(name: str, sql: str | None, terms: Mapping[str, Any]) -> Order:
-    """An order from all that was said: what is not part of every order is an option."""
-    known = {each.name for each in fields(Order)} - {"name", "sql", "options"}
-    said = {term: value for term, value in terms.items() if term in known}
-    options = {term: value for term, value in terms.items() if term not in known}
-    return Order(name=name, sql=sql, **said, options=options)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellsOrder(ReleaseOrder[R_co, E_co]):
+    """A release of cells: ``sql`` says which, or ``columns`` of a ``table``."""
+
+    sql: str | None = None
+    table: str | None = None
+    columns: Columns | None = None
+    where: str | None = None
+    epsilon: Number | None = None
+    rows_per_unit: int | None = None
 
 
-def agreed(inner: Terms, order: Order) -> Terms:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MethodOrder(CellsOrder[R_co, E_co]):
+    """A table by a ``method``, with its ``options``, for a ``workload``."""
+
+    method: str = "auto"
+    workload: str | Sequence[Box] | Workload | None = None
+    groups_per_unit: int | None = None
+    options: Options = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        exact = {n: str(v) if isinstance(v, Fraction) else v for n, v in self.options.items()}
+        object.__setattr__(self, "options", exact)  # as ledgers keep them
+        CellsOrder.__post_init__(self)
+
+
+def agreed(inner: Terms, order: CellsOrder[R_co, E_co], groups: int | None = None) -> Terms:
     """What the caller says goes before what the SQL says."""
-    said = order.epsilon is not None
+    said = order.epsilon
     return Terms(
-        epsilon=fraction(order.epsilon, name="epsilon") if said else inner.epsilon,  # type: ignore[arg-type]
-        within=None if said else inner.within,
-        relative=None if said else inner.relative,
+        epsilon=inner.epsilon if said is None else fraction(said, name="epsilon"),
+        within=inner.within if said is None else None,
+        relative=inner.relative if said is None else None,
         rows_per_unit=order.rows_per_unit or inner.rows_per_unit,
-        groups_per_unit=order.groups_per_unit or inner.groups_per_unit,
+        groups_per_unit=groups or inner.groups_per_unit,
     )
-
-
-def own(kind: type[T], order: Order) -> T:
-    """The order of a name with a result of its own, which has one method."""
-    if order.method != "auto" or order.workload is not None or order.groups_per_unit is not None:
-        raise SpecError(
-            f"{order.name!r} has only one method.",
-            fix="Leave out method, workload and groups_per_unit.",
-            about="method",
-        )
-    shared = {
-        each.name: getattr(order, each.name)
-        for each in fields(kind)  # type: ignore[arg-type]
-        if each.name in Order.__slots__
-    }
-    require_options(order.name, kind, order.options, shared)
-    return kind(**shared, **order.options)
-
-
-def boxes(order: Order) -> Asked:
-    """The columns of a box plot."""
-    if order.columns is None or order.sql is not None:
-        raise SpecError(
-            "A box plot needs columns: a number first, then groups.",
-            fix='For example: columns={"cost": None, "ward": None}; whiskers=0.05 is optional.',
-        )
-    return own(Asked, replace(order, groups_per_unit=None))  # a cap that it has
-
-
-def steps(order: Order) -> Order:
-    """A distribution function is a series of numbers, by a method whose error is known."""
-    if grown := {"until", "horizon"} & order.options.keys():
-        raise SpecError(
-            f"A distribution function has no option {min(grown)!r}.",
-            fix='For data that grow, release a "series".',
-        )
-    return replace(order, name="series", method="tree" if order.method == "auto" else order.method)
-
-
-def is_running(order: Order) -> bool:
-    """A series that grows says until when its periods are complete."""
-    running = order.name == "series" and "until" in order.options
-    if running and (order.workload is not None or order.groups_per_unit is not None):
-        raise SpecError(
-            "A series that grows shows running totals only.", fix="Leave out workload and groups."
-        )
-    return running

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, ClassVar, Final, final
+from typing import Any, ClassVar, Final, Literal, Required, final
 
 import pyarrow as pa
 
@@ -18,6 +18,7 @@ from noisegate.desk.card import Card
 from noisegate.desk.desk import Desk
 from noisegate.desk.display import percent
 from noisegate.desk.job import Job, derived
+from noisegate.desk.order import Bins, Columns
 from noisegate.desk.plot import altair, framed, label_angle
 from noisegate.desk.release import Held, loading, read_held
 from noisegate.desk.terms import Terms
@@ -28,6 +29,7 @@ from noisegate.mechanisms.base import failure_of
 from noisegate.mechanisms.quantiles.brackets import LADDER, Brackets
 from noisegate.mechanisms.quantiles.quantiles import Quantiles
 from noisegate.privacy.domain import Kind, TableDomain
+from noisegate.releases.ask.order import ReleaseOrder, RowsTerms
 from noisegate.sql.job import question_job
 from noisegate.sql.plan import AnswerExpected
 from noisegate.sql.spelling import decimal, quoted, table_named
@@ -203,25 +205,45 @@ class BoxplotRelease(Held):
         return f"{boxes} of {self.column}, {self._ranks(0.95)}"
 
 
+class BoxplotTerms(RowsTerms, total=False):
+    """What is said of a box plot; see `BoxplotOrder`."""
+
+    columns: Required[Columns]
+    whiskers: Numeric
+    groups_per_unit: int | None
+
+
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """A box plot as people ask for it: the first of the columns is the number, the rest groups."""
+class BoxplotOrder(ReleaseOrder[BoxplotRelease, AnswerExpected]):
+    """A box plot: the first of the columns is the number, the rest are groups."""
 
-    table: str | None
-    columns: Mapping[str, Any]
+    name: Literal["boxplot"] = "boxplot"
+    columns: Columns
+    table: str | None = None
     where: str | None = None
     whiskers: Numeric = WHISKERS
+    epsilon: Numeric | None = None
+    rows_per_unit: int | None = None
+    groups_per_unit: int | None = None
+
+    def job(self, desk: Desk) -> Job[Any, BoxplotRelease, AnswerExpected]:
+        """The question of five quantiles."""
+        return boxplot_job(desk, self, fresh=False)
+
+    def anew(self, desk: Desk) -> Job[Any, BoxplotRelease, AnswerExpected]:
+        """The same, to be measured anew."""
+        return boxplot_job(desk, self, fresh=True)
 
 
 def boxplot_sql(
-    tables: Mapping[str, TableDomain], asked: Asked
+    tables: Mapping[str, TableDomain], asked: BoxplotOrder
 ) -> tuple[str, str, tuple[str, ...]]:
     """The SELECT of a box plot, its column and its groups."""
     columns, where = asked.columns, asked.where
     table = table_named(tables, asked.table)
     known = tables[table].columns
-    if not isinstance(columns, Mapping) or not columns or set(columns) - set(known):
+    if not columns or set(columns) - set(known):
         raise SpecError(
             "The columns are not in this table.", fix=f"For example: {{{min(known)!r}: None}}."
         )
@@ -236,7 +258,7 @@ def boxplot_sql(
     levels = (ends, Fraction(1, 4), Fraction(1, 2), Fraction(3, 4), 1 - ends)
     number = quoted(column)
     groups = [
-        quoted(name) if how is None else f"BIN({quoted(name)}, {decimal(fraction(how))})"
+        quoted(name) if how is None else f"BIN({quoted(name)}, {_width(how)})"
         for name, how in list(columns.items())[1:]
     ]
     pairs = zip(levels, _NAMES, strict=True)
@@ -252,10 +274,15 @@ def boxplot_sql(
 
 
 def boxplot_job(
-    desk: Desk, asked: Asked, terms: Terms, *, fresh: bool
+    desk: Desk, asked: BoxplotOrder, *, fresh: bool
 ) -> Job[Any, BoxplotRelease, AnswerExpected]:
-    """The question of a box plot; what is wrong with it is refused here, for nothing."""
+    """The question of a box plot; what is wrong with it is refused here, at no cost."""
     sql, column, by = boxplot_sql(desk.curator.tables, asked)
+    terms = Terms(
+        epsilon=None if asked.epsilon is None else fraction(asked.epsilon, name="epsilon"),
+        rows_per_unit=asked.rows_per_unit,
+        groups_per_unit=asked.groups_per_unit,
+    )
     ends = fraction(asked.whiskers)
 
     def made(answer: Answer) -> BoxplotRelease:
@@ -274,3 +301,14 @@ def _kept(margins: Mapping[str, Any], confidence: Numeric, columns: int) -> list
     sure = [each for each in LADDER if each <= failure_of(confidence) and str(each) in margins]
     widths = margins[str(sure[0])] if sure else [None] * columns
     return [None if each is None else tuple(each) for each in widths]
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _width(how: Bins) -> str:
+    """The width of bins."""
+    if isinstance(how, Sequence) and not isinstance(how, str):
+        raise SpecError("The groups of a box plot have no edges.", fix="Give a bin width.")
+    return decimal(fraction(how or 0, name="bin width"))

@@ -4,13 +4,14 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any, final
+from typing import Any, Literal, Required, final
 
 from noisegate.curator.allowance import Allowance, Scope
 from noisegate.curator.curator import digest
 from noisegate.desk.desk import Desk
 from noisegate.desk.display import percent
 from noisegate.desk.job import Progress, Receipt, Recipe
+from noisegate.desk.order import Columns
 from noisegate.desk.plan import Fact
 from noisegate.desk.price import Price
 from noisegate.desk.terms import Terms
@@ -22,7 +23,7 @@ from noisegate.privacy.event import Event
 from noisegate.privacy.guarantee import Guarantee, guarantee_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.releases.ask.asking import Ask, DoorAsk
-from noisegate.releases.ask.order import Order, own
+from noisegate.releases.ask.order import ReleaseOrder, RowsTerms
 from noisegate.releases.ask.transcript import Told
 from noisegate.releases.cells.grid import Grid, grid_of, sql_of
 from noisegate.releases.cells.tails import tail_factor
@@ -34,15 +35,24 @@ from noisegate.sql.laws.sampling import Sampling, sampling_of
 from noisegate.sql.reading.reader import read
 
 
+class CubeTerms(RowsTerms, total=False):
+    """What is said of a cube; see `CubeOrder`."""
+
+    columns: Required[Columns]
+    sets: int | Sequence[Sequence[str]]
+    shrink: bool
+
+
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MarginalOrder:
-    """What is asked for. ``sets`` are groups of columns, or how many columns a table has.
+class CubeOrder(ReleaseOrder[CubeRelease, "CubeExpected"]):
+    """Tables over ``sets`` of columns: groups of them, or how many columns a table has.
 
     ``columns`` are as for any release: a bin width, edges, a unit of time, or None for the keys.
     """
 
-    columns: Mapping[str, Any]
+    name: Literal["cube"] = "cube"
+    columns: Columns
     table: str | None = None
     where: str | None = None
     sets: int | Sequence[Sequence[str]] = 2
@@ -52,9 +62,12 @@ class MarginalOrder:
 
     def __post_init__(self) -> None:
         if not isinstance(self.columns, Mapping) or not self.columns:
-            raise SpecError(
-                "No column is named.", fix='For example: columns={"age": 5, "ward": None}.'
-            )
+            raise SpecError("No column is named.", fix='Use columns={"age": 5, "ward": None}.')
+        ReleaseOrder.__post_init__(self)
+
+    def job(self, desk: Desk) -> "CubeJob":
+        """The tables that it asks for."""
+        return cube_job(desk, self)
 
 
 @final
@@ -136,7 +149,7 @@ class CubeJob(Recipe[Marginals, CubeRelease, CubeExpected]):
 class _Cells:
     """The grids of the tables, by their columns."""
 
-    def __init__(self, desk: Desk, order: MarginalOrder) -> None:
+    def __init__(self, desk: Desk, order: CubeOrder) -> None:
         self._desk, self._order, self._grids = desk, order, dict[Axes, Grid]()
         self.names = list(order.columns)
         self.axes = tuple(self.grid((place,)).axes[0] for place in range(len(self.names)))
@@ -208,8 +221,8 @@ class _Cells:
         return [tuple(sorted({names.index(name) for name in each})) for each in asked]
 
 
-def cube_job(desk: Desk, order: MarginalOrder) -> CubeJob:
-    """The tables of an order; whatever is wrong with it is refused here, at no cost."""
+def cube_job(desk: Desk, order: CubeOrder) -> CubeJob:
+    """The tables of an order; whatever is wrong with it is refused here, for nothing."""
     epsilon = desk.epsilon(order.epsilon)
     price, cells = desk.price(epsilon), _Cells(desk, order)
 
@@ -235,7 +248,7 @@ def cube_job(desk: Desk, order: MarginalOrder) -> CubeJob:
     )
 
 
-def _question(cells: _Cells, order: MarginalOrder, price: Price) -> str:
+def _question(cells: _Cells, order: CubeOrder, price: Price) -> str:
     """Canonical text: two releases with one text are one release, drawn once."""
     record = {
         "release": FORMAT,
@@ -245,14 +258,3 @@ def _question(cells: _Cells, order: MarginalOrder, price: Price) -> str:
         **price.to_record(),
     }
     return json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-
-
-def cube_of(order: Order) -> MarginalOrder:
-    """The order for a release called "cube": columns, and which tables of them."""
-    plain = (order.sql, order.workload, order.groups_per_unit) == (None, None, None)
-    if not plain or order.method != "auto":
-        raise SpecError(
-            "A cube takes columns and has one method.",
-            fix="Leave out sql, method, workload and groups_per_unit.",
-        )
-    return own(MarginalOrder, order)

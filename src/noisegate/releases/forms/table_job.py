@@ -9,23 +9,24 @@ keep        numbers and transcript are stored before anyone sees them
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from datetime import date
 from fractions import Fraction
-from typing import Any, Final, TypeAlias, final
+from typing import Any, Final, Literal, Required, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.curator.allowance import Allowance
 from noisegate.desk.desk import Desk
-from noisegate.desk.job import Progress, Receipt, Recipe
+from noisegate.desk.job import Job, Progress, Receipt, Recipe, derived
 from noisegate.desk.terms import Terms
 from noisegate.errors import NoisegateError, SpecError
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.event import Event, decode, encode
 from noisegate.releases.ask.asking import DoorAsk
 from noisegate.releases.ask.expected import TableExpected
-from noisegate.releases.ask.order import Order, agreed, is_running
+from noisegate.releases.ask.order import CellsOrder, CellsTerms, MethodOrder, agreed
 from noisegate.releases.ask.provenance import (
     Making,
     Spec,
@@ -39,11 +40,15 @@ from noisegate.releases.cells.estimate import Predicted
 from noisegate.releases.cells.finish import finish
 from noisegate.releases.cells.grid import Grid, asked_sql, grid_of
 from noisegate.releases.cells.workload import Workload
+from noisegate.releases.forms.cdf import CdfRelease
 from noisegate.releases.forms.table import FORMAT, TableRelease, endings_of
 from noisegate.releases.recipes import CHOOSING, FROM_ZERO, RECIPES, recipe
 from noisegate.releases.recipes import Recipe as TableRecipe
+from noisegate.releases.series.running import SeriesJob, SeriesRelease, series_job
 from noisegate.sql.reading.reader import read
 
+Key: TypeAlias = int | float | str | date
+Factor: TypeAlias = Literal["auto", "tree", "root"]
 Contents: TypeAlias = tuple[dict[str, Any], list[NDArray[Any]], Rounds]
 
 # The workload of each name, unless one is given. Names of recipes are histograms by the recipe.
@@ -54,12 +59,85 @@ KINDS: Final[Mapping[str, str]] = {
     "series": "prefixes",
     "marginals": "marginals",
 }
-OTHERS: Final = (  # names with results of their own
-    "cube", "sparse", "above", "boxplot", "cdf", "synthetic", "questions", "crowd-histogram",
-    "crowd-points",
-)  # fmt: skip
 _EQUAL: Final = 1 + 1e-6  # errors that differ by less are equal
 _WITHOUT_MISSING: Final = ("map", "series")
+
+TableName: TypeAlias = Literal[
+    "histogram", "table", "map", "series", "marginals", "adaptive", "adaptive-grid", "ahp", "auto",
+    "cells", "convex", "dawa", "fourier", "haar", "hybrid", "kdtree", "mwem", "planned", "privtree",
+    "quadtree", "seasonal", "sensing", "sketch", "totals", "tree", "uniform-grid",
+]  # fmt: skip
+
+
+class SeriesTerms(CellsTerms, total=False):
+    """A series that grows: ``until`` when its periods are complete."""
+
+    method: Factor
+    until: Required[Key]
+    horizon: int | None
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableOrder(MethodOrder[TableRelease, TableExpected]):
+    """A table by declared groups: its name says for which workload, or by which method.
+
+    Attributes:
+        sql: One SELECT of one COUNT or SUM by declared groups, such as
+            ``SELECT COUNT(*) FROM visits GROUP BY BIN(age, 5), ward``.
+        table: Or, without SQL: the table, where there are several,
+        columns: and its columns: a bin width, a list of edges, a unit of time such as "month", or
+            None for declared keys,
+        where: and a condition.
+        method: How to measure; by default chosen by a public rule.
+        workload: What the public will ask: "cells", "ranges", "prefixes", "marginals", or ranges
+            such as ``[{"age": (20, 39)}, {"ward": "north"}]``.
+        epsilon: The price of all of it; by default what the policy says. In an account that adds
+            up zCDP, ε buys ρ = ε² / 2.
+        rows_per_unit: How many rows of one unit count, instead of the policy's cap.
+        groups_per_unit: In how many groups one unit counts, instead of the policy's cap.
+        options: Those of the method; `Gate.release` takes them by name.
+    """
+
+    name: TableName
+
+    def job(self, desk: Desk) -> "TableJob":
+        """The table that it asks for."""
+        return table_job(desk, self)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CdfOrder(MethodOrder[CdfRelease, TableExpected]):
+    """A distribution function: a series of numbers, by a method whose error is known."""
+
+    name: Literal["cdf"] = "cdf"
+
+    def job(self, desk: Desk) -> Job[Contents, CdfRelease, TableExpected]:
+        """That of the series, and what follows from it."""
+        said = {each.name: getattr(self, each.name) for each in fields(self)}
+        said |= {"name": "series", "method": "tree" if self.method == "auto" else self.method}
+        counted = table_job(desk, TableOrder(**said))
+        return derived("cdf", counted, lambda made: CdfRelease(histogram=made), CdfRelease.endings)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeriesOrder(CellsOrder[SeriesRelease, TableExpected]):
+    """Running totals of a table that grows; ``horizon`` is how many periods are paid for."""
+
+    name: Literal["series"] = "series"
+    method: Factor = "auto"
+    until: Key
+    horizon: int | None = None
+
+    def job(self, desk: Desk) -> SeriesJob:
+        """The series, opened or continued."""
+        grid, terms = grid_and_terms(desk, self, by_groups=False)  # the first rows, in any period
+        return series_job(
+            desk, grid, epsilon=epsilon_of(desk, terms), method=self.method, until=self.until,
+            horizon=self.horizon,
+        )  # fmt: skip
 
 
 @final
@@ -116,9 +194,9 @@ class TableJob(Recipe[Contents, TableRelease, TableExpected]):
         )
 
 
-def table_job(desk: Desk, order: Order) -> TableJob:
-    """The table that an order asks for; what it cannot do is refused here, at no cost."""
-    grid, terms = grid_and_terms(desk, order)
+def table_job(desk: Desk, order: TableOrder) -> TableJob:
+    """The table that an order asks for; what it cannot do is refused here, for nothing."""
+    grid, terms = grid_and_terms(desk, order, order.groups_per_unit)
     epsilon = epsilon_of(desk, terms)
     price = desk.price(epsilon)
     kind = order.name if order.name in KINDS else "histogram"
@@ -190,23 +268,20 @@ def _expected(grid: Grid, making: Making, asked: Workload, predicted: Predicted)
     )
 
 
-def grid_and_terms(desk: Desk, order: Order) -> tuple[Grid, Terms]:
+def grid_and_terms(
+    desk: Desk, order: CellsOrder[Any, Any], groups: int | None = None, *, by_groups: bool = True
+) -> tuple[Grid, Terms]:
     """The cells of an order, and what it says about paying."""
-    if order.name not in KINDS and order.name not in RECIPES:
-        names = dict.fromkeys((*KINDS, *OTHERS, *RECIPES))
-        raise SpecError(
-            f"There is no release {order.name!r}.", fix=f"Use {', '.join(names)}.", about="name"
-        )
     tables = desk.curator.tables
     sql, edges = asked_sql(tables, order.sql, order.table, order.columns, order.where)
     question = read(sql, tables)
-    terms = agreed(question.terms, order)
+    terms = agreed(question.terms, order, groups)
     grid = grid_of(
         question,
         sql,
         terms,
         missing=order.name not in _WITHOUT_MISSING,
-        by_groups=not is_running(order),  # it counts the first rows of a unit, in any period
+        by_groups=by_groups,
         edges=edges,
     )
     _require_kind(order.name, grid)
@@ -243,7 +318,7 @@ def _require_sign(method: str, grid: Grid) -> None:
         )
 
 
-def _method(order: Order) -> str:
+def _method(order: TableOrder) -> str:
     if order.name in KINDS:
         wanted = order.name if order.name in RECIPES else order.method
         return wanted if order.method == "auto" else order.method

@@ -10,7 +10,7 @@ promised and why.
   C itself, so the totals are unbiased.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from fractions import Fraction
@@ -171,20 +171,22 @@ def counter_of(
 
 
 def series_job(
-    desk: Desk, grid: Grid, *, epsilon: Fraction, method: str, options: Mapping[str, Any]
+    desk: Desk,
+    grid: Grid,
+    *,
+    epsilon: Fraction,
+    method: str,
+    until: Any,  # noqa: ANN401 - a key of the axis
+    horizon: int | None,
 ) -> "SeriesJob":
     """The series that is asked for; refuses what it cannot do, before any charge."""
-    if unknown := options.keys() - {"until", "horizon"}:
-        raise SpecError(
-            f"A series has no option {min(unknown)!r}.", fix="Its options: until, horizon."
-        )
     block = read(grid.sql, desk.curator.tables).blocks[0]
     price = desk.price(epsilon)
     counter = counter_of(
         grid, block, amount=price.amount, gaussian=price.gaussian, method=method,
-        horizon=options.get("horizon"),
+        horizon=horizon,
     )  # fmt: skip
-    until = periods_until(grid, counter.period, options["until"])
+    until = periods_until(grid, counter.period, until)
     last = counter.epochs[-1].end
     if until > last:
         raise SpecError(

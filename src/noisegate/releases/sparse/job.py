@@ -1,10 +1,9 @@
 """How a summary of a table too large to list is asked for: one measurement, kept in the ledger."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
-from typing import Any, Final, final
+from typing import Any, Final, Literal, final
 
 from noisegate.algebra.tally import Cells
 from noisegate.curator.curator import Curator
@@ -22,6 +21,7 @@ from noisegate.mechanisms.keys.sparse_priority import SparsePriority
 from noisegate.planning.calibrate import geometric_error, geometric_scale
 from noisegate.privacy.domain import Kind
 from noisegate.privacy.release import Release as Measurements
+from noisegate.releases.ask.order import CellsOrder, CellsTerms
 from noisegate.releases.cells.grid import OWN, UNITS, axis_names
 from noisegate.releases.sparse.axes import STEPS, SparseAxis, axes_of
 from noisegate.releases.sparse.summary import SparseRelease, false_cells, missing_rows
@@ -39,10 +39,20 @@ _FORM: Final = "For example: SELECT COUNT(*) FROM trips GROUP BY start, stop."
 _FALSE: Final = Fraction(1, 100)  # of the cells that are expected, so many without rows
 
 
+class SparseTerms(CellsTerms, total=False):
+    """What is said of a summary; see `SparseOrder`."""
+
+    expected: int | None
+    threshold: int | None
+    tau: int | None
+    unbiased: bool
+    size: int | None
+
+
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SparseOrder:
-    """What is asked for, as given by the caller.
+class SparseOrder(CellsOrder[SparseRelease, "SparseExpected"]):
+    """A summary of a table too large to list.
 
     ``expected`` is the approximate number of cells with rows, if known: the threshold is then such
     that empty cells shown are at most a hundredth of it; otherwise at most one on average.
@@ -50,17 +60,16 @@ class SparseOrder:
     and with ``unbiased`` sums have no bias; ``size`` shows that many cells by priority.
     """
 
-    sql: str | None = None
-    table: str | None = None
-    columns: Mapping[str, Any] | None = None
-    where: str | None = None
-    epsilon: Number | None = None
-    rows_per_unit: int | None = None
+    name: Literal["sparse"] = "sparse"
     expected: int | None = None
     threshold: int | None = None
     tau: int | None = None
     unbiased: bool = False
     size: int | None = None
+
+    def job(self, desk: Desk) -> "SparseJob":
+        """The summary that it asks for."""
+        return sparse_job(desk, self)
 
 
 @final
@@ -189,7 +198,7 @@ def _sql(curator: Curator, order: SparseOrder) -> str:
         return order.sql or ""
     table = table_named(curator.tables, order.table)
     known = curator.tables[table].columns
-    if not isinstance(order.columns, Mapping) or not order.columns or set(order.columns) - {*known}:
+    if not order.columns or set(order.columns) - {*known}:
         raise SpecError("The columns are not in this table.", fix=f"Use {', '.join(known)}.")
     groups = [_group(name, how, known[name].kind) for name, how in order.columns.items()]
     condition = f" WHERE {order.where}" if order.where else ""
@@ -233,7 +242,7 @@ def _noise(order: SparseOrder, query: Query, epsilon: Fraction) -> SparseGeometr
     assert isinstance(tally, Cells)  # noqa: S101 - made above
     for name in ("expected", "threshold", "tau", "size"):
         value = getattr(order, name)
-        if value is not None and (type(value) is not int or value < 1):
+        if value is not None and value < 1:
             raise SpecError(
                 f"{name} is {value!r}.", fix=f"Use a whole {name} of at least 1.", about="size"
             )

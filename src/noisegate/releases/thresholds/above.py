@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil, prod
 from pathlib import Path
-from typing import Any, ClassVar, Final, final
+from typing import Any, ClassVar, Final, Literal, Required, final
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,7 @@ from noisegate.desk.answer import Answer
 from noisegate.desk.desk import Desk
 from noisegate.desk.display import percent, with_margin
 from noisegate.desk.job import Measured, Receipt
+from noisegate.desk.order import Box
 from noisegate.desk.plan import Fact
 from noisegate.desk.plot import altair, framed
 from noisegate.desk.price import inner_price
@@ -34,6 +35,7 @@ from noisegate.mechanisms.base import failure_of, to_record
 from noisegate.mechanisms.catalogue import from_record
 from noisegate.mechanisms.selection.above_threshold import AboveThreshold
 from noisegate.privacy.release import Release as Measurements
+from noisegate.releases.ask.order import CellsOrder, CellsTerms
 from noisegate.releases.ask.provenance import spec_of, workload_of
 from noisegate.releases.cells.axes import Axis
 from noisegate.releases.cells.grid import Grid, asked_sql, grid_of
@@ -48,25 +50,32 @@ _BARS_MAX: Final = 40  # in a picture
 _YES, _NO, _OPEN = "reaches it", "does not", "no answer"
 
 
+class AboveTerms(CellsTerms, total=False):
+    """What is compared; see `AboveOrder`."""
+
+    questions: Required[str | Sequence[Box] | Workload]
+    threshold: Required[Number]
+    most: int
+
+
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AboveOrder:
-    """What is asked for, as given by the caller.
+class AboveOrder(CellsOrder["AboveRelease", "AboveExpected"]):
+    """Which of many sums reach a threshold.
 
     ``questions`` are ranges by the names of axes, ``[{"age": (20, 39)}, …]``, or "cells",
     "prefixes", "ranges". ``threshold`` is in the units of the sum. The run ends after ``most``
     yeses: fewer are more accurate at the same price.
     """
 
-    questions: Any
+    name: Literal["above"] = "above"
+    questions: str | Sequence[Box] | Workload
     threshold: Number
     most: int = 10
-    sql: str | None = None
-    table: str | None = None
-    columns: Mapping[str, Any] | None = None
-    where: str | None = None
-    epsilon: Number | None = None
-    rows_per_unit: int | None = None
+
+    def job(self, desk: Desk) -> "AboveJob":
+        """The comparison that it asks for."""
+        return above_job(desk, self)
 
 
 @final
@@ -339,7 +348,7 @@ def above_job(desk: Desk, order: AboveOrder) -> AboveJob:
     """What is to be compared; whatever is wrong with the order is refused here, at no cost."""
     grid, epsilon = _grid(desk, order)
     asked = workload_of(spec_of(order.questions, grid.axes), grid.shape)
-    if type(order.most) is not int or order.most < 1:
+    if order.most < 1:
         raise SpecError(f"most is {order.most!r}.", fix="Use a whole number of at least 1.")
     tally, sampling = grid.query.tally, None
     if grid.sample is not None:

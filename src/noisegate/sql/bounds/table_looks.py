@@ -1,13 +1,20 @@
 """Looks that are asked for by themselves: how large units are, and the range of a column."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any, ClassVar, TypeVar, final
 
 from noisegate.algebra.expression import Call, Expression, Field
 from noisegate.algebra.relation import Relation, Sampled, Table
-from noisegate.curator.curator import Curator
 from noisegate.curator.measurement import Measurement
+from noisegate.desk.desk import Desk
+from noisegate.desk.job import Measured, Receipt
+from noisegate.desk.order import JobOrder
+from noisegate.desk.plan import Fact
 from noisegate.desk.price import inner_price
 from noisegate.errors import SpecError, Unsupported
+from noisegate.exact import Number
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.release import Release
@@ -15,36 +22,101 @@ from noisegate.sql.bounds.looks import NO_RANGE, scale_of
 from noisegate.sql.bounds.profiles import Profile, range_of, range_query, rows_per_unit_query
 from noisegate.transforms.query import Query
 
-
-def profile(
-    curator: Curator, table: str, epsilon: Fraction, sample: Fraction | None = None
-) -> Profile:
-    """How many units have how many rows, measured once; of a sample, scaled up."""
-    query = rows_per_unit_query(_rows(_private(curator, table), sample))
-    release, scale = _measured(curator, query, inner_price(epsilon, sample))
-    units = tuple(round(each / (sample or 1)) for each in release.values[0].tolist())
-    return Profile(table=table, units=units, scale=scale / float(sample or 1))
+T = TypeVar("T")
 
 
-def bounds(
-    curator: Curator, table: str, column: str, epsilon: Fraction, sample: Fraction | None = None
-) -> tuple[Fraction, Fraction]:
-    """A range that holds nearly all values of a column, measured once."""
-    look = bounds_look(_private(curator, table), column, epsilon, sample)
-    return bounds_seen(look, curator.measure(look))
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookExpected:
+    """What is looked at, and the scale of the noise in each number of units."""
+
+    about: str
+    scale: float
+
+    def facts(self, confidence: Number) -> list[Fact]:  # noqa: ARG002 - as others
+        """In words, one fact a line."""
+        return [("look", self.about), ("noise", f"of scale {self.scale:.3g} in each number")]
+
+    def margins(self, confidence: Number) -> dict[str, float | None]:  # noqa: ARG002 - as others
+        """What a look shows depends on the rows."""
+        return {self.about: None}
+
+    def to_dict(self, confidence: Number) -> dict[str, Any]:  # noqa: ARG002 - as others
+        """Plain values, for JSON."""
+        return {"look": self.about, "scale": self.scale}
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookJob(Measured[T, LookExpected]):
+    """A look at a table; ``seen`` is what is made of it."""
+
+    kind: str = "look"
+    seen: Callable[[Release], T]
+
+    def result(self, content: Release, receipt: Receipt) -> T:  # noqa: ARG002 - a look has none
+        """What was seen."""
+        return self.seen(content)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapsOrder(JobOrder[Profile, LookExpected]):
+    """How many units of a table have how many rows; see `Gate.caps`."""
+
+    kind: ClassVar[str] = "caps"
+    table: str
+    epsilon: Number
+
+    def job(self, desk: Desk) -> LookJob[Profile]:
+        """The look, bought once; of a sample, scaled up."""
+        sample, epsilon = desk.rules.sample, desk.epsilon(self.epsilon)
+        query = rows_per_unit_query(_rows(_private(desk, self.table), sample))
+        look = _measurement(query, epsilon, sample)
+        scale = scale_of(look) / float(sample or 1)
+
+        def seen(release: Release) -> Profile:
+            units = tuple(round(each / (sample or 1)) for each in release.values[0].tolist())
+            return Profile(table=self.table, units=units, scale=scale)
+
+        return _job(f"rows of each unit in {self.table}", epsilon, look, seen)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundsOrder(JobOrder[tuple[Fraction, Fraction], LookExpected]):
+    """A range that holds nearly all values of a column; see `Gate.bounds`."""
+
+    kind: ClassVar[str] = "bounds"
+    table: str
+    column: str
+    epsilon: Number
+
+    def job(self, desk: Desk) -> LookJob[tuple[Fraction, Fraction]]:
+        """The look, bought once."""
+        epsilon = desk.epsilon(self.epsilon)
+        look = bounds_look(_private(desk, self.table), self.column, epsilon, desk.rules.sample)
+        about = f"bounds of {self.column} in {self.table}"
+        return _job(about, epsilon, look, lambda release: bounds_seen(look, release))
+
+
+def _job(
+    about: str, epsilon: Fraction, look: Measurement, seen: Callable[[Release], T]
+) -> LookJob[T]:
+    expected = LookExpected(about=about, scale=scale_of(look))
+    return LookJob(sql=about, epsilon=epsilon, expected=expected, measurement=look, seen=seen)
 
 
 def bounds_look(
     domain: TableDomain, column: str, epsilon: Fraction, sample: Fraction | None = None
 ) -> Measurement:
     """What to measure for the bounds of a column."""
-    cap, price = domain.rows_per_unit_max, inner_price(epsilon, sample)
     value: Expression = Field(column)
     if column in domain.columns and domain.columns[column].untyped:
         value = Call("to_number", (value,))
-    query = range_query(_rows(domain, sample), value, rows_per_unit=cap)
-    return Measurement(
-        query=query, mechanisms=(Geometric.for_epsilon(price, sensitivity=query.l1s[0]),)
+    cap = domain.rows_per_unit_max
+    return _measurement(
+        range_query(_rows(domain, sample), value, rows_per_unit=cap), epsilon, sample
     )
 
 
@@ -66,14 +138,14 @@ def bounds_seen(look: Measurement, release: Release) -> tuple[Fraction, Fraction
     return found
 
 
-def _measured(curator: Curator, query: Query, epsilon: Fraction) -> tuple[Release, float]:
-    noise = Geometric.for_epsilon(epsilon, sensitivity=query.l1s[0])
-    release = curator.measure(Measurement(query=query, mechanisms=(noise,)))
-    return release, float(noise.scale)
+def _measurement(query: Query, epsilon: Fraction, sample: Fraction | None) -> Measurement:
+    price = inner_price(epsilon, sample)
+    noise = Geometric.for_epsilon(price, sensitivity=query.l1s[0])
+    return Measurement(query=query, mechanisms=(noise,))
 
 
-def _private(curator: Curator, table: str) -> TableDomain:
-    found = {name.lower(): each for name, each in curator.tables.items()}
+def _private(desk: Desk, table: str) -> TableDomain:
+    found = {name.lower(): each for name, each in desk.curator.tables.items()}
     if table.lower() not in found or found[table.lower()].is_public:
         raise SpecError(
             f"There is no private table {table!r}.", fix="See gate.tables.", about="table"

@@ -7,18 +7,20 @@ of them, instead of waiting for it as a session does [HLM12]. See `releases/fit/
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, final
+from typing import Any, Literal, Required, TypeAlias, final
 
 from noisegate.curator.allowance import Allowance
 from noisegate.curator.surprises import CELLS_MAX
 from noisegate.desk.desk import Desk
 from noisegate.desk.job import Progress, Receipt, Recipe
+from noisegate.desk.order import Columns
 from noisegate.errors import SpecError, Unsupported
+from noisegate.exact import Number
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.event import Event, decode, encode
 from noisegate.releases.ask.asking import DoorAsk
 from noisegate.releases.ask.expected import TableExpected
-from noisegate.releases.ask.order import Order
+from noisegate.releases.ask.order import PriceTerms, ReleaseOrder
 from noisegate.releases.ask.transcript import Rounds, pack, unpack
 from noisegate.releases.cells.estimate import Floats
 from noisegate.releases.cells.grid import Grid
@@ -29,6 +31,58 @@ from noisegate.synthetic.questions import counting_grid
 from noisegate.transforms.strategy import Matrix
 
 Contents: TypeAlias = tuple[dict[str, Any], list[Floats], Rounds]
+
+
+class QuestionsTerms(PriceTerms, total=False):
+    """What is said of a table for questions; see `QuestionsOrder`."""
+
+    columns: Columns | None
+    method: Literal["auto", "mwem"]
+    workload: Required[Sequence[str]]
+    rounds: int | None
+    replays: int | None
+    total: int | None
+    average: bool | None
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionsOrder(ReleaseOrder[TableRelease, TableExpected]):
+    """A table for a ``workload`` of counting questions in SQL; a ``total`` is a public number."""
+
+    name: Literal["questions"] = "questions"
+    workload: Sequence[str]
+    table: str | None = None
+    columns: Columns | None = None
+    method: Literal["auto", "mwem"] = "auto"
+    epsilon: Number | None = None
+    rows_per_unit: int | None = None
+    rounds: int | None = None
+    replays: int | None = None
+    total: int | None = None
+    average: bool | None = None
+
+    def __post_init__(self) -> None:
+        ReleaseOrder.__post_init__(self)
+        if not self.workload:
+            raise SpecError(
+                "There are no questions.",
+                fix='For example: workload=["SELECT COUNT(*) FROM people WHERE age < 30", …].',
+            )
+        known = {"rounds": (1, ROUNDS_MAX), "replays": (0, ROUNDS_MAX), "total": (1, 1 << 50)}
+        for name, (low, high) in known.items():
+            if (value := getattr(self, name)) is not None and not low <= value <= high:
+                raise SpecError(f"{name} is {value}.", fix=f"Use {low} to {high}.")
+
+    @property
+    def options(self) -> dict[str, int]:
+        """Those of the method that were said."""
+        said = {name: getattr(self, name) for name in ("rounds", "replays", "total", "average")}
+        return {name: value for name, value in said.items() if value is not None}
+
+    def job(self, desk: Desk) -> "QuestionsJob":
+        """The table that it asks for."""
+        return questions_job(desk, self)
 
 
 @final
@@ -71,9 +125,9 @@ class QuestionsJob(Recipe[Contents, TableRelease, TableExpected]):
         )  # fmt: skip
 
 
-def questions_job(desk: Desk, order: Order) -> QuestionsJob:
-    """The table that an order asks for; what it cannot do is refused here, at no cost."""
-    asked, options = _questions(order), _options(order)
+def questions_job(desk: Desk, order: QuestionsOrder) -> QuestionsJob:
+    """The table that an order asks for; what it cannot do is refused here, for nothing."""
+    asked, options = order.workload, order.options
     known = counting_grid(
         desk.curator.tables, table=order.table, columns=order.columns,
         questions=asked, rows_per_unit=order.rows_per_unit,
@@ -113,34 +167,3 @@ def questions_job(desk: Desk, order: Order) -> QuestionsJob:
         block=block,
         options=options,
     )
-
-
-def _questions(order: Order) -> Sequence[str]:
-    asked = order.workload
-    listed = isinstance(asked, list | tuple) and all(isinstance(each, str) for each in asked)
-    if not listed or not asked:
-        raise SpecError(
-            "There are no questions.",
-            fix='For example: workload=["SELECT COUNT(*) FROM people WHERE age < 30", …].',
-        )
-    plain = order.sql is None and order.where is None and order.groups_per_unit is None
-    if not plain or order.method not in ("auto", "mwem"):
-        raise SpecError(
-            'The method for questions is "mwem", without other SQL.',
-            fix="Leave out sql and any other method.",
-        )
-    return tuple(asked)
-
-
-def _options(order: Order) -> dict[str, Any]:
-    known = {"rounds": (1, ROUNDS_MAX), "replays": (0, ROUNDS_MAX), "total": (1, 1 << 50)}
-    for name, value in order.options.items():
-        if name == "average" and type(value) is bool:
-            continue
-        low, high = known.get(name, (0, -1))
-        if type(value) is not int or not low <= value <= high:
-            raise SpecError(
-                f"{name!r} is not an option, or its value is not usable.",
-                fix="Use rounds, replays, total (whole numbers), average (True or False).",
-            )
-    return dict(order.options)

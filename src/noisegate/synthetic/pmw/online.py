@@ -197,8 +197,8 @@ class ManySession:
 class Many:
     """A session that can be paid for: nothing about it is left to be refused but its price."""
 
-    def __init__(self, desk: Desk, order: ManyOrder, *, sure: bool) -> None:
-        curator, rules = desk.curator, desk.rules
+    def __init__(self, desk: Desk, order: ManyOrder) -> None:
+        curator, rules, sure = desk.curator, desk.rules, order.sure
         self._desk, self.curator, self._rules, self._order = desk, curator, rules, order
         curator.require_allowed({"many"})
         self.grid = counting_grid(
@@ -228,8 +228,8 @@ class Many:
             self._known = known_of(order.evidence, grid_basis(self.grid.grid))
         self._epsilon = desk.epsilon(order.epsilon)
         self.price = _for_two(desk.price(self._epsilon), start=order.start > 0)
-        self.bargain = self._bargain(sure=sure)
-        self.plan = self._plan(sure=sure)
+        self.bargain = self._bargain()
+        self.plan = self._plan()
 
     @property
     def _wish(self) -> Wish:
@@ -261,9 +261,9 @@ class Many:
         found = self.sampling.widened(np.array([value]), np.array([margin]), failure)
         return ceil(float(found[0]))
 
-    def _bargain(self, *, sure: bool) -> Bargain:
+    def _bargain(self) -> Bargain:
         order, grain = self._order, self.grid.grid.grain
-        if sure:
+        if order.sure:
             if order.rows is None or order.within is not None or order.surprises is not None:
                 raise SpecError(
                     "The error promised for the last question is computed from a public number of "
@@ -276,11 +276,11 @@ class Many:
             return self._wish.promised(wanted, start=order.start > 0)
         return self._wish.usual(order.surprises, start=order.start > 0)
 
-    def _plan(self, *, sure: bool) -> Plan[ManyExpected]:
+    def _plan(self) -> Plan[ManyExpected]:
         bargain, order, grain = self.bargain, self._order, float(self.grid.grid.grain)
         price, fits = self.curator.price(self.event)
         last = None
-        if order.rows is not None and not sure and self._rules.sample is None:
+        if order.rows is not None and not order.sure and self._rules.sample is None:
             last = self._wish.endless(floor(order.rows / self.grid.grid.grain)).within * grain
         expected = ManyExpected(
             columns=tuple(axis.name for axis in self.grid.grid.axes),
@@ -290,7 +290,7 @@ class Many:
             within=bargain.within * grain,
             number_within=bargain.number_within * grain,
             confidence=1 - failure_of(order.confidence),
-            endless=sure,
+            endless=order.sure,
             sure_within=last,
             sample=self._rules.sample,
         )

@@ -63,10 +63,12 @@ def groups_of(select: exp.Select, sight: Sight, *, lines: bool = False) -> Group
             "A grouping set is listed twice.", fix="List each once.", about="grouping-set"
         )
     found.sets[:] = [tuple(sorted(one)) for one in found.sets]
-    loose = [] if found.by_owner else [one for one in found.targets if one in lacking]
+    loose = (
+        [] if found.by_owner else [name for one, name in lacking.items() if one in found.targets]
+    )
     if loose:
         raise Unsupported(
-            f"The groups of {lacking[loose[0]]!r} hold rows of one unit each, so partition "
+            f"The groups of {loose[0]!r} hold rows of one unit each, so partition "
             "selection would find none, and rows without a match have no group.",
             fix="Use JOIN instead of LEFT JOIN, or group by the column of the kept side.",
             about="unmatched",

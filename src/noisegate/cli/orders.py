@@ -1,0 +1,100 @@
+"""The command that plans or runs an order from a file of JSON."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from noisegate.cli.app import Confidence, Fresh, Json, Planned, app
+from noisegate.cli.choose import print_choice
+from noisegate.cli.learn import print_model
+from noisegate.cli.many import print_session
+from noisegate.cli.opening import Opening, opens
+from noisegate.cli.printing import (
+    bar,
+    print_answer,
+    print_plan,
+    print_release,
+    print_table,
+    say,
+    say_json,
+)
+from noisegate.cli.questions import print_caps
+from noisegate.cli.reading import read_text
+from noisegate.errors import SpecError
+
+if TYPE_CHECKING:
+    from noisegate.gate import Gate
+
+_ANSWERS = ("sql", "smooth", "distance", "claim", "graph")
+
+
+@app.command()
+@opens
+def order(
+    opening: Opening,
+    order_file: Annotated[
+        Path, typer.Argument(metavar="ORDER", help="A file of JSON, as --print-order writes it.")
+    ],
+    confidence: Confidence = "0.95",
+    fresh: Fresh = False,
+    plan: Planned = False,
+    as_json: Json = False,
+) -> None:
+    """Run an order that was made elsewhere. What was released before is free."""
+    from noisegate.orders import ManyOrder, order_from  # noqa: PLC0415 - quick help
+
+    try:
+        record = json.loads(read_text(order_file))
+    except (ValueError, RecursionError):
+        raise SpecError(f"{order_file.name!r} is no JSON.", fix="See docs/reference.md.") from None
+    ordered = order_from(record)
+    gate = opening.gate(to_plan=plan)
+    if plan:
+        print_plan(gate.plan(ordered, fresh=fresh), confidence, as_json=as_json)
+    elif isinstance(ordered, ManyOrder):
+        print_session(gate, ordered, as_json=as_json)
+    else:
+        with bar() as progress:
+            made = gate.run(ordered, fresh=fresh, progress=progress)
+        _show(ordered.kind, made, gate, confidence, as_json=as_json)
+
+
+def _show(kind: str, made: Any, gate: "Gate", confidence: str, *, as_json: bool) -> None:  # noqa: ANN401 - what an order makes
+    match kind:
+        case "choose":
+            print_choice(made, confidence, as_json=as_json)
+        case "fit":
+            print_model(type(made).__name__, made, gate, as_json=as_json)
+        case "caps" if as_json:
+            say_json({"table": made.table, "units": list(made.units), "scale": made.scale})
+        case "caps":
+            print_caps(made)
+        case "bounds" if as_json:
+            say_json({"between": [float(end) for end in made]})
+        case "bounds":
+            say(f"between = [{float(made[0]):g}, {float(made[1]):g}]")
+        case "statistic":
+            _show_means(made, confidence, as_json=as_json)
+        case _ if as_json:
+            say_json(made.to_dict(confidence))
+        case _ if kind in _ANSWERS:
+            print_answer(made, confidence)
+        case _:
+            print_release(made, confidence)
+
+
+def _show_means(made: Any, confidence: str, *, as_json: bool) -> None:  # noqa: ANN401 - Expectations
+    names = [each.name for each in made.means.coordinates]
+    values, margins = made.values.tolist(), made.within(confidence).tolist()
+    if as_json:
+        paid = {"epsilon": float(made.cost.epsilon), "delta": float(made.cost.delta)}
+        left = {"epsilon": float(made.remaining.epsilon)}
+        say_json({"names": names, "values": values, "margins": margins, "price": paid,
+                  "remaining": left})  # fmt: skip
+        return
+    rows = [(n, f"{v:.6g}", f"± {m:.3g}") for n, v, m in zip(names, values, margins, strict=True)]
+    print_table(None, ("mean of", "", ""), rows)
+    say(f"paid {made.cost}, left {made.remaining:left}")
+    say(str(made.guarantee))

@@ -1,0 +1,73 @@
+"""A model that is to be learnt, as an order."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from inspect import signature
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias, final
+
+import noisegate.learners as learners  # noqa: PLR0402 - estimators are loaded when they are used
+from noisegate.desk.desk import Desk
+from noisegate.desk.job import Progress
+from noisegate.desk.order import Options, Order, nearest
+from noisegate.desk.plan import Plan
+from noisegate.errors import SpecError
+from noisegate.exact import Number
+from noisegate.learners.fitting import FitExpected
+from noisegate.learners.matrix import Matrix, matrix_of
+
+if TYPE_CHECKING:
+    from noisegate.learners.base import PrivateEstimator
+    from noisegate.learners.items.itemsets import FrequentItemsets
+
+Model: TypeAlias = "PrivateEstimator | FrequentItemsets"
+MODELS: Final = (*learners.ESTIMATORS, "FrequentItemsets")
+_NOT_SENT: Final = ("self", "epsilon", "bounds", "memory", "classes", "target_bounds")  # of arrays
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitOrder(Order[Model, FitExpected]):
+    """A ``model`` of `noisegate.learners` with its ``options``, fitted to columns of a table."""
+
+    kind: ClassVar[str] = "fit"
+    model: str
+    table: str | None = None
+    columns: Sequence[str] | None = None
+    target: str | None = None
+    where: str | None = None
+    rows_per_unit: int | None = None
+    epsilon: Number | None = None
+    options: Options = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        Order.__post_init__(self)
+        if self.model not in MODELS:
+            raise SpecError(
+                f"There is no model {self.model!r}.",
+                fix=f"{nearest(self.model, MODELS)}Use {', '.join(MODELS)}.",
+            )
+        known = sorted(signature(getattr(learners, self.model)).parameters.keys() - {*_NOT_SENT})
+        if unknown := self.options.keys() - {*known}:
+            near = nearest(min(unknown), known)
+            raise SpecError(
+                f"{self.model} has no {min(unknown)!r}.", fix=f"{near}Use {', '.join(known)}."
+            )
+
+    def learner(self) -> Any:  # noqa: ANN401 - an estimator
+        """The model before it is fitted."""
+        return getattr(learners, self.model)(epsilon=self.epsilon, **self.options)
+
+    def plan(self, desk: Desk, *, fresh: bool = False) -> Plan[FitExpected]:  # noqa: D102 - see Order
+        found: Plan[FitExpected] = self.learner().plan(self._matrix(desk), fresh=fresh)
+        return found
+
+    def run(self, desk: Desk, *, fresh: bool = False, progress: Progress | None = None) -> Model:  # noqa: D102 - see Order
+        told = {"progress": progress} if self.model in learners.ESTIMATORS else {}
+        fitted: Model = self.learner().fit(self._matrix(desk), fresh=fresh, **told)
+        return fitted
+
+    def _matrix(self, desk: Desk) -> Matrix:
+        return matrix_of(
+            desk.curator, desk.rules, self.table, self.columns, target=self.target,
+            where=self.where, rows_per_unit=self.rows_per_unit,
+        )  # fmt: skip
