@@ -256,7 +256,10 @@ class Curator:
 
             require_program(measurement, steward=self.account == self.dataset)
         self.require_allowed(measurement.capabilities)
-        for table in measurement.query.tables:
+        self._require_tables(measurement.query.tables)
+
+    def _require_tables(self, tables: Collection[TableDomain]) -> None:
+        for table in tables:
             if type(table) is not TableDomain or self.tables.get(table.name) != table:
                 raise Unsupported(
                     f"The question is about {table.name!r}, which is not behind this door.",
