@@ -18,7 +18,9 @@ from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.additive.laplace import Laplace
 from noisegate.mechanisms.base import Mechanism, NoiseMechanism, Takes
 from noisegate.mechanisms.catalogue import all_kinds, capabilities_of, kind_named
+from noisegate.mechanisms.partitions.privtree import PrivTree
 from noisegate.mechanisms.quantiles.local_quantile import LocalQuantile
+from noisegate.mechanisms.quantiles.quantile import Quantile
 from noisegate.mechanisms.smooth.smooth import SmoothStudent
 from noisegate.privacy.capability import CAPABILITIES
 from noisegate.privacy.distance import L1, L2, LInf1
@@ -111,6 +113,18 @@ def test_a_false_mechanism_that_slipped_into_a_measurement_is_refused_before_a_c
     object.__setattr__(asked, "mechanisms", (Named(scale=1),))
     with pytest.raises(Unsupported, match="not on its list"):
         door.measure(asked)
+    assert door.ledger.balance(door.account).spent.epsilon == 0
+
+
+def test_a_listed_mechanism_that_slipped_to_another_question_is_refused_before_a_charge():
+    """Its event would be about values, and what it read would be cells."""
+    door = curator()
+    asked = Measurement(query=count_query(by="ward"), mechanisms=(Geometric(scale=1),))
+    median = Quantile.for_epsilon(1, tau="1/2", low=0, high=99, values_per_unit=1)
+    for false in (median, Laplace(scale=1), PrivTree.for_epsilon(1, shape=(2,))):
+        object.__setattr__(asked, "mechanisms", (false,))
+        with pytest.raises(Unsupported):
+            door.measure(asked)
     assert door.ledger.balance(door.account).spent.epsilon == 0
 
 

@@ -359,6 +359,8 @@ def test_a_series_is_refused_before_any_charge():
         Series(curator, counter()).advance(1)
     with pytest.raises(SpecError, check=about("horizon")):
         Series(curator, counter(amount=Fraction(1, 4))).advance(16)
+    with pytest.raises(Unsupported, match="behind this door"):
+        Series(curator, counter(amount=Fraction(1, 4), domain=visits(snapshot="2")))
     refusals = [
         lambda: counter(amount=Fraction(-1)),
         lambda: counter(horizon=101),

@@ -1,6 +1,7 @@
 """One secret sample for a whole recipe: one set of coins, one amplified price, nothing shown."""
 
 import os
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from fractions import Fraction
@@ -10,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from door import FINE, ONE, Watched, by, count_query, counting, curator, domain, table
+from door import FINE, ONE, Watched, by, count_query, counting, curator, domain, engine, table
+from door import ROWS as DOOR_ROWS
 from noisegate.accounting.amplification import poisson
 from noisegate.accounting.zcdp import zcdp_loss
 from noisegate.algebra.expression import Field
@@ -360,6 +362,19 @@ def test_an_engine_without_samples_refuses_before_it_reads():
 
     door = curator(source=Bare(), budget=1)
     with pytest.raises(Unsupported), opened(door, 1):
+        pass
+    assert spent(door).epsilon == 0
+
+
+def test_a_sample_that_cannot_be_drawn_charges_nothing_and_its_name_stays_free(monkeypatch):
+    """Code for samples is loaded when it is used: where that fails, nothing was reserved."""
+    door = curator(source=engine(DOOR_ROWS, domain()), budget=1)
+    with monkeypatch.context() as broken:
+        broken.setitem(sys.modules, "noisegate.sources.duckdb.writing.sample", None)
+        with pytest.raises(ImportError), opened(door, 1):
+            pass
+    assert spent(door).epsilon == 0
+    with opened(door, 1):
         pass
 
 

@@ -123,14 +123,14 @@ class Curator:
         sample = event.probability if isinstance(event, PoissonSampled) else None
         if isinstance(event, PoissonSampled):
             self._require_one_sample(event)
-        entry = self.ledger.reserve(
-            self._own_id(f"recipe {request_id}"),
-            question=question,
-            event=event,
-            account=self.account,
-            kind="allowance",
-        )
-        with self._rows_of(sample) as source:
+        with self._rows_of(sample) as source:  # reads no row yet; if it fails, nothing is charged
+            entry = self.ledger.reserve(
+                self._own_id(f"recipe {request_id}"),
+                question=question,
+                event=event,
+                account=self.account,
+                kind="allowance",
+            )
             kept = Kept(source)
             draw = partial(self._draw_inside, kept=kept)
             allowance = Allowance(
@@ -262,7 +262,10 @@ class Curator:
 
             require_program(measurement, steward=self.account == self.dataset)
         self.require_allowed(measurement.capabilities)
-        for table in measurement.query.tables:
+        self._require_tables(measurement.query.tables)
+
+    def _require_tables(self, tables: Collection[TableDomain]) -> None:
+        for table in tables:
             if type(table) is not TableDomain or self.tables.get(table.name) != table:
                 raise Unsupported(
                     f"The question is about {table.name!r}, which is not behind this door.",

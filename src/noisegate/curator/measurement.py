@@ -91,6 +91,7 @@ class Measurement:
         """The same about those who take part: each mechanism names the sensitivity it takes."""
         events: list[Event] = []
         for place, mechanism in enumerate(self.mechanisms):
+            mechanism.require(self.query, place)  # what has no rule has no price, however it came
             found = getattr(self.query, mechanism.takes.value)
             events.append(mechanism.event(found if mechanism.takes.is_whole else found[place]))
         return events[0] if len(events) == 1 else Sequential(events=tuple(events))

@@ -302,6 +302,7 @@ class Series:
         if type(counter) is not Counter:
             raise Unsupported("This is not a counter.", fix="Make one with `Counter`.")
         curator.require_allowed({"series"})
+        curator._require_tables(counter.cells.tables)  # noqa: SLF001 - same room
         if isinstance(counter.event, PoissonSampled):
             curator._require_one_sample(counter.event)  # noqa: SLF001 - same room
         self._curator, self.counter = curator, counter
