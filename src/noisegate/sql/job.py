@@ -164,10 +164,8 @@ class QuestionJob(Job[Collected, Answer, AnswerExpected]):
     def result(self, content: Collected, receipt: Receipt) -> Answer:
         """The free SQL on what was released; of EXPLAIN, the plan as a table."""
         plan, releases, question = content.plan, content.releases, self.asked.question
-        standing: dict[str, Any] = {
-            "sql": self.sql, "plan": plan, "cost": receipt.cost, "remaining": receipt.remaining,
-            "guarantee": receipt.guarantee,
-        }  # fmt: skip
+        stated = {name: getattr(receipt, name) for name in ("cost", "remaining", "guarantee")}
+        standing: dict[str, Any] = {"sql": self.sql, "plan": plan, **stated}
         if question.explain:
             table = plan.table(self.asked.terms.confidence or USUAL)
             return Answer(table=table, half_widths=lambda _: (None, None), **standing)
