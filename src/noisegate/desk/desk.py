@@ -7,8 +7,9 @@ draw                   charge, then ask; the door keeps what it gave
 receipt                cost, balance, guarantee, where the ledger has it
 """
 
+from collections.abc import Callable
 from fractions import Fraction
-from typing import TypeVar, final
+from typing import Any, TypeVar, final
 
 from noisegate.curator.curator import Curator
 from noisegate.desk.job import E, Job, Progress, R, Receipt, all_of
@@ -17,11 +18,13 @@ from noisegate.desk.price import Funds, Price, inner_price
 from noisegate.desk.rules import Rules
 from noisegate.errors import SpecError
 from noisegate.exact import Number
+from noisegate.ledger.store import Ledger
 from noisegate.privacy.event import Event
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
 
 C = TypeVar("C")
+T = TypeVar("T")
 
 
 @final
@@ -30,6 +33,11 @@ class Desk:
 
     def __init__(self, curator: Curator, rules: Rules) -> None:
         self.curator, self.rules = curator, rules
+        self._read: dict[Any, Any] = {}
+
+    def read_as(self, kind: Callable[[Ledger], T]) -> T:
+        """The ledger as ``kind`` reads it: made once, and kept as long as the desk."""
+        return self._read.setdefault(kind, kind(self.curator.ledger))  # type: ignore[no-any-return]
 
     # what a price buys
 

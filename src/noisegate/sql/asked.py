@@ -3,8 +3,7 @@
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import partial
-from typing import Final, final
-from weakref import WeakKeyDictionary
+from typing import final
 
 from noisegate.desk.desk import Desk
 from noisegate.desk.rules import Rules
@@ -17,8 +16,6 @@ from noisegate.sql.bounds.looks import Chosen, Look, looks_of, price_of, seen, s
 from noisegate.sql.first import Reading, shared
 from noisegate.sql.question import Question
 from noisegate.sql.reuse.shelf import Shelf
-
-_SHELVES: Final = WeakKeyDictionary[Desk, Shelf]()
 
 
 @final
@@ -55,11 +52,6 @@ class Asked:
         return {text_of(each): each.event() for each in asked}
 
 
-def shelf_of(desk: Desk) -> Shelf:
-    """What was released before, as far as this desk has read it."""
-    return _SHELVES.setdefault(desk, Shelf(desk.curator.ledger))
-
-
 def asked_of(desk: Desk, reading: Reading, terms: Terms) -> Asked:
     """What is asked, with what earlier looks have found."""
     agreed = _agreed(desk.rules, terms, reading.question)
@@ -68,7 +60,7 @@ def asked_of(desk: Desk, reading: Reading, terms: Terms) -> Asked:
     reading, agreed = shared(reading, agreed)
     caveats = (*reading.question.caveats, *(each.words for each in reading.firsts))
     question, accountant = replace(reading.question, caveats=caveats), desk.accountant
-    sight = partial(sight_of, shelf=shelf_of(desk))
+    sight = partial(sight_of, shelf=desk.read_as(Shelf))
     looks = looks_of(question, agreed, accountant, sight)
     sights = [None if look.waits else sight(look) for look in looks]
     return Asked(

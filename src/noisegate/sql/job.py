@@ -27,7 +27,7 @@ from noisegate.privacy.event import Event, NothingEvent
 from noisegate.privacy.guarantee import Guarantee, names_of, units_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.release import Release
-from noisegate.sql.asked import Asked, asked_of, shelf_of
+from noisegate.sql.asked import Asked, asked_of
 from noisegate.sql.bounds.looks import clipping
 from noisegate.sql.expected import Expectation
 from noisegate.sql.first import First, Reading, after_paying, number_of
@@ -36,6 +36,7 @@ from noisegate.sql.plan import AnswerExpected, AnswerPlan
 from noisegate.sql.question import sampled
 from noisegate.sql.reading.reader import read
 from noisegate.sql.reuse.guesses import Guess
+from noisegate.sql.reuse.shelf import Shelf
 from noisegate.sql.shown import public_tables, rehearsed, shown_of
 from noisegate.transforms.stability import stability_of
 
@@ -163,10 +164,8 @@ class QuestionJob(Job[Collected, Answer, AnswerExpected]):
     def result(self, content: Collected, receipt: Receipt) -> Answer:
         """The free SQL on what was released; of EXPLAIN, the plan as a table."""
         plan, releases, question = content.plan, content.releases, self.asked.question
-        standing: dict[str, Any] = {
-            "sql": self.sql, "plan": plan, "cost": receipt.cost, "remaining": receipt.remaining,
-            "guarantee": receipt.guarantee,
-        }  # fmt: skip
+        stated = {name: getattr(receipt, name) for name in ("cost", "remaining", "guarantee")}
+        standing: dict[str, Any] = {"sql": self.sql, "plan": plan, **stated}
         if question.explain:
             table = plan.table(self.asked.terms.confidence or USUAL)
             return Answer(table=table, half_widths=lambda _: (None, None), **standing)
@@ -302,7 +301,7 @@ def _error(desk: Desk, asked: Asked, orders: Sequence[Order]) -> Expectation:
     """How far the numbers may be off. For plans alone: no price looks at it."""
     guesses = tuple(
         Guess(
-            bought=order.bought, needed=order.needed, caps=order.caps, shelf=shelf_of(desk),
+            bought=order.bought, needed=order.needed, caps=order.caps, shelf=desk.read_as(Shelf),
             accountant=asked.accountant, said=asked.terms.rows, losses=order.losses,
         )
         for order in orders

@@ -15,7 +15,7 @@ from noisegate.errors import Bug
 from noisegate.mechanisms.base import Mechanism
 from noisegate.privacy.event import Event, KeySelectionEvent, ThresholdedGaussianEvent
 from noisegate.privacy.release import Release
-from noisegate.sql.asked import Asked, shelf_of
+from noisegate.sql.asked import Asked
 from noisegate.sql.bounds.limits import caps_of
 from noisegate.sql.bounds.looks import known_profile, text_of
 from noisegate.sql.bounds.profiles import Profile
@@ -91,7 +91,7 @@ def orders_of(desk: Desk, asked: Asked, *, fresh: bool) -> tuple[Order, ...]:
 
 
 def _order(desk: Desk, asked: Asked, block: Block, *, fresh: bool) -> Order:
-    terms, count, shelf = asked.terms, len(asked.question.blocks), shelf_of(desk)
+    terms, count, shelf = asked.terms, len(asked.question.blocks), desk.read_as(Shelf)
     caps = replace(caps_of(block, terms), **asked.chosen.caps.get(block.name, {}))
     profiles, looked = asked.chosen.profiles.get(block.name, ()), None
     # Before a look its cap is a guess: what is on the shelf for that is no answer to this.

@@ -11,7 +11,7 @@ and the two ends of the comparison have noise of their own, which halves that of
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
@@ -29,6 +29,7 @@ from noisegate.accounting.search import largest
 from noisegate.curator.curator import digest
 from noisegate.curator.surprises import CELLS_MAX, Surprises, Told, is_pure, open_surprises
 from noisegate.desk.desk import Desk
+from noisegate.desk.job import Progress
 from noisegate.desk.plan import Plan
 from noisegate.desk.price import Price, variance_of
 from noisegate.errors import SpecError, Unsupported
@@ -55,8 +56,6 @@ from noisegate.synthetic.pmw.many import ManyAnswer, ManyBalance, ManyExpected, 
 from noisegate.synthetic.questions import CountingGrid, Mask, counting_grid, matrix_of
 from noisegate.synthetic.recipes.shared import evidence_of
 from noisegate.transforms.strategy import Groups
-
-Progress = Callable[[float, str], None]
 
 QUESTIONS_MAX: Final = 10**9
 _AT_ONCE: Final = 64  # questions that are compared together
