@@ -6,6 +6,7 @@ from typing import IO, Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from noisegate.errors import LedgerError, SpecError
+from noisegate.ledger.sqlite import SQLiteLedger
 from noisegate.ledger.store import Ledger
 
 
@@ -34,8 +35,6 @@ def open_ledger(where: str, **options: Any) -> Ledger:  # noqa: ANN401 - passed 
             f"The ledger {path.partition('://')[0]!r} is of no known kind.",
             fix="Name a file, sqlite:///file, postgresql://server/database or :memory:.",
         )
-    from noisegate.ledger.sqlite import SQLiteLedger  # noqa: PLC0415
-
     return SQLiteLedger(path, **options)
 
 
