@@ -6,6 +6,7 @@ from typing import IO, Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from noisegate.errors import LedgerError, SpecError
+from noisegate.ledger.sqlite import SQLiteLedger
 from noisegate.ledger.store import Ledger
 
 
@@ -35,8 +36,6 @@ def open_ledger(where: str, **options: Any) -> Ledger:  # noqa: ANN401 - passed 
             fix="Name a file, sqlite:///file, postgresql://server/database or :memory:.",
             about="kind",
         )
-    from noisegate.ledger.sqlite import SQLiteLedger  # noqa: PLC0415
-
     return SQLiteLedger(path, **options)
 
 

@@ -20,7 +20,6 @@ from noisegate.algebra.expression import Call, Expression, Field, Literal, Schem
 from noisegate.algebra.functions import function_named
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Kind
-from noisegate.sources.duckdb.writing.functions import KEEPS_SPOILT, SPOILS, WRITERS
 from noisegate.sources.duckdb.writing.words import Written, as_kind, call, case, write_value
 
 SIZE_MAX: Final = 20_000  # words of one expression: a step may say its arguments twice
@@ -44,6 +43,12 @@ def _written(expression: Expression, schema: Schema, field: Callable[[str], exp.
 
 
 def _called(name: str, args: list[Written]) -> Written:
+    from noisegate.sources.duckdb.writing.functions import (  # noqa: PLC0415 - for calls only
+        KEEPS_SPOILT,
+        SPOILS,
+        WRITERS,
+    )
+
     function = function_named(name)
     literals = [arg.literal for arg in args]
     domains = function.taken([arg.domain for arg in args], literals)
