@@ -422,7 +422,7 @@ def test_verify_works_where_nothing_can_be_written_and_says_what_is_unfinished(p
         assert looked_at.balance("data").spent == ApproxDP("1/10")
     Path(f"{path}-journal").write_bytes(journal_of(path))
     with inspect_ledger(str(path)) as looked_at:
-        assert "cut short" in looked_at.verify().problems[0]
+        assert "interrupted" in looked_at.verify().problems[0]
     assert path.read_bytes() == before
 
 

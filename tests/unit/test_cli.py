@@ -336,5 +336,5 @@ def test_the_shell_asks_and_goes_on_after_a_refusal(clinic):
     typed = f"{BY_SEX};\nSELECT * FROM visits;\n\\budget\n\\quit\n"
     shown = process("shell", "clinic.toml", "--analyst", "ana", cwd=clinic, typed=typed).stdout
     assert "price ε = 0.1" in shown
-    assert "rows do not leave" in shown
+    assert "rows stay private" in shown
     assert "spent ε = 0.1" in shown
