@@ -66,7 +66,7 @@ def groups_of(select: exp.Select, sight: Sight, *, lines: bool = False) -> Group
     loose = [] if found.by_owner else [one for one in found.targets if one in lacking]
     if loose:
         raise Unsupported(
-            f"The groups of {lacking[loose[0]]!r} hold rows of one unit each, so partition "
+            f"The groups of {lacking[loose[0]]!r} hold rows of one unit each, so partition "  # type: ignore[index]
             "selection would find none, and rows without a match have no group.",
             fix="Use JOIN instead of LEFT JOIN, or group by the column of the kept side.",
             about="unmatched",
