@@ -97,7 +97,7 @@ def test_errors_are_json_where_json_is_asked_for(folder):
         (
             ("ask", "people.csv", "SELECT * FROM people", "--epsilon", "1", "--budget", "1"),
             2,
-            "rows do not leave",
+            "rows stay private",
         ),
         (("ask", "people.csv", TOTAL, "--epsilon", "nan", "--budget", "1"), 2, "epsilon"),
         (("ask", "people.csv", TOTAL, "--budget", "1"), 2, "The question has no price"),
