@@ -118,7 +118,7 @@ def test_a_file_that_finds_no_room_is_a_refusal_in_public_words(tmp_path):
             answer.to_json(tmp_path / "x.json")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert "for free" in refusal.value.fix
+    assert "at no cost" in refusal.value.fix
 
 
 def test_files_are_written_through_one_door():

@@ -97,7 +97,7 @@ def test_errors_are_json_where_json_is_asked_for(folder):
         (
             ("ask", "people.csv", "SELECT * FROM people", "--epsilon", "1", "--budget", "1"),
             2,
-            "rows do not leave",
+            "rows stay private",
         ),
         (("ask", "people.csv", TOTAL, "--epsilon", "nan", "--budget", "1"), 2, "epsilon"),
         (("ask", "people.csv", TOTAL, "--budget", "1"), 2, "The question has no price"),
@@ -336,5 +336,5 @@ def test_the_shell_asks_and_goes_on_after_a_refusal(clinic):
     typed = f"{BY_SEX};\nSELECT * FROM visits;\n\\budget\n\\quit\n"
     shown = process("shell", "clinic.toml", "--analyst", "ana", cwd=clinic, typed=typed).stdout
     assert "price ε = 0.1" in shown
-    assert "rows do not leave" in shown
+    assert "rows stay private" in shown
     assert "spent ε = 0.1" in shown

@@ -72,7 +72,7 @@ def test_triangles_and_stars_have_noise_by_what_an_edge_can_do_here():
     exact = 2 * 1140
     answer = roads.triangles(epsilon=10)
     assert abs(answer.rows[0][0] - exact) < 1000  # an edge is in 18: 50 bounds off with 1e-8
-    assert "secret" in answer.footer()
+    assert "not released" in answer.footer()
     stars = roads.two_stars(epsilon=10).rows[0][0]
     assert abs(stars - (34 * 171 + 6 * 190)) < 2000
     tested = graph(gate(delta="1e-5")).triangles(epsilon=8, delta="1e-6", method="ptr", bound=30)

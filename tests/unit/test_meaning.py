@@ -66,7 +66,7 @@ def test_the_sentences_say_the_numbers_and_the_proviso():
         == "The answers raise the odds that one person is in the data by a factor of at most 2.719."
     )
     assert "73.2 % and at least 26.8 %" in lines[1]
-    assert any("For 5 people" in line and "148.414 times" in line for line in lines)
+    assert any("For 5 people" in line and "148.414" in line for line in lines)
     assert "1e-6" in lines[-2]
     assert "relative" in lines[-1]
     assert "independent" in lines[-1]

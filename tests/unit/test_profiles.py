@@ -103,7 +103,7 @@ def test_an_answer_under_a_cap_says_that_it_is_a_lower_bound_and_how_to_find_out
     door = gate()
     answer = door.sql("SELECT COUNT(*) AS n FROM t", epsilon=1)
     assert "are lower bounds" in answer.caveats[0]
-    assert "is not known: gate.caps('t', epsilon=...) finds out" in " ".join(answer.caveats)
+    assert "is not known: gate.caps('t', epsilon=...) estimates it" in " ".join(answer.caveats)
     door.caps("t", epsilon=SURE)
     answer = door.sql("SELECT COUNT(*) AS n FROM t", epsilon=2)
     assert "the contribution bound loses about 8" in " ".join(answer.caveats)

@@ -62,7 +62,7 @@ def test_refusals_end_as_those_of_questions_do(folder):
     assert "has no option" in release(folder, "--option", "depth=3", code=2).stderr
     assert "ending" in release(folder, "--save", "out.xyz", code=2).stderr
     error = json.loads(release(folder, "--method", "magic", "--json", code=2).stdout)["error"]
-    assert error["code"] == "bad-parameter"
+    assert error["code"] == "bad-parameter.method"
     assert "spent" in run("ledger", "show", "people.csv", cwd=folder).stdout
 
 

@@ -45,7 +45,7 @@ def test_a_median_among_many_close_values_has_little_noise():
     # values lie 1/40 apart, so the noise is a t of width below 0.1: beyond 50 with less than 1e-7
     assert abs(answer.rows[0][0] - 350) < 50
     assert answer.margins() == {"middle": None}
-    assert "secret" in answer.footer()
+    assert "not released" in answer.footer()
     assert float(answer.cost.epsilon) == pytest.approx(5, rel=1e-9)
 
 

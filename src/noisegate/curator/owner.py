@@ -311,7 +311,7 @@ class Owner:
             raise Unsupported(
                 "Owners were given different lists of participants, so nothing is revealed.",
                 fix="Ask the aggregator why, and begin a new session.",
-                about="told",
+                about="participants",
             )
         self._require_enough({*others, self.number}, mine=True)
         return Revealed(
