@@ -14,9 +14,10 @@ from noisegate.desk.desk import Desk
 from noisegate.desk.display import percent
 from noisegate.errors import NoisegateError, OverBudget, SpecError, Unsupported
 from noisegate.mechanisms.keys.sparse_geometric import SparseGeometric
+from noisegate.releases.sparse import job
 from noisegate.releases.sparse.axes import SparseAxis, places_of
 from noisegate.releases.sparse.job import SparseOrder
-from noisegate.releases.sparse.summary import SparseRelease, job, least_error
+from noisegate.releases.sparse.summary import SparseRelease, least_error
 
 # 300 rows at x = 7 million, 200 at 9 million on another day, 1 row far off, 5 without a value
 X = [7_000_000] * 300 + [9_000_000] * 200 + [2**40 - 1] + [None] * 5

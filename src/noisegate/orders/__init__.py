@@ -96,6 +96,7 @@ _OTHERS: Final = {
     "TableTerms": "releases.ask.order",
     "distance_order": "robust.claimed",
 }
+_NO_OPTIONS: Final = {"sql", "groups_per_unit"}  # of any method
 _NUMBER: Final = r"^[-+]?(\d+/\d+|(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?)$"
 
 
@@ -128,11 +129,10 @@ def release_order(name: str, sql: str | None = None, **terms: Any) -> Order[Held
     order = _release(name, terms)
     known = {each.name for each in fields(order)}
     said = {"name": name} | ({} if sql is None else {"sql": sql}) | terms
-    own = {term: said.pop(term) for term in said.keys() - known}
     if "options" in known:
+        own = {term: said.pop(term) for term in said.keys() - known - _NO_OPTIONS}
         said["options"] = {**said.get("options", {}), **own}
-        return order.make(**said)
-    return order.make(**said, **{term: each for term, each in own.items() if each is not None})
+    return order.make(**{t: value for t, value in said.items() if value is not None or t in known})
 
 
 def _release(name: object, said: Mapping[str, object]) -> type[Order[Any, Any]]:
