@@ -68,21 +68,20 @@ class Gate:
 
     @overload
     def plan(
-        self, order: str, *, fresh: bool = False, **terms: "Unpack[orders.SqlTerms]"
+        self, sql: str, *, fresh: bool = False, **terms: "Unpack[orders.SqlTerms]"
     ) -> "Plan[AnswerExpected | CrowdExpected]": ...
     @overload
-    def plan(self, order: Order[R, E], *, fresh: bool = False) -> Plan[E]: ...
+    def plan(self, order: Order[R, E], /, *, fresh: bool = False) -> Plan[E]: ...
 
     def plan(
-        self, order: str | Order[object, Expected], *, fresh: bool = False, **terms: object
+        self, sql: str | Order[object, Expected], *, fresh: bool = False, **terms: object
     ) -> Plan[Expected]:
         """Price and error of an order, or of a question in SQL with the terms of `sql`.
 
         Free: spends nothing, reads no row.
         """
-        if isinstance(order, str):
-            order = SqlOrder.make(sql=order, **terms)
-        elif terms:
+        order = SqlOrder.make(sql=sql, **terms) if isinstance(sql, str) else sql
+        if terms and order is sql:
             raise SpecError("The order says its terms.", fix=f"Leave out {min(terms)}.")
         if isinstance(order, SqlOrder):
             return self._desk.plan(self._question(order, fresh=fresh), fresh=fresh)

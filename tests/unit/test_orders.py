@@ -23,6 +23,9 @@ from noisegate.synthetic.recipes import SYNTHESIZERS, synthesizer
 
 SCHEMA = jsonschema.Draft202012Validator(schema())
 PAGE = Path(__file__).parents[2] / "docs" / "reference.md"
+DEEP = []
+for _ in range(2000):
+    DEEP = [DEEP]
 GRAPH = {"source": "a", "target": "b", "epsilon": 1}
 
 
@@ -109,7 +112,7 @@ def test_numbers_are_those_that_people_write():
 @pytest.mark.parametrize(
     ("record", "words"),
     [
-        ({}, "no order None"),
+        ({}, "no order 'None'"),
         ([], "no order"),
         ({"kind": "sqll"}, "Did you mean 'sql'"),
         ({"kind": "release", "name": "histogramm"}, "Did you mean 'histogram'"),
@@ -134,6 +137,10 @@ def test_numbers_are_those_that_people_write():
         ({"kind": "graph", "asked": "edges", **GRAPH, "delta": 1}, "does not depend on the rows"),
         ({"kind": "graph", "asked": "edges", **GRAPH, "nodes": {"from": "a"}}, "nodes is no range"),
         ({"kind": "many", "workload": {"pairs": [1]}}, "no list of pairs"),
+        ({"kind": "many", "columns": {"pairs": [[{}, 1]]}}, "key is no value"),
+        ({"kind": "release", "name": "table", "workload": {"shape": [1]}}, "workload is"),
+        ({"kind": "many", "columns": {"a": DEEP}}, "nested too deeply"),
+        ({"kind": "s" * 10**6}, "no order"),
     ],
 )  # fmt: skip
 def test_what_is_unknown_or_wrong_is_refused_with_what_is_meant(record, words):

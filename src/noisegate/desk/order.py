@@ -9,7 +9,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import KeysView, Mapping, Sequence
 from dataclasses import MISSING, Field, asdict, dataclass, fields, is_dataclass
-from datetime import date
+from datetime import date, datetime, time
 from decimal import Decimal
 from difflib import get_close_matches
 from fractions import Fraction
@@ -49,6 +49,7 @@ Box: TypeAlias = Mapping[str, Keys]  # by axes: {"age": (20, 39), "ward": ["nort
 Options: TypeAlias = Mapping[str, object]
 
 _FAR: Final = 1 << 53
+_LONG: Final = 60  # letters of a name
 _ENDS: Final = ("from", "to")  # how JSON writes a pair
 _PAIRS: Final = "pairs"  # and a map whose keys are no texts
 _WORDS: Final[Mapping[Any, str]] = {
@@ -152,7 +153,7 @@ def usual(each: "Field[Any]") -> Any:  # noqa: ANN401 - of any field
 
 def nearest(said: str, known: Mapping[str, object] | Sequence[str]) -> str:
     """Words about the known name that is meant, if one is near."""
-    found = get_close_matches(str(said), list(known), 1)
+    found = get_close_matches(said[:_LONG], list(known), 1)
     return f"Did you mean {found[0]!r}? " if found else ""
 
 
@@ -165,6 +166,12 @@ def options_of(hint: Any) -> tuple[Any, ...]:  # noqa: ANN401 - a type as it is 
 def is_number(hint: Any) -> bool:  # noqa: ANN401 - a type as it is written
     """Whether it is an exact number, or none."""
     return set(options_of(hint)) == set(args_of(Number))
+
+
+def is_record(kind: Any) -> bool:  # noqa: ANN401 - a type as it is written
+    """Whether it is a dataclass of texts, which JSON can send; others are of one process."""
+    texts = (str, tuple[str, ...])
+    return is_dataclass(kind) and all(each.type in texts for each in fields(kind))
 
 
 # what an order holds
@@ -184,7 +191,7 @@ def _held(name: str, value: Any, hint: Any) -> Any:  # noqa: ANN401 - as people 
         raise _misfit(name, value, types)
     if Columns in types and isinstance(found, Mapping):  # edges are no range
         return {each: list(how) if isinstance(how, tuple) else how for each, how in found.items()}
-    made = next((each for each in types if is_dataclass(each)), None)
+    made = next((each for each in types if is_record(each)), None)
     return _record(name, found, made) if made and isinstance(found, Mapping) else found
 
 
@@ -208,6 +215,8 @@ def kept(value: Any, *, inside: bool = False) -> Any:  # noqa: ANN401 - as peopl
         return found if not inside or (type(value) is tuple and len(found) == 2) else list(found)
     if isinstance(value, Fraction | Decimal):
         return _plain(value)
+    if isinstance(value, datetime) and value.time() == time.min:
+        value = value.date()
     return value.isoformat() if isinstance(value, date) else value
 
 
@@ -222,7 +231,11 @@ def _plain(value: Fraction | Decimal) -> int | float | str:
 
 def _key(key: Any) -> Any:  # noqa: ANN401 - of a dict
     found = kept(key)
-    return tuple(found) if isinstance(found, list) else found
+    try:
+        hash(found)
+    except TypeError:
+        raise SpecError("A key is no value.", fix="Use a text, a number or a list.") from None
+    return found
 
 
 def _is_ends(value: object) -> bool:
@@ -267,8 +280,10 @@ def _fits(value: Any, kind: Any) -> bool:  # noqa: ANN401, PLR0911 - a type as i
         return isinstance(value, kind)
     if kind in (float, Fraction, Decimal):
         return isinstance(value, Real) and not isinstance(value, bool)
+    if is_dataclass(kind) and isinstance(kind, type) and isinstance(value, kind):
+        return True
     if get_origin(kind) is Mapping or is_dataclass(kind):
-        return isinstance(value, Mapping) or (isinstance(kind, type) and isinstance(value, kind))
+        return isinstance(value, Mapping) and (not is_dataclass(kind) or is_record(kind))
     if get_origin(kind) in (Sequence, tuple):
         of = args_of(kind)[0] is str
         return isinstance(value, tuple) and (not of or all(isinstance(each, str) for each in value))

@@ -19,6 +19,7 @@ from noisegate.desk.order import (
     Order,
     hints_of,
     is_number,
+    is_record,
     is_required,
     nearest,
     options_of,
@@ -26,6 +27,7 @@ from noisegate.desk.order import (
 from noisegate.desk.plan import Expected
 from noisegate.desk.release import Held
 from noisegate.errors import SpecError
+from noisegate.exact import shown
 
 if TYPE_CHECKING:  # loaded when they are first used: see `__getattr__`
     from noisegate.crowd.histogram import CrowdOrder, CrowdTerms
@@ -94,6 +96,7 @@ _OTHERS: Final = {
     "TableTerms": "releases.ask.order",
     "distance_order": "robust.claimed",
 }
+_NO_OPTIONS: Final = {"sql", "groups_per_unit"}  # of any method
 _NUMBER: Final = r"^[-+]?(\d+/\d+|(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?)$"
 
 
@@ -116,8 +119,8 @@ def order_from(record: Mapping[str, object]) -> Order[object, Expected]:
         return _release(said.get("name"), said).make(**said)
     if not isinstance(kind, str) or kind not in KINDS:
         known = [*KINDS, "release"]
-        near = nearest(str(kind), known)
-        raise SpecError(f"There is no order {kind!r}.", fix=f"{near}Use {', '.join(known)}.")
+        near = nearest(shown(kind), known)
+        raise SpecError(f"There is no order {shown(kind)!r}.", fix=f"{near}Use {', '.join(known)}.")
     return _loaded(KINDS[kind]).make(**said)
 
 
@@ -126,11 +129,10 @@ def release_order(name: str, sql: str | None = None, **terms: Any) -> Order[Held
     order = _release(name, terms)
     known = {each.name for each in fields(order)}
     said = {"name": name} | ({} if sql is None else {"sql": sql}) | terms
-    own = {term: said.pop(term) for term in said.keys() - known}
     if "options" in known:
+        own = {term: said.pop(term) for term in said.keys() - known - _NO_OPTIONS}
         said["options"] = {**said.get("options", {}), **own}
-        return order.make(**said)
-    return order.make(**said, **{term: each for term, each in own.items() if each is not None})
+    return order.make(**{t: value for t, value in said.items() if value is not None or t in known})
 
 
 def _release(name: object, said: Mapping[str, object]) -> type[Order[Any, Any]]:
@@ -201,20 +203,14 @@ def _shape(hint: Any, *, inside: bool = False) -> Json:  # noqa: ANN401 - a type
     if is_number(hint):
         return _any(hint, [{"$ref": "#/$defs/number"}])
     types = [each for each in options_of(hint) if each not in (Decimal, Fraction, date)]
-    return _any(hint, [_one(each, inside=inside) for each in types if not _is_kept(each)])
+    sent = [each for each in types if not is_dataclass(each) or is_record(each)]
+    return _any(hint, [_one(each, inside=inside) for each in sent])
 
 
 def _any(hint: Any, found: list[Json]) -> Json:  # noqa: ANN401 - a type as it is written
     none = [{"type": "null"}] if type(None) in get_args(hint) else []
     every = [each for place, each in enumerate(found) if each not in found[:place]] + none
     return every[0] if len(every) == 1 else {"anyOf": every}
-
-
-def _is_kept(kind: Any) -> bool:  # noqa: ANN401 - a type as it is written
-    """Whether it is of one process alone, as a workload of arrays is."""
-    return is_dataclass(kind) and not all(
-        each.type in (str, tuple[str, ...]) for each in fields(kind)
-    )
 
 
 def _one(kind: Any, *, inside: bool) -> Json:  # noqa: ANN401, PLR0911 - a type as it is written

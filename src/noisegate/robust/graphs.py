@@ -131,7 +131,7 @@ _OF_REACHES: Final = ("delta", "bound", "beta", "rows_per_unit")
 class Then(Protocol[T_co]):
     """What is done with an order: it is run, or planned."""
 
-    def __call__(self, order: GraphOrder, *, fresh: bool) -> T_co:
+    def __call__(self, order: GraphOrder, /, *, fresh: bool) -> T_co:
         """What comes of it."""
 
 
