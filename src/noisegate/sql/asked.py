@@ -1,10 +1,11 @@
 """A question on its way: as asked, as ordered, as it came back."""
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, final
 
+from noisegate.algebra.expression import Expression
 from noisegate.curator.measurement import Measurement
 from noisegate.desk.terms import USUAL, Terms
 from noisegate.privacy.event import (
@@ -21,6 +22,7 @@ from noisegate.sql.drafts.accuracy import Goal, epsilon_for
 from noisegate.sql.drafts.draft import Draft
 from noisegate.sql.drafts.groups import Caps
 from noisegate.sql.drafts.purchase import Purchase
+from noisegate.sql.estimates.clipped import Clipped
 from noisegate.sql.estimates.estimate import Estimates
 from noisegate.sql.estimates.losses import Lost, lost_of
 from noisegate.sql.first import First
@@ -87,6 +89,7 @@ class Order:
     profiles: tuple[Profile, ...] = ()  # how large units are, if that was looked at
     slack: Fraction = Fraction(0)  # of ranks, for what a cap leaves out
     looked: Release | None = None  # an earlier look that the numbers are raised by
+    clips: Mapping[Expression, Clipped] = field(default_factory=dict)  # what found bounds lose
 
     @property
     def losses(self) -> tuple[Lost, ...]:

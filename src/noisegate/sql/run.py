@@ -261,6 +261,7 @@ class Run:
             profiles=profiles,
             slack=slack,
             looked=looked,
+            clips=asked.chosen.clips.get(block.name, {}),
         )
         return order if order.losses else replace(order, looked=None)
 
@@ -379,7 +380,7 @@ class Run:
                 measured.append(release)
             numbers.append(each.known(release))
         kept = [release for each in needed for release in each.releases]
-        estimates = estimate(bought, numbers, order.losses)
+        estimates = estimate(bought, numbers, order.losses, order.clips)
         used = [] if order.looked is None else [order.looked]
         return Parcel(bought, estimates, (*(order.found or ()), *used, *kept, *measured[before:]))
 
@@ -434,7 +435,7 @@ class Run:
             raise after_paying(refusal) from None
         margins = Margins(question.outer, released, public, shown)
         noise = None
-        if any(parcel.estimates.is_raised for parcel in parcels):
+        if any(each.estimates.is_raised or each.estimates.is_clipped for each in parcels):
             proven = {
                 name: released_block(parcel.bought.draft, parcel.estimates, noise=True)
                 for name, parcel in zip(names, parcels, strict=True)
