@@ -5,6 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pyarrow as pa
 import pytest
+from scipy.special import ndtri
 
 import noisegate as ng
 from noisegate.sql.bounds.profiles import PART, PARTS, STEPS, Profile
@@ -60,10 +61,12 @@ def test_a_group_loses_its_share_and_more_or_less_by_chance():
     """Draws are even, so that quantiles of 1,024 of them are off by a few hundredths."""
     sure = np.full(unseen.DRAWS, 100.0)
     loss = Loss(cap=5, kept=900.0, drawn=sure, squares=4 * sure)
-    for end in loss.ends(np.array([0.0, 0.5, 1.0]), SURE):
+    parts, unlike = np.array([0.0, 0.5, 1.0]), loss.unlike / 4 * 100  # of large units, by p (1 - p)
+    for end in (*loss.ends(parts, SURE), loss.off(parts, SURE)):
         assert end[0] == 0
-        assert end[1] == pytest.approx(1.96 * np.hypot(np.sqrt(0.25 * 400), 12.5), rel=0.05)
-        assert end[2] == pytest.approx(1.96 * 25, rel=0.05)  # large units may be unlike others
+        assert end[1] == pytest.approx(1.96 * np.hypot(np.sqrt(0.25 * 400), unlike), rel=0.05)
+        assert end[2] == pytest.approx(0, abs=1e-9)  # all rows are in no other group
+    assert loss.most(parts, SURE)[2] == pytest.approx(100)
     for end in loss.ends(np.zeros(1), SURE, signed=True):  # signs may add up, whatever the sum is
         assert end[0] == pytest.approx(1.96 * 20, rel=0.05)
     assert (loss.factor, loss.share) == (pytest.approx(10 / 9), pytest.approx(0.1))
@@ -81,6 +84,34 @@ def test_a_loss_may_be_much_more_than_thought_and_never_less_than_nothing():
     down, up = doubt(loss, SURE)
     assert (down, up) == (0, pytest.approx(np.quantile(drawn, 0.975)))
     assert doubt(loss, Fraction(99, 100))[1] > up
+
+
+def test_what_lies_to_one_side_takes_all_of_the_failure():
+    """A ± is one number: 95 of 100 draws are within it, and not 97.5 on the far side."""
+    drawn = np.linspace(0, 1, unseen.DRAWS) ** 8 * 1e3
+    loss = Loss(cap=5, kept=900.0, drawn=drawn, squares=np.zeros(unseen.DRAWS))
+    (off,), (up,) = loss.off(np.ones(1), SURE), loss.ends(np.ones(1), SURE)[1]
+    assert np.mean(np.abs(drawn - loss.lost) <= off) == pytest.approx(0.95, abs=0.002)
+    assert off < 0.9 * up
+
+
+@pytest.mark.parametrize("failure", [0.001, 0.0001])
+def test_draws_tell_of_failures_that_are_rarer_than_they_are(failure):
+    """Of a normal law: 1,024 draws end at 3.3 deviations, and quantiles of them before that."""
+    drawn = 1e4 + 100 * unseen.even_normal(3)
+    loss = Loss(cap=5, kept=900.0, drawn=drawn, squares=np.zeros(unseen.DRAWS))
+    (off,) = loss.off(np.ones(1), 1 - Fraction(failure))
+    exact = -100 * float(ndtri(failure / 2))
+    assert exact <= off < 1.25 * exact
+
+
+def test_units_of_one_size_may_be_anywhere_in_their_bin_and_others_not():
+    """24 rows each, or any number: of the first the look tells the bin and no more."""
+    random = np.random.default_rng(4)
+    alike = profile_of(np.full(4_000, 24), 8.0, random).loss(10)
+    spread = profile_of(random.geometric(0.05, 4_000), 8.0, random).loss(10)
+    assert np.ptp(np.quantile(alike.drawn, [0.1, 0.9])) > 0.1 * alike.lost
+    assert np.ptp(np.quantile(spread.drawn, [0.1, 0.9])) < 0.1 * spread.lost
 
 
 def test_even_draws_of_hidden_units_are_as_many_as_expected():

@@ -8,7 +8,7 @@ import pytest
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.privacy.domain import Kind
 from noisegate.sql.drafts.recipe import Mean, Recipe
-from noisegate.sql.estimates.formulas import quotient_of
+from noisegate.sql.estimates.formulas import average_of, quotient_of
 from noisegate.sql.estimates.losses import Quotient
 from noisegate.sql.laws.known import Known
 from noisegate.sql.laws.laws import Draws, Law, combined
@@ -96,3 +96,27 @@ def test_a_count_that_only_loses_rows_limits_the_average():
     bar = quotient_of(recipe, Quotient(parts.total, parts.count, lambda _: doubts))[1](SURE)
     assert bar.high[0] < 4.1
     assert bar.low[0] < 0.1
+
+
+def test_a_variance_has_one_noise_and_a_bar_as_wide_as_that():
+    """2,000 draws around a variance of 4, of values around -3. False alarm: 95 of 100 are claimed,
+    and below 92.5 has a chance below 1e-6."""
+    random, many, rows = np.random.default_rng(6), 2_000, 10_000
+    scales = (2_000, 400, 40)
+    laws = [Law((Draws(Fraction(1), 1, Geometric(scale=Fraction(scale))),)) for scale in scales]
+    means = (
+        Mean(piece=0, middle=Fraction(50), low=Fraction(0), high=Fraction(100)),
+        Mean(piece=1, middle=Fraction(0), low=Fraction(-10), high=Fraction(10)),
+    )
+    known = [
+        Known(exact + np.rint(random.laplace(0, scale, many)), law)
+        for exact, scale, law in zip((rows * (13 - 50), -3 * rows, rows), scales, laws, strict=True)
+    ]
+    for function, exact in ((Function.VAR_POP, 4), (Function.STDDEV_SAMP, 2)):
+        asked = Aggregate(name="v", function=function)
+        recipe = Recipe(aggregate=asked, kind=Kind.NUMBER, count=2, means=means)
+        values, bars = average_of(recipe, known[:2], known[2], None)
+        bar = bars(SURE)
+        assert np.mean((bar.low <= exact) & (exact <= bar.high)) > 0.925
+        off = np.quantile(np.abs(values - exact), 0.95)
+        assert np.median(bar.high - bar.low) < 1.2 * 2 * off

@@ -99,9 +99,7 @@ Practice = Annotated[
 ]
 LedgerPath = Annotated[str | None, typer.Option("--ledger", help="Where the budget is kept.")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Pay for a new draw.")]
-Planned = Annotated[
-    bool, typer.Option("--plan", help="Show price and error without paying.")
-]
+Planned = Annotated[bool, typer.Option("--plan", help="Show price and error without paying.")]
 PrintOrder = Annotated[
     bool, typer.Option("--print-order", help="Print the order as JSON instead; nothing is asked.")
 ]

@@ -1,10 +1,11 @@
 """A block as it is ordered: the noise that its price buys, what the ledger has of it, the rest."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, final
 
+from noisegate.algebra.expression import Expression
 from noisegate.algebra.tally import Sums
 from noisegate.curator.curator import Curator
 from noisegate.curator.measurement import Measurement
@@ -23,6 +24,7 @@ from noisegate.sql.drafts.accuracy import Goal, epsilon_for
 from noisegate.sql.drafts.draft import Draft, Part, draft
 from noisegate.sql.drafts.groups import Caps
 from noisegate.sql.drafts.purchase import Purchase, key_questions_of, purchase, require_findable
+from noisegate.sql.estimates.clipped import Clipped
 from noisegate.sql.estimates.estimate import Estimates, estimate
 from noisegate.sql.estimates.losses import Lost, lost_of, rank_slack
 from noisegate.sql.question import Block
@@ -49,6 +51,7 @@ class Order:
     needed: tuple[Needed, ...]
     profiles: tuple[Profile, ...] = ()  # how large units are, if that was looked at
     looked: Release | None = None  # an earlier look that the numbers are raised by
+    clips: Mapping[Expression, Clipped] = field(default_factory=dict)  # what found bounds lose
 
     @property
     def losses(self) -> tuple[Lost, ...]:
@@ -126,6 +129,7 @@ def _order(desk: Desk, asked: Asked, block: Block, *, fresh: bool) -> Order:
         needed=_needed(desk.curator, shelf, bought, terms, fresh=fresh),
         profiles=profiles,
         looked=looked,
+        clips=asked.chosen.clips.get(block.name, {}),
     )
     return order if order.losses else replace(order, looked=None)
 
@@ -201,7 +205,7 @@ def fetched(curator: Curator, order: Order, measured: list[Release], *, fresh: b
     used = [] if order.looked is None else [order.looked]
     return Parcel(
         bought,
-        estimate(bought, numbers, order.losses),
+        estimate(bought, numbers, order.losses, order.clips),
         (*(order.found or ()), *used, *kept, *measured[before:]),
     )
 

@@ -50,7 +50,7 @@ def shown_of(curator: Curator, question: Question, parcels: Sequence[Parcel]) ->
     except Unsupported as refusal:
         raise after_paying(refusal) from None
     noise = None
-    if any(each.estimates.is_raised for each in parcels):
+    if any(each.estimates.is_raised or each.estimates.is_clipped for each in parcels):
         noise = Margins(question.outer, blocks(noise=True), public, table)
     return table, Margins(question.outer, released, public, table), noise
 

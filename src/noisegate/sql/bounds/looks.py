@@ -21,11 +21,12 @@ from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.release import Release
 from noisegate.sql.bounds.limits import caps_of, declared_rows
-from noisegate.sql.bounds.profiles import Profile, range_of, range_query
+from noisegate.sql.bounds.profiles import DIGITS, Profile, range_of, range_query
 from noisegate.sql.bounds.sized import Counted, counted_of, own_rows
 from noisegate.sql.drafts.purchase import Purchase
 from noisegate.sql.drafts.recipe import CHOSEN
 from noisegate.sql.drafts.words import capped_words
+from noisegate.sql.estimates.clipped import Clipped, clipped_of
 from noisegate.sql.estimates.losses import lost_of
 from noisegate.sql.question import Aggregate, Block, Function, Question
 from noisegate.sql.reuse.shelf import Shelf
@@ -36,10 +37,10 @@ from noisegate.transforms.stability import stability_of
 Bounds: TypeAlias = Mapping[tuple[str, Expression], tuple[Fraction, Fraction]]
 SHARE: Final = Fraction(1, 5)  # of the price of synthetic rows, for all their bounds together
 CHOICES: Final = ("bounds", "caps")
-_CAPS: Final = (Fraction(1, 8), Fraction(2, 5))  # of the price of a question, for looks at caps
+_CAPS: Final = (Fraction(1, 8), Fraction(1, 2))  # of the price of a question, for looks at caps
 _TWICE, _MORE = 2, Fraction(5, 4)  # times that for two sizes; where averages alone are asked
 _MOST: Final = Fraction(1, 2)  # of the price, for all that
-_CAPS_SEEN: Final = Fraction(1, 25)  # an ε with which a look sees a hundred units, if it can be
+_CAPS_SEEN: Final = Fraction(1, 20)  # an ε with which a look sees a hundred units, if it can be
 _UNLISTED: Final = 100  # groups, where nobody knows how many there are; fewer if units are in few
 _FOUND: Final = 20  # a group that one of so many units holds should be found
 _SCALES: Final = 15  # of the noise, that a threshold is away for a δ of 1e-6
@@ -53,6 +54,10 @@ _MODEL: Final = (
     "A private estimate from these rows says that the contribution bound loses about {lost}: "
     "counts and sums are raised by that, and the ± includes its uncertainty. This part rests on a "
     "model of how rows are distributed over units, and is not proven."
+)
+_UNSEEN: Final = "errors are shown for values from 0 to 1, and grow with the width"
+_BEYOND: Final = (
+    "values beyond are clipped; the ± of sums and averages includes what that loses, by a model"
 )
 NO_RANGE: Final = "Use a larger epsilon, or declare bounds that you know."
 
@@ -97,7 +102,7 @@ class Sight:
 class Chosen:
     """The question with what was found, words about it, and for blocks by name: caps, profiles.
 
-    ``caps`` are the fields of `Caps` that were found.
+    ``caps`` are the fields of `Caps` that were found, ``clips`` what bounds lose.
     """
 
     question: Question
@@ -105,6 +110,7 @@ class Chosen:
     words: tuple[str, ...] = ()
     caps: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     profiles: Mapping[str, tuple[Profile, ...]] = field(default_factory=dict)
+    clips: Mapping[str, Mapping[Expression, Clipped]] = field(default_factory=dict)
 
 
 def looks_of(
@@ -115,8 +121,8 @@ def looks_of(
 ) -> tuple[Look, ...]:
     """What the question leaves open and is to be found: a cap that nobody declared, always.
 
-    Bounds are found where that is asked for: values beyond them are lost, and nothing tells how
-    much. Caps are those of values within them, as far as looks at bounds had a ``sight``.
+    Bounds are found where that is asked for: values beyond them are lost. Caps are those of values
+    within them, as far as looks at bounds had a ``sight``.
     """
     if terms.choose and (unknown := set(terms.choose) - set(CHOICES)):
         raise SpecError(
@@ -230,6 +236,7 @@ def seen(
     bounds = _bounds(looks, sights)
     caps: dict[str, dict[str, Any]] = {}
     profiles: dict[str, tuple[Profile, ...]] = {}
+    clips: dict[str, dict[Expression, Clipped]] = {}
     pairs = list(zip(looks, sights, strict=True))
     price = float(terms.epsilon or 1) / len(question.blocks)
     for look, sight in pairs:
@@ -252,15 +259,17 @@ def seen(
             continue
         assert look.expression is not None  # noqa: S101 - bounds are of one
         low, high = bounds[name, look.expression]
-        words.append(
-            f"{_paid(look)}; errors are shown for values from 0 to 1, and grow with the width"
-            if sight is None
-            else f"{look.words}, as estimated: {float(low):g} to {float(high):g}"
+        if sight is None:
+            words.append(f"{_paid(look)}; {_UNSEEN}")
+            continue
+        words.append(f"{look.words}, as estimated: {float(low):g} to {float(high):g}; {_BEYOND}")
+        clips.setdefault(name, {})[_moved(look.expression, low, high)] = clipped_of(
+            sight.values, sight.scale, low, high, digits=DIGITS
         )
     blocks = tuple(_bounded(block, bounds) for block in question.blocks)
     return Chosen(
         question=replace(question, blocks=blocks), terms=terms,
-        words=tuple(dict.fromkeys(words)), caps=caps, profiles=profiles,
+        words=tuple(dict.fromkeys(words)), caps=caps, profiles=profiles, clips=clips,
     )  # fmt: skip
 
 
@@ -374,14 +383,17 @@ def _bounded(block: Block, bounds: Bounds) -> Block:
     def moved(arg: Expression) -> Expression:
         if (block.name, arg) not in bounds:
             return arg
-        low, high = bounds[block.name, arg]
-        return Call("least", (Call("greatest", (arg, Literal(low))), Literal(high)))
+        return _moved(arg, *bounds[block.name, arg])
 
     aggregates = tuple(
         a if a.function in _UNBOUNDED else replace(a, args=tuple(map(moved, a.args)))
         for a in block.aggregates
     )
     return replace(block, aggregates=aggregates)
+
+
+def _moved(arg: Expression, low: Fraction, high: Fraction) -> Expression:
+    return Call("least", (Call("greatest", (arg, Literal(low))), Literal(high)))
 
 
 def _without_bounds(block: Block) -> list[Expression]:

@@ -10,11 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import chain, compress, product
+from types import MappingProxyType
 from typing import Any, Final, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from noisegate.algebra.expression import Expression
 from noisegate.algebra.tally import Sums, Values
 from noisegate.exact import Number, fraction
 from noisegate.mechanisms.base import INPUT_MAX, Mechanism
@@ -22,12 +24,13 @@ from noisegate.privacy.domain import Key, Kind
 from noisegate.sql.drafts.draft import Draft, Part
 from noisegate.sql.drafts.grouping_sets import Columns, Marginals, grouping_id
 from noisegate.sql.drafts.purchase import Purchase, finder_of
-from noisegate.sql.drafts.recipe import OFF_CENTRE, Mean, Recipe
+from noisegate.sql.drafts.recipe import OFF_CENTRE, Recipe
 from noisegate.sql.estimates.choices import Chosen, Ranks
+from noisegate.sql.estimates.clipped import Clipped
 from noisegate.sql.estimates.formulas import average_of, quotient_of
 from noisegate.sql.estimates.losses import Lost, RowSums, quotient, raised
+from noisegate.sql.estimates.sampled import sampled_bars, summed_bars
 from noisegate.sql.kinds import is_brackets, is_quantiles, is_thresholded
-from noisegate.sql.laws.intervals import Interval
 from noisegate.sql.laws.known import (
     Bars,
     Known,
@@ -120,18 +123,20 @@ class Estimates:
     grouping_id: tuple[int, ...] | None
     columns: Mapping[str, Estimate]
     is_raised: bool = False  # by what a cap loses, so that bars are more than noise
+    is_clipped: bool = False  # to found bounds, and bars hold what that loses
 
 
 def estimate(
     bought: Purchase,
     releases: Sequence[Released],
     losses: Sequence[Lost] = (),
+    clips: Mapping[Expression, Clipped] = MappingProxyType({}),
 ) -> Estimates:
     """The table, from what was released for each part of the draft, in its order.
 
     A release is the whole numbers of the part's mechanisms, or, where sums were released before,
     for each term all that is known of it: several answers become their weighted average.
-    ``losses`` are what caps lose, where that was looked at.
+    ``losses`` are what caps lose, where that was looked at, and ``clips`` what found bounds lose.
     """
     draft = bought.draft
     sets = tuple(dict.fromkeys(draft.block.sets))
@@ -141,7 +146,7 @@ def estimate(
     measured = _Measured(bought, releases, losses)
     columns = {}
     for recipe in draft.recipes:
-        found = [measured.column(recipe, columns) for columns in sets]
+        found = [measured.clipped(recipe, columns, clips) for columns in sets]
         values = np.concatenate([each.values for each in found]) if found else np.zeros(0)
         columns[recipe.aggregate.name] = Estimate(
             name=recipe.aggregate.name,
@@ -160,6 +165,7 @@ def estimate(
         grouping_id=ids if len(set(draft.block.sets)) > 1 else None,
         columns=columns,
         is_raised=bool(losses),
+        is_clipped=bool(clips),
     )
 
 
@@ -266,6 +272,20 @@ class _Measured:
             known = released(row, as_noise(mechanisms[place]), grain)
             self.tables.setdefault(piece, {}).setdefault(columns, []).append(known)
 
+    def clipped(
+        self, recipe: Recipe, columns: Columns, clips: Mapping[Expression, Clipped]
+    ) -> _Column:
+        """The same with what found bounds lose of sums and averages in the bars."""
+        found, asked = self.column(recipe, columns), recipe.aggregate
+        if asked.function not in (Function.SUM, Function.AVG) or asked.args[0] not in clips:
+            return found
+        rows = None
+        if asked.function is Function.AVG and recipe.count is not None:
+            rows = np.maximum(self.known(recipe.count, columns).values.astype(np.float64), 1.0)
+        assert found.bars is not None  # noqa: S101 - sums and averages have some
+        bars = clips[asked.args[0]].wider(found.values, rows, found.bars)
+        return replace(found, bars=bars, sums=None)
+
     def column(self, recipe: Recipe, columns: Columns) -> _Column:
         """The numbers of one grouping set, with bars or ranks."""
         if recipe.direct in self.choices:
@@ -371,41 +391,6 @@ def _deciding(bought: Purchase) -> Known:
     guess = finder.threshold + 2 * finder.noise.interval(_SURELY)
     values = bought.draft.counted(guess)
     return replace(released(values, finder.noise, Fraction(1)), at_least=finder.threshold)
-
-
-def sampled_bars(bars: Bars, sampling: Sampling) -> Bars:
-    """Bars about all units: half of the failure is for the noise, and half for sampling."""
-
-    def wider(confidence: Fraction) -> Interval:
-        failure = (1 - confidence) / 2
-        inner = bars(1 - failure)
-        low, high = sampling.bounds(inner.low, inner.high, float(failure))
-        return Interval(np.minimum(low, inner.low), np.maximum(high, inner.high))
-
-    return wider
-
-
-def summed_bars(bars: Bars, rows: Bars, sampling: Sampling, mean: Mean) -> Bars:
-    """Bars of a sum about all units, from those of the sample and of its rows.
-
-    Why: values from 0 on tell themselves how far they may be off. Else, with M the largest size of
-        a value and w what a unit's rows weigh, a unit adds at most w M, and Σ aᵢ² ≤ w M Σ |aᵢ| ≤
-        w M² n for n rows in all.
-    """
-    if mean.low >= 0:
-        reach = sampling.reach * mean.high
-        return sampled_bars(bars, replace(sampling, reach=reach, ones=False))
-    size, weight = float(max(abs(mean.low), abs(mean.high))), float(sampling.reach)
-
-    def wider(confidence: Fraction) -> Interval:
-        failure = (1 - confidence) / 2
-        inner, part = bars(1 - failure), failure / 3
-        held = rows(1 - part)
-        most = sampling.bounds(held.low, held.high, float(part))[1]
-        off = sampling.strays(weight * size**2 * most, weight * size, float(part))
-        return Interval(inner.low - off, inner.high + off)
-
-    return wider
 
 
 def _typed(values: Numbers, recipe: Recipe) -> Numbers:

@@ -6,8 +6,9 @@ true t is in it whenever that one noise is within its half-width, whatever n is;
 known about the denominator, and where the noisy count says nothing the whole range is left.
 
 Let E[·] be an average and x, y centred values. Then VAR_POP = E[x²] - E[x]², COVAR_POP = E[xy] -
-E[x] E[y], CORR = COVAR / √(VAR VAR), and a sample's is n / (n - 1) times the population's. Bars for
-all parts that hold at once (a union bound) give one for the whole by interval arithmetic. It is cut
+E[x] E[y], CORR = COVAR / √(VAR VAR), and a sample's is n / (n - 1) times the population's. The bar
+of a variance is that of one noise too, see `_spread`; for the others, bars for all parts that hold
+at once (a union bound) give one for the whole by interval arithmetic. It is cut
 to what holds for every table: averages lie between the bounds, variances below a quarter of the
 squared range, correlations within ±1.
 """
@@ -19,8 +20,8 @@ from typing import Final
 
 import numpy as np
 
-from noisegate.sql.drafts.recipe import Mean, Recipe
-from noisegate.sql.estimates.losses import Ends, Quotient, widened
+from noisegate.sql.drafts.recipe import VARIANCES, Mean, Recipe
+from noisegate.sql.estimates.losses import Ends, Quotient, average_off, widened
 from noisegate.sql.estimates.tails import Loss
 from noisegate.sql.laws.intervals import Interval
 from noisegate.sql.laws.known import Bars, Known
@@ -33,6 +34,8 @@ _ROOTED: Final = (Function.STDDEV_POP, Function.STDDEV_SAMP)
 _GRID: Final = tuple(Fraction(place, 32) for place in (0, 1, 2, 4, 6, 9, 13, 18, 24, 32))
 _PLACES: Final = 17  # from half the least average to twice the largest
 _NEAREST: Final = 2.0**-24  # of the bound: closer to 0 averages are alike
+_SIDE: Final = Fraction(1, 24)  # of the failure, for what a bar of a variance needs besides
+_STEPS: Final = 16.0  # places up to the largest factor of a noise
 _EIGHTH: Final = Fraction(1, 8)  # of the failure, for each part that is not the main one
 
 
@@ -57,6 +60,8 @@ def average_of(
     estimate = _combined(function, recipe.means, points, Interval(rows, rows))
 
     def bars(confidence: Fraction) -> Interval:
+        if function in VARIANCES and sampling is None:
+            return _deviation(recipe, means, count, loss, confidence)
         failure = (1 - confidence) / (1 if sampling is None else 2)
         main, side = _confidences(1 - failure, parts=len(means) + (function in _SAMPLED))
         ratios = [
@@ -76,16 +81,94 @@ def average_of(
                 for ratio, mean in pairs
             ]
         if loss is not None:
-            triples = zip(ratios, means, recipe.means, strict=True)
             ratios = [
-                widened(ratio, np.asarray(known.values / rows, np.float64), mean, rows, loss,
-                        confidence)
-                for ratio, known, mean in triples
-            ]  # fmt: skip
+                _of_all(ratio, known, mean, rows, loss, confidence)
+                for ratio, known, mean in zip(ratios, means, recipe.means, strict=True)
+            ]
         parts = [_placed(each, mean) for each, mean in zip(ratios, recipe.means, strict=True)]
         return _combined(function, recipe.means, parts, held)
 
     return (estimate.low + estimate.high) / 2, bars
+
+
+def _of_all(
+    ratio: Interval, known: Known, mean: Mean, rows: Floats, loss: Loss, confidence: Fraction
+) -> Interval:
+    """A centred average of all rows, from that of the weighed rows."""
+    low, high = float(mean.low - mean.middle), float(mean.high - mean.middle)
+    point = np.asarray(known.values / rows, np.float64)
+    off = average_off(point, low, high, rows, loss, confidence)
+    return widened(ratio, point, off, low, high)
+
+
+def _deviation(
+    recipe: Recipe, means: Sequence[Known], count: Known, loss: Loss | None, confidence: Fraction
+) -> Interval:
+    """A variance or a standard deviation."""
+    function, mean = recipe.aggregate.function, recipe.means[1]
+    side = 1 - (1 - confidence) * _SIDE
+    spread, point = _spread(means, count, recipe.means, confidence)
+    most, rows = _half(mean) ** 2, np.maximum(count.values.astype(np.float64), 1.0)
+    if loss is not None:
+        middle = means[1].values / rows
+        far = float(mean.high - mean.middle) + np.abs(middle)
+        off = average_off(np.maximum(point, 0.0), 0.0, far**2, rows, loss, confidence)
+        spread = widened(spread, point, off, 0.0, most)
+    spread = spread.clipped(0, most)
+    if function in _SAMPLED:
+        spread = _sampled(spread, count.bars(side))
+    return spread.root() if function in _ROOTED else spread
+
+
+def _spread(
+    known: Sequence[Known], count: Known, means: Sequence[Mean], confidence: Fraction
+) -> tuple[Interval, Floats]:
+    """Where E[x²] - E[x]² lies, and the estimate, which may be negative.
+
+    Claim: holds with the confidence and a bit, for a bar of the count. Why: let A, B and n be the
+        noisy sums of squares (around their middle m) and of values and the count, a and b the exact
+        averages. A - 2 b B - (a - 2 b²) n is noise alone, since its exact value is 0. It is also n
+        times V̂ + (B / n - b)² - V, with V̂ = m + A / n - (B / n)². So V is that far from V̂,
+        up to the half-width q of the noise over n. Of a and b bars are known, each for a part of
+        the failure; q is taken at the largest factors that they leave, as in `_ratio`.
+    """
+    failure = 1 - confidence
+    side, main = 1 - failure * _SIDE, 1 - failure * (1 - 3 * _SIDE)
+    squares, values = (
+        _ratio(each, count, mean, side) for each, mean in zip(known, means, strict=True)
+    )
+    rows = count.values.astype(np.float64)
+    held = np.maximum(rows, 1.0)
+    point = known[1].values / held
+    estimate = float(means[0].middle) + known[0].values / held - point**2
+    twice = 2 * np.maximum(np.abs(values.low), np.abs(values.high))
+    square = values.square()
+    factor = np.maximum(
+        np.abs(squares.low - 2 * square.high), np.abs(squares.high - 2 * square.low)
+    )
+    noise = _joint(known, count, twice, factor, main)
+    strayed = np.maximum(np.abs(point - values.low), np.abs(values.high - point)) ** 2
+    told = rows >= 1
+    return Interval(
+        np.where(told, estimate - noise / held, 0.0),
+        np.where(told, estimate + strayed + noise / held, np.inf),
+    ), estimate
+
+
+def _joint(
+    known: Sequence[Known], count: Known, twice: Floats, factor: Floats, confidence: Fraction
+) -> Floats:
+    """Half-widths of the noise of A - t B - f n for each cell, with t and f rounded up."""
+    laws = known[0].law, known[1].law, count.law
+    steps = [_STEPS / max(float(each.max(initial=0.0)), 1e-300) for each in (twice, factor)]
+    places = np.stack([np.ceil(twice * steps[0]), np.ceil(factor * steps[1])], axis=-1)
+    different, at = np.unique(places.reshape(-1, 2), axis=0, return_inverse=True)
+    found = []
+    for place in different:
+        factors = [Fraction(1), *(Fraction(p / s) for p, s in zip(place, steps, strict=True))]
+        law = combined(list(zip(factors, laws, strict=True)))
+        found.append(law.half_width(confidence) + float(law.step))
+    return np.array(found)[at.reshape(-1)]
 
 
 def quotient_of(recipe: Recipe, parts: Quotient, *, lossless: bool = False) -> tuple[Floats, Bars]:

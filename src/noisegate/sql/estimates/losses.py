@@ -2,14 +2,14 @@
 
 The ± of a number has two parts. What noise may have done is proven. What the contribution bound
 loses is estimated by the model of `tails.py`, and has quantiles: it may be much more than thought,
-and never less than nothing. Both are independent, so half-widths add up in squares, down and up.
+and never less than nothing. Both are independent, so their ± is that of their sum.
 """
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from math import ceil
+from math import ceil, sqrt
 from statistics import NormalDist
 from typing import Any, TypeAlias, final
 
@@ -20,7 +20,7 @@ from noisegate.algebra.tally import Sums, Values
 from noisegate.privacy.domain import Kind
 from noisegate.sql.bounds.profiles import Profile
 from noisegate.sql.drafts.purchase import Purchase
-from noisegate.sql.drafts.recipe import COUNTS, Mean, Recipe
+from noisegate.sql.drafts.recipe import COUNTS, Recipe
 from noisegate.sql.estimates.tails import Loss
 from noisegate.sql.laws.intervals import Interval
 from noisegate.sql.laws.known import Bars, Known, grains_of
@@ -31,6 +31,7 @@ Numbers: TypeAlias = NDArray[Any]
 Ends: TypeAlias = tuple[Floats, Floats]  # how far below, how far above
 _NEAR = 2.0  # times less or more than the look says: a number of all rows may be
 _APART = 1 / 4  # of the widest spread that a mean allows: how far averages of units differ
+_NEARER = 1 / 2  # the same, of how far the mean is off the nearer bound
 
 
 @final
@@ -101,7 +102,7 @@ def normal(confidence: Fraction) -> float:
 def raised(lost: Lost, recipe: Recipe, values: Numbers, bars: Bars) -> tuple[Numbers, Bars, Bars]:
     """Counts or sums of all there is, their bars, and those of the noise alone."""
     centre = values.astype(np.float64)
-    factor = _factor(lost, recipe, centre)
+    factor, gain = _factor(lost, recipe, centre), _gain(lost, recipe, centre)
     shown: Numbers = centre * factor
     step = 0.0
     if recipe.kind is Kind.INTEGER:
@@ -111,9 +112,10 @@ def raised(lost: Lost, recipe: Recipe, values: Numbers, bars: Bars) -> tuple[Num
 
     def around(confidence: Fraction, *, noise: bool) -> Interval:
         inner, at = bars(confidence), shown.astype(np.float64)
-        less, more = (0.0, 0.0) if noise else _ends(lost, recipe, centre, centre, confidence)
-        down = np.hypot((centre - inner.low) * factor, less) + step
-        up = np.hypot((inner.high - centre) * factor, more) + step
+        down, up = (centre - inner.low) * gain, (inner.high - centre) * gain
+        if not noise:
+            down, up = (_reach(lost, recipe, centre, centre, confidence, x) for x in (down, up))
+        down, up = down + step, up + step
         if recipe.kind is Kind.INTEGER:
             down, up = np.floor(down), np.floor(up)
         return Interval(at - down, at + up)
@@ -148,7 +150,8 @@ def _is_all(lost: Lost, recipe: Recipe) -> bool:
     """Whether the groups of a number hold together all that the look has seen."""
     asked = recipe.aggregate
     counted = lost.apart or asked.function is Function.COUNT
-    return counted and asked.where is None and not lost.people
+    alone = len(lost.units) == 1 and recipe.direct in lost.units
+    return (alone or (counted and asked.where is None)) and not lost.people
 
 
 def _factor(lost: Lost, recipe: Recipe, centre: Floats) -> float:
@@ -157,12 +160,50 @@ def _factor(lost: Lost, recipe: Recipe, centre: Floats) -> float:
     return 1 + lost.loss.lost * unit / kept
 
 
-def _ends(lost: Lost, recipe: Recipe, centre: Floats, of: Floats, confidence: Fraction) -> Ends:
-    """How far below and above a cap may lose ``of`` some sums; ``centre`` are all groups."""
+def _gain(lost: Lost, recipe: Recipe, centre: Floats, groups: Floats | None = None) -> Floats:
+    """What the noise of bounded numbers is multiplied by when these are raised.
+
+    ``groups``: how often each is in one sum; without them each group is one.
+
+    Why: let Σ c be what is kept. A group of share p is raised to c + c L / Σ c for a loss L, which
+        moves by 1 + (1 - p) L / Σ c with its own noise, and by -p L / Σ c with that of each other
+        group. All groups together are raised by L, whatever their noise is.
+    """
     kept, unit = _scaled(lost, recipe, centre)
-    signed = recipe.direct in lost.signed or any(mean.low < 0 < mean.high for mean in recipe.means)
-    down, up = lost.loss.ends(of / kept, confidence, signed=signed)
+    more = lost.loss.lost * unit / kept
+    size = np.abs(centre)
+    if kept != size.sum():
+        return np.full(centre.shape if groups is None else (1,), 1 + more)
+    if groups is None:
+        part, others = size / kept, float(centre.size - 1)
+    else:
+        part = np.array([groups @ size / kept])
+        others = np.count_nonzero(groups == 0) / np.count_nonzero(groups)
+    found: Floats = np.hypot(1 + more * (1 - part), more * part * sqrt(others))
+    return found
+
+
+def _reach(
+    lost: Lost, recipe: Recipe, centre: Floats, of: Floats, confidence: Fraction, noise: Floats
+) -> Floats:
+    """Half-widths of noise, and of what a cap loses less or more ``of`` some sums, together.
+
+    ``centre`` are all groups.
+    """
+    kept, unit = _scaled(lost, recipe, centre)
+    signed = _is_signed(lost, recipe)
+    return lost.loss.off(of / kept, confidence, signed=signed, noise=noise / unit) * unit
+
+
+def _ends(lost: Lost, recipe: Recipe, values: Floats, confidence: Fraction) -> Ends:
+    """How far below and above, of each of all groups."""
+    kept, unit = _scaled(lost, recipe, values)
+    down, up = lost.loss.ends(values / kept, confidence, signed=_is_signed(lost, recipe))
     return down * unit, up * unit
+
+
+def _is_signed(lost: Lost, recipe: Recipe) -> bool:
+    return recipe.direct in lost.signed or any(mean.low < 0 < mean.high for mean in recipe.means)
 
 
 @final
@@ -196,9 +237,7 @@ def quotient(recipe: Recipe, total: Known, count: Known, sums: Lost, rows: Lost)
     )
 
     def doubts(confidence: Fraction) -> tuple[Ends, Ends]:
-        first, second = (
-            _ends(lost, each, values, values, confidence) for _, values, lost, each in parts
-        )
+        first, second = (_ends(lost, each, values, confidence) for _, values, lost, each in parts)
         return first, second
 
     return Quotient(raised_total, raised_count, doubts)
@@ -228,6 +267,8 @@ class RowSums:
             together is lost of one group that is all of them.
         """
         times = Counter(groups)
+        if not times:
+            return 0.0
         if self.bars is None:
             law = combined([(Fraction(count), self.law) for count in times.values()])
             wide = law.half_width(confidence)
@@ -240,25 +281,33 @@ class RowSums:
             return wide + steps
         of = np.array([self.values[list(groups)].sum()])
         factor = _factor(self.lost, self.recipe, self.values)
-        doubt = 0.0
+        held = np.bincount(groups, minlength=self.values.size).astype(np.float64)
+        (gain,) = _gain(self.lost, self.recipe, self.values, held)
+        off = np.array([wide]) * gain
         if not noise:
-            less, more = _ends(self.lost, self.recipe, self.values, of, confidence)
-            doubt = float(max(less[0], more[0]))
-        return float(np.hypot(wide * factor, doubt)) + steps * (1 + factor)
+            off = _reach(self.lost, self.recipe, self.values, of, confidence, off)
+        return float(off[0]) + steps * (1 + factor)
 
 
-def widened(
-    ratio: Interval, point: Floats, mean: Mean, rows: Floats, loss: Loss, confidence: Fraction
-) -> Interval:
-    """Where an average of all rows lies, from where that of the weighed rows does.
+def average_off(
+    point: Floats, low: float, high: Floats | float, rows: Floats, loss: Loss, confidence: Fraction
+) -> Floats:
+    """How far averages of all rows may be from those of the weighed rows, in [low, high].
 
     Why: values with mean μ in [low, high] have a variance of at most (μ - low)(high - μ); averages
-        of units are taken to differ by a quarter of that spread.
+        of units are taken to differ by a quarter of that spread, or by half of what μ is off the
+        nearer end: values that lie far below their bounds differ by about what they are.
     """
-    low, high = float(mean.low - mean.middle), float(mean.high - mean.middle)
     inside = np.clip(point, low, high)
-    spread = _APART * np.sqrt((inside - low) * (high - inside))
-    off = normal(confidence) * spread * loss.average_off(rows / loss.kept)
+    least, most = inside - low, high - inside
+    spread = np.minimum(_APART * np.sqrt(least * most), _NEARER * np.minimum(least, most))
+    found: Floats = normal(confidence) * spread * loss.average_off(rows / loss.kept)
+    return found
+
+
+def widened(ratio: Interval, point: Floats, off: Floats, low: float, high: float) -> Interval:
+    """Where an average lies that may be ``off`` besides what its bar says."""
+    inside = np.clip(point, low, high)
     down = np.hypot(np.maximum(inside - ratio.low, 0), off)
     up = np.hypot(np.maximum(ratio.high - inside, 0), off)
     return Interval(

@@ -4,9 +4,11 @@ A unit of size s (its rows, or what it adds) loses s - C beyond a bound C. A rel
 about how many units there are of each size, up to a few units that noise can hide; yet few large
 units may add much. What lies beyond the last bin that stands clear of its noise is drawn from a
 posterior (`unseen.py`), so that what is lost has a distribution: its median is what is added to an
-answer, its quantiles are the bar, farther up than down. Nothing proves the model, and this neither:
+answer, and the ± holds 95 of 100 draws of it together with the noise. Nothing proves the model, and
+these neither:
 
-- Large units spread over groups as all rows do, each unit by itself.
+- Large units spread over groups about as all rows do, each unit by itself.
+- Within a bin sizes are as smooth as between bins; units that stand out may be anywhere in it.
 
 Nothing can certify that nobody has a million rows: one unit is invisible at any price that hides
 it. `bench/truth.py` holds the model to account, by how often the ± covers the exact answer.
@@ -15,13 +17,13 @@ it. `bench/truth.py` holds the model to account, by how often the ± covers the 
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from math import ceil, sqrt
+from math import ceil, log, log10, sqrt
 from typing import Final, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from noisegate.sql.estimates.unseen import Bins, Unseen, even_normal
+from noisegate.sql.estimates.unseen import Bins, Unseen, even_laplace, even_normal
 from noisegate.sql.laws.laws import Floats
 
 Whole: TypeAlias = NDArray[np.int64]
@@ -33,9 +35,13 @@ _DOUBT: Final = 1e-6  # the least such chance
 _FARTHEST: Final = 16  # bins beyond the last clear one in which a bound may lie
 _UNLIKE: Final = 0.25  # of what is lost: how far large units may differ from others
 _APART: Final = 0.5  # the same of groups: those that all are in lose least, at best nothing
-_TYPICAL: Final = 0.9  # of all draws: those that are no farther off, for the choice of a bound
+_TYPICAL: Final = 0.96  # of all draws: those that are no farther off, for the choice of a bound
 _SPREAD: Final = 1.5  # times their mean distance from the middle, about a standard deviation
 _SHARES: Final = np.concatenate([[0.0], np.geomspace(1e-6, 1.0, 48)])  # between: a straight line
+_NOISE: Final = 39  # the dimension of draws of noise: others are those of units and groups
+_FEW: Final = 0.01  # of all draws: those that quantiles are read off
+_STEEP: Final = 6.0  # the most that logarithms of densities fall or rise within one of sizes
+_ODD: Final = 1 / 8  # of a bin's width over √12: how far its mean may be off where sizes are smooth
 _TWO: Final = 1.96  # standard deviations at 95 %
 _SURE: Final = Fraction(95, 100)
 
@@ -70,27 +76,61 @@ class Loss:
         """What is lost, of all there is."""
         return self.lost / (self.kept + self.lost)
 
+    def off(
+        self,
+        share: Floats,
+        confidence: Fraction,
+        *,
+        signed: bool = False,
+        noise: Floats | float = 0.0,
+    ) -> Floats:
+        """How far from its share of `lost` a sum may lose, below or above, in rows' worth.
+
+        ``noise`` are half-widths of what is added to it, at this confidence: of Laplace noise,
+        about, or of noise with lighter tails. Many groups are read off a curve, and half-widths are
+        added in squares, which is more.
+        """
+        at, off = self._offs(share, signed=signed)
+        failure = float(1 - confidence)
+        if share.size != at.size:
+            alone = _read(share, at, _quantile(np.abs(off), failure))
+            found: Floats = np.hypot(alone, noise)
+            return found
+        both = off + np.reshape(noise, (-1, 1)) / log(1 / failure) * even_laplace(_NOISE)
+        return np.maximum(_quantile(np.abs(both), failure), noise)
+
+    def most(self, share: Floats, confidence: Fraction) -> Floats:
+        """How much a sum may lose at most."""
+        at, off = self._offs(share, signed=False)
+        drawn = np.abs(off + at[:, None] * self.lost)
+        return _read(share, at, _quantile(drawn, float(1 - confidence)))
+
     def ends(
         self, share: Floats, confidence: Fraction, *, signed: bool = False
     ) -> tuple[Floats, Floats]:
-        """How far below and above its share of `lost` a sum may lose, in rows' worth.
+        """How far below and how far above, for half of the failure each."""
+        at, off = self._offs(share, signed=signed)
+        ends = (_quantile(side * off, float(1 - confidence) / 2) for side in (-1, 1))
+        down, up = (_read(share, at, np.maximum(end, 0.0)) for end in ends)
+        return down, up
+
+    def _offs(self, share: Floats, *, signed: bool) -> tuple[Floats, Floats]:
+        """Draws of what sums lose beyond their shares of `lost`, for some shares.
 
         Why: let each of the units that lose e be in a group by itself with chance p, the group's
-            share. What the group loses has mean p Σe and variance p (1 - p) Σe². Sums of either
-            sign may lose e or -e for each unit, whatever they are themselves.
+            share. What the group loses has mean p Σe and variance p (1 - p) Σe². Large units may be
+            unlike others: their odds of being in the group are e^x times those of others, about, x
+            normal, which moves p by p (1 - p) x; of all rows nothing is in another group. Sums of
+            either sign may lose e or -e for each unit, whatever they are themselves.
         """
         held = np.clip(np.abs(share), 0.0, 1.0)
         at = held if held.size <= _SHARES.size else _SHARES
         part = at[:, None]
-        apart = np.ones_like(part) if signed else part * (1 - part)
-        differ = self.unlike * even_normal(1)
+        rest = 1 - part
+        apart = np.ones_like(part) if signed else part * rest
+        differ = self.unlike * rest * even_normal(1)
         drawn = part * self.drawn * (1 + differ) + np.sqrt(apart * self.squares) * even_normal(2)
-        failure = float(1 - confidence) / 2
-        low, high = np.quantile(drawn, [failure, 1 - failure], axis=1)
-        down, up = np.maximum(at * self.lost - low, 0.0), np.maximum(high - at * self.lost, 0.0)
-        if at is _SHARES:
-            down, up = np.interp(held, at, down), np.interp(held, at, up)
-        return down, up
+        return at, drawn - part * self.lost
 
     def average_off(self, share: Floats) -> Floats:
         """A standard deviation of averages of a group, of values whose own one is 1.
@@ -103,7 +143,7 @@ class Loss:
         among = np.hypot(np.sqrt(self.squares / at[:, None]), _UNLIKE * self.drawn)
         off = among / (self.kept + self.drawn) * np.abs(even_normal(1))
         found: Floats = np.quantile(off, float(_SURE), axis=1) / _TWO
-        return found if at is held else np.interp(held, at, found)
+        return _read(share, at, found)
 
 
 @final
@@ -153,10 +193,33 @@ class Sizes:
         return int(np.searchsorted(self._highs, 1.0))
 
     @cached_property
-    def _tails(self) -> Floats:
-        """Draws of how many units there are in each bin beyond `end`."""
-        bins = Bins.of(self._lows, self._highs)
-        return Unseen(self._units, self._scale, bins, self.end).draws()
+    def _tails(self) -> tuple[int, Floats]:
+        """Draws of how many units there are in each bin from some bin on, about `end`."""
+        unseen = Unseen(self._units, self._scale, self._bins, self.end)
+        return unseen.first, unseen.draws()
+
+    @cached_property
+    def _bins(self) -> Bins:
+        return Bins.of(self._lows, self._highs)
+
+    @cached_property
+    def _within(self) -> tuple[Floats, Floats]:
+        """Where in their bins units lie: how far off the middle, and the doubt of all together.
+
+        Both are in widths of bins. Why: with a density that falls as e^(-at) over the logarithm t,
+            the mean of a bin of width h lies a h² / 12 below its middle. Units that are more, or
+            fewer, than between their neighbours may all be anywhere in their bin; of others the
+            mean is known to about an eighth of that.
+        """
+        bins, end = self._bins, self.end
+        dense = np.log(np.maximum(self._units / bins.width, self._scale))
+        slope = np.clip(np.gradient(dense, bins.log), -_STEEP, _STEEP)
+        width = np.log(self._highs / np.maximum(self._lows, self._highs / 8))
+        sides = np.pad(dense, 1, mode="edge")
+        between = bins.width * np.exp((sides[:-2] + sides[2:]) / 2)
+        units = np.maximum(self._units, 0.0)
+        doubt = (np.abs(self._units - between) + _ODD * units) / sqrt(12)
+        return (slope * width / 12)[:end], doubt[:end]
 
     @property
     def largest(self) -> float:
@@ -176,12 +239,14 @@ class Sizes:
 
     def _loss(self, cap: float) -> Loss:
         far, end = _excess(self._lows, self._highs, cap), self.end
-        near, tail = self._units[:end], far[end:]
-        noise = 2 * self._scale**2 * float((far[:end] ** 2).sum())
-        wide = (self._highs - np.clip(cap, self._lows, self._highs))[:end] / sqrt(12)
-        noise += float(((near * wide) ** 2).sum())  # how sizes are spread over a bin is not known
-        drawn = float(near @ far[:end]) + sqrt(noise) * even_normal(3) + self._tails @ tail
-        squares = np.maximum(float(near @ far[:end] ** 2) + self._tails @ tail**2, 0.0)
+        (shift, doubt), (first, units) = self._within, self._tails
+        above = (self._highs - np.clip(cap, self._lows, self._highs))[:end]
+        far[:end] = np.maximum(far[:end] + shift * above, 0.0)
+        near, tail, seen = far[:first], far[first:][: units.shape[1]], self._units[:first]
+        noise = 2 * self._scale**2 * float((near**2).sum())
+        noise += float(((doubt * above) ** 2).sum())
+        drawn = float(seen @ near) + sqrt(noise) * even_normal(3) + units @ tail
+        squares = np.maximum(float(seen @ near**2) + units @ tail**2, 0.0)
         drawn = np.maximum(drawn, 0.0)
         kept = 0.0 if cap == 0 else max(self.total - float(np.median(drawn)), float(self._highs[0]))
         return Loss(
@@ -218,6 +283,25 @@ class Sizes:
         spread = 1 / 4  # of the half-width of the bounds: the values of units
         among = np.hypot(sqrt(squares * cells), _UNLIKE * lost) / (loss.kept + lost)
         return float(np.hypot(ratios * noise * cells / loss.kept, spread * among))
+
+
+def _read(share: Floats, at: Floats, found: Floats) -> Floats:
+    """What was found at some shares, at those that are asked for."""
+    held = np.clip(np.abs(share), 0.0, 1.0)
+    return found if held.size == at.size else np.interp(held, at, found)
+
+
+def _quantile(off: Floats, failure: float) -> Floats:
+    """What draws exceed with a chance of ``failure``, a row each.
+
+    Few of them tell of less than one in a hundred: from there on a tail falls as it did before.
+    """
+    usual, rare, asked = np.quantile(off, [1 - 10 * _FEW, 1 - _FEW, 1 - failure], axis=1)
+    if failure >= _FEW:
+        return np.asarray(asked, np.float64)
+    falling = rare + np.maximum(rare - usual, 0.0) * log10(_FEW / failure)
+    found: Floats = np.maximum(falling, asked)
+    return found
 
 
 def noise_tail(draws: int, at: float) -> float:

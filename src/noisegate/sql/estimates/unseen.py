@@ -5,25 +5,26 @@ stands clear of noise, single large units may hold much of all rows. Let t be th
 size, from that bin on. What is taken to be, before any number is seen:
 
 - log density(t) = c - a t - b t²/2 - k t⁺ with b, k ≥ 0: Zipf and Pareto sizes (b = k = 0, index a,
-  down to 0.35), lognormal ones (b = 1 / σ²), nearly Poisson and exponential ones, and sizes with a
-  limit (k). 1 / (1 + a) is spread evenly.
-- With a chance of about 5 in 100 there is another group of larger units besides: few enough to be
-  hidden by noise, around any size, much alike or not. How many is spread evenly over logarithms, so
-  the chance grows with that of the noise: 4 in 100 at a scale of 8, 6 in 100 at 25. It widens a bar
-  at 95 % where numbers speak for it, and hardly where none does.
+  down to 0.35), lognormal ones (b = 1 / σ²), and sizes with a limit (k); or with e^t - 1 - t in
+  place of t²/2: exponential, gamma, and nearly Poisson ones. 1 / (1 + a) is spread evenly.
+- With some chance there is another group of larger units besides: few enough to be hidden by noise,
+  around any size, much alike or not. How many is spread evenly over logarithms. The more the noise
+  can hide, the larger is the chance: 4 in 100 at a scale of 8, and 10 from 20 on. It widens
+  a bar at 95 % where numbers speak for it, and hardly where none does.
 - Tails that hold many times what is seen are less likely than others.
 
 All curves on a grid are weighed by how well they agree with the noisy numbers, the farther back
 the less exactly. Of the posterior, even draws are taken: of a curve, and of the numbers of units
-that it expects, each a Poisson number. So the doubt about the index of a tail, and the chance that
-a few very large units are there or not, are both in what is made of the draws.
+that it expects, each a Poisson number; in bins before, of what the look and the curve say together.
+So the doubt about the index of a tail, and the chance that a few very large units are there or not,
+are both in what is made of the draws.
 
 The draws are the points of Weyl's sequence, so the same look always gives the same answer.
 """
 
 from dataclasses import dataclass
-from functools import cache
-from math import log, log1p, sqrt
+from functools import cache, cached_property
+from math import log, sqrt
 from typing import Final, final
 
 import numpy as np
@@ -36,25 +37,29 @@ _BACK, _AHEAD = 12, 16  # bins before and after the last clear one that curves a
 _REACH: Final = 20  # bins beyond it that they are extrapolated to
 _MISFIT, _FARTHER = 0.08, 0.03  # of a number: how far a curve may be off; more, a bin back
 _FADING: Final = 0.9  # what a bin farther back counts, since curves may bend there
+_AWAY: Final = 2.0  # deviations: from there on a clear number is less and less what curves expect
 _STRANGE: Final = 6.0  # the most that one bin speaks against a curve
 _ROUGH: Final = 0.25  # the same of units beyond the last clear bin
-_INDEX: Final = (0.35, 0.55, 0.75, 0.95, 1.15, 1.4, 1.7, 2.1, 2.7, 3.5, 5.0, 8.0, 14.0, 25.0)
-_BENDS: Final = (0.0, 0.08, 0.2, 0.5, 1.1, 2.5, 6.0, 18.0)
-_BENT: Final = (0.25, *[0.75 / 7] * 7)  # how likely they are: tails without a bend are common
-_BREAKS: Final = (0.0, 2.0, 8.0)
-_BROKEN: Final = (0.9, 0.05, 0.05)
+_INDEX: Final = (0.35, 0.6, 0.9, 1.2, 1.5, 1.9, 2.3, 2.8, 3.4, 4.2, 5.5, 8.0, 14.0, 25.0)
+_BENDS: Final = (0.0, 0.1, 0.25, 0.5, 1.0, 2.0, 4.5, 12.0)
+_BENT: Final = (0.2, *[0.8 / 7] * 7)  # how likely they are: tails without a bend are common
+_BREAKS: Final = (0.0, 0.0, 4.0)
+_SUDDEN: Final = (False, True, False)  # whether they bend ever more
+_BROKEN: Final = (0.55, 0.4, 0.05)  # how likely these are
 _HEIGHTS: Final = np.linspace(-1.8, 1.2, 13)  # logarithms, from the highest of the last bins
 _MUCH: Final = 1.0  # of what is seen: tails that hold more are less likely, by this power of it
 _LESS: Final = 0.7
 _USUAL: Final = 0.7  # units that are expected less often are left out of what a tail holds
-_ANOTHER: Final = 0.02  # how likely another group is hidden, for each logarithm of the noise
+_ANOTHER: Final = 0.005  # how likely another group is hidden, for each unit of the noise's scale
+_MOSTLY: Final = 0.1  # the most of that
 _OTHERS: Final = (0.25, 0.5, 1.0, 2.0, 4.0, 7.0, 12.0)  # units in it, in scales of the noise
 _WHERE: Final = tuple(range(1, 17, 2))  # bins beyond the last clear one that it lies around
 _WIDE: Final = (0.8, 2.5)  # its spread, in bins
 _SHARE: Final = 2.0  # of what is seen: groups that hold more are less likely, by the square
 _CARRIERS: Final = 24  # curves that a group is added to, by weight
 _PRIMES: Final = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73,
-                  79, 83, 89, 97, 101, 103, 107)  # fmt: skip
+                  79, 83, 89, 97, 101, 103, 107, 109, 113, 127, 131, 137, 139, 149, 151, 157, 163,
+                  167, 173)  # fmt: skip
 _FEW, _TERMS = 8.0, 28  # Poisson numbers of a smaller mean are found term by term
 
 
@@ -72,11 +77,40 @@ def _evens() -> Floats:
 
 
 @cache
+def _normals() -> Floats:
+    """The same of the standard normal law, for bins that curves are fitted to."""
+    return np.stack([even_normal(place + 4 + _REACH) for place in range(_BACK + 1)], axis=1)
+
+
+@cache
+def _axes() -> tuple[Floats, ...]:
+    """Indices, bends and breaks of all curves of one height."""
+    index, bend, place = np.meshgrid(_INDEX, _BENDS, range(len(_BREAKS)), indexing="ij")
+    return index, bend, np.array(_BREAKS)[place], np.array(_SUDDEN, np.float64)[place]
+
+
+@cache
+def _prior() -> Floats:
+    """Logarithms of how likely these are, before any number is seen."""
+    even_index = np.abs(np.gradient(1 / (1 + np.array(_INDEX))))
+    found: Floats = np.log(even_index)[:, None, None] + np.log(_BENT)[:, None] + np.log(_BROKEN)
+    return found.reshape(-1)
+
+
+@cache
 def even_normal(dimension: int) -> Floats:
     """The same for the standard normal law."""
     from scipy.special import ndtri  # noqa: PLC0415 - only when asked for
 
     found: Floats = ndtri(even(dimension))
+    return found
+
+
+@cache
+def even_laplace(dimension: int) -> Floats:
+    """The same for the Laplace law of scale 1."""
+    side = 2 * even(dimension) - 1
+    found: Floats = -np.sign(side) * np.log1p(-np.abs(side))
     return found
 
 
@@ -101,7 +135,7 @@ class Bins:
 
 @final
 class Unseen:
-    """Even draws of the numbers of units in each bin from ``end`` on."""
+    """Even draws of the numbers of units in bins around ``end``, from which on noise hides them."""
 
     def __init__(self, units: Floats, scale: float, bins: Bins, end: int) -> None:
         self._units, self._scale, self._bins, self._end = units, scale, bins, end
@@ -111,22 +145,49 @@ class Unseen:
         held = float(np.maximum(units[:end], 0.0) @ bins.middle[:end])
         self._held = max(held, scale * float(bins.middle[self._last]))
 
+    @property
+    def first(self) -> int:
+        """The first bin that curves are fitted to, and units are drawn of."""
+        return self._first
+
     def draws(self) -> Floats:
-        """A row a draw, a column a bin."""
+        """A row a draw, a column a bin from `first` on.
+
+        A number is between what a curve expects and what the look says, by how sure each is. Clear
+        numbers that no curve comes near are what the look says.
+        """
         curves, fit = self._weighed()
-        chosen = _drawn(fit, DRAWS)
-        end, beyond = self._end, self._end - self._first
-        curve = curves[chosen, beyond : beyond + _REACH]
-        doubt = curve + (_ROUGH * curve) ** 2
-        told = doubt / (doubt + 2 * self._scale**2)  # how far the noisy numbers are believed
-        noisy = self._units[end : end + _REACH]
-        rough = _ROUGH * np.sqrt(1 - told)
-        mean = np.maximum(curve + told * (noisy - curve), 0.0)
-        mean = mean * np.exp(even_normal(0)[:, None] * rough - rough**2 / 2)
-        found = np.zeros((DRAWS, self._units.size - end))
-        size = curve.shape[1]
-        found[:, :size] = _poisson(mean, _evens()[:, :size])
+        curve = curves[_drawn(fit, DRAWS), : self._end - self._first + _REACH]
+        clear, size = self._end - self._first, curve.shape[1]
+        noise = 2 * self._scale**2
+        off = self._units[self._first : self._first + size] - curve
+        rough = np.full(size, _ROUGH)
+        rough[:clear] = self._misfit[:clear]
+        doubt = curve + (rough * curve) ** 2
+        told = doubt / (doubt + noise)  # how far the noisy numbers are believed
+        far = np.abs(off[:, :clear]) / np.sqrt(doubt[:, :clear] + noise)
+        told[:, :clear] += (1 - told[:, :clear]) * np.clip(far / _AWAY - 1, 0.0, 1.0)
+        mean = curve + told * off
+        found = np.empty((DRAWS, size))
+        found[:, :clear] = (
+            mean[:, :clear] + np.sqrt(told[:, :clear] * noise) * _normals()[:, :clear]
+        )
+        rest = _ROUGH * np.sqrt(1 - told[:, clear:])
+        hidden = np.maximum(mean[:, clear:], 0.0)
+        hidden = hidden * np.exp(even_normal(0)[:, None] * rest - rest**2 / 2)
+        found[:, clear:] = _poisson(hidden, _evens()[:, : size - clear])
         return found
+
+    @cached_property
+    def _misfit(self) -> Floats:
+        """How far curves may be off in the bins that they are fitted to, of what they expect."""
+        found: Floats = _MISFIT + _FARTHER * self._back
+        return found
+
+    @cached_property
+    def _back(self) -> Floats:
+        """How many bins before the last clear one each bin of the fit is."""
+        return np.maximum(self._last - self._first - np.arange(self._seen.size), 0.0)
 
     def _weighed(self) -> tuple[Floats, Floats]:
         """Curves from the first bin of the fit on, and the logarithms of their weights."""
@@ -137,7 +198,9 @@ class Unseen:
         more = (carriers[:, None] + groups).reshape(-1, curves.shape[1])
         mass = np.log(np.exp(fit - fit.max()).sum()) + fit.max() - log(_CARRIERS)
         gained = self._fit(more) - np.repeat(self._fit(carriers), len(groups))
-        added = mass + gained + np.tile(likely, _CARRIERS) + log(_ANOTHER * log1p(self._scale))
+        added = (
+            mass + gained + np.tile(likely, _CARRIERS) + log(min(_ANOTHER * self._scale, _MOSTLY))
+        )
         return np.concatenate([curves, more]), np.concatenate([fit, added])
 
     def _smooth(self) -> tuple[Floats, Floats]:
@@ -145,16 +208,13 @@ class Unseen:
         near = slice(max(0, self._last - 2), self._last + 1)
         most = float((self._units[near] / bins.width[near]).max(initial=0.0))
         top = log(max(most, self._scale, 1.0))
-        axes = np.meshgrid(top + _HEIGHTS, _INDEX, _BENDS, _BREAKS, indexing="ij")
-        height, index, bend, more = (axis.reshape(-1, 1) for axis in axes)
         at = bins.log[first:] - bins.log[self._last]
-        line = height - index * at - bend * at**2 / 2 - more * np.maximum(at, 0.0)
-        even_index = np.abs(np.gradient(1 / (1 + np.array(_INDEX))))
-        prior = np.log(even_index)[:, None, None] + np.log(_BENT)[:, None] + np.log(_BROKEN)
-        return (
-            bins.width[first:] * np.exp(np.clip(line, -30, 30)),
-            np.broadcast_to(prior, axes[0].shape).reshape(-1),
-        )
+        index, bend, more, sudden = (axis.reshape(-1, 1) for axis in _axes())
+        bent = np.where(sudden > 0, np.expm1(at) - at, at**2 / 2)
+        line = -index * at - bend * bent - more * np.maximum(at, 0.0)
+        shape = bins.width[first:] * np.exp(np.clip(line, -40, 25))
+        curves = np.exp(top + _HEIGHTS)[:, None, None] * shape
+        return curves.reshape(-1, at.size), np.tile(_prior(), _HEIGHTS.size)
 
     def _groups(self) -> tuple[Floats, Floats]:
         """Groups of units that noise may hide, and the logarithms of how likely each is."""
@@ -169,11 +229,10 @@ class Unseen:
     def _fit(self, curves: Floats) -> Floats:
         """Logarithms of how likely the noisy numbers are."""
         near = curves[:, : self._seen.size]
-        back = np.maximum(self._last - self._first - np.arange(self._seen.size), 0)
-        misfit = (_MISFIT + _FARTHER * back) * near
+        misfit = self._misfit * near
         spread = np.sqrt(2 * self._scale**2 + near + misfit**2)
         off = np.minimum(sqrt(2) * np.abs(self._seen - near) / spread, _STRANGE)
-        found: Floats = -(off + np.log(spread)) @ _FADING**back
+        found: Floats = -(off + np.log(spread)) @ _FADING**self._back
         return found
 
     def _share(self, curves: Floats) -> Floats:
