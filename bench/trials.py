@@ -241,6 +241,7 @@ class TrialRows:
         places = np.zeros(len(held), np.int32) if keys is None else np.asarray(keys, np.int32)
         self._batch = Batch(held, places)
         self.columns, self.reach, self.classes = held.shape[1], reach, classes
+        self.objective = True
         self.gaussian, self.spent = gaussian, Fraction(0)
         self._price, self._bits = Price(amount=amount, gaussian=gaussian), bits
 

@@ -58,7 +58,7 @@ E = TypeVar("E", bound=Expected)
 
 @final
 class Gate:
-    """Private tables, their budget, and one analyst's way to ask. Made by `noisegate.open`."""
+    """Private tables and one analyst's account. Made by `noisegate.open`."""
 
     def __init__(self, curator: Curator, rules: Rules) -> None:
         self._curator, self._rules = curator, rules
@@ -95,7 +95,7 @@ class Gate:
         Args:
             order: Any order, such as `noisegate.orders.order_from` reads from JSON.
             fresh: Pay for new, independent draws instead of using released ones.
-            progress: Called with a part from 0 to 1 and words, now and then.
+            progress: Called now and then with a fraction from 0 to 1 and a text.
         """
         if isinstance(order, SqlOrder):
             job = self._question(order, fresh=fresh)
@@ -117,7 +117,7 @@ class Gate:
     # questions
 
     def sql(self, sql: str, *, fresh: bool = False, **terms: "Unpack[orders.SqlTerms]") -> Answer:
-        """Ask a question. What was released before is used again, for free.
+        """Ask a question. What was released before is reused at no cost.
 
         ``sql`` is one SELECT, in DuckDB's spelling; the terms are those of `SqlOrder`. With
         ``fresh``, new and independent draws are paid for instead of using released ones.
@@ -133,7 +133,7 @@ class Gate:
     def choose(
         self, sql: str, *, fresh: bool = False, **terms: "Unpack[orders.ChoiceTerms]"
     ) -> "Choice":
-        """Choose privately whose score is best; nothing else is said about the scores.
+        """Choose privately the candidate with the best score; only the choice is released.
 
         ``gate.choose("SELECT ward, COUNT(*) FROM visits GROUP BY ward", epsilon=0.1).winner``: each
         declared key is a candidate, its number the score. Or each aggregate is a candidate:
@@ -195,7 +195,7 @@ class Gate:
     def smooth(
         self, sql: str, *, fresh: bool = False, **terms: "Unpack[orders.ReachesTerms]"
     ) -> Answer:
-        """One quantile with noise by what a row can do to it here, not anywhere.
+        """One quantile with noise scaled to its smooth sensitivity on these rows.
 
         ``gate.smooth("SELECT MEDIAN(cost) FROM visits", epsilon=1)``. Where many values lie close
         together around it, the noise is small; how small is a secret. The terms are those of
@@ -216,16 +216,16 @@ class Gate:
         fresh: bool = False,
         **terms: "Unpack[orders.DistanceTerms]",
     ) -> Answer:
-        """How many rows must go until a property holds, for one of several public conditions.
+        """The number of rows to remove until a property holds, for the best of public conditions.
 
         ``gate.distance(columns=["x", "y"], centers=[(0, 0), (5, 5)], radius=2, epsilon=1)`` is how
         many rows are in none of the balls; with ``label="sick = 1"`` instead, how many are on the
         wrong side of the best line of a public grid.
 
         Args:
-            asked: Or SQL of several counts: the least of them is released, and not which. Or, from
-                the steward alone, a program that computes a distance (or "file.py:name"), with
-                ``trusted=True``: one unit moves it by at most 1. The promise says so.
+            asked: Or SQL of several counts: the smallest is released, not which one it is. Or, from
+                the steward only, a program that computes a distance (or "file.py:name"), with
+                ``trusted=True``: one unit changes it by at most 1. The guarantee says so.
             fresh: Pay for a new draw instead of the released one.
             terms: Those of `DistanceOrder`; of a program, those of `ClaimOrder`.
         """
@@ -255,7 +255,7 @@ class Gate:
     def graph_plan(
         self, table: str | None = None, **terms: "Unpack[orders.GraphTerms]"
     ) -> "Graph[Plan[RobustExpected]]":
-        """The same graph, of which every number is planned only. Free: reads no row."""
+        """The same graph, whose statistics are only planned. Free: reads no row."""
         from noisegate.robust.graphs import Graph  # noqa: PLC0415 - when asked for
 
         return Graph(self._desk, self.plan, table=table, **terms)
@@ -303,7 +303,7 @@ class Gate:
     ) -> "Expectations":
         """The mean of each bounded expression over the rows, all for one price.
 
-        ``gate.statistic(["age >= 65", "cost / 800"], epsilon=1).values``; ``.within(0.95)`` says
+        ``gate.statistic(["age >= 65", "cost / 800"], epsilon=1).values``; ``.within(0.95)`` is
         how far each may be off. A condition counts as 1 or 0. The terms are those of
         `StatisticOrder`.
         """
@@ -337,7 +337,7 @@ class Gate:
     def many_plan(
         self, columns: "Columns | None" = None, **terms: "Unpack[orders.ManyTerms]"
     ) -> "Plan[ManyExpected]":
-        """Price and promise of a session of many questions. Free: reads no row."""
+        """Price and promised error of a session of many questions. Free: reads no row."""
         return self.plan(orders.ManyOrder.make(columns=columns, **terms))
 
     # looks
@@ -363,10 +363,10 @@ class Gate:
     def sample(self, probability: Number) -> "Gate":
         """Ask about a secret sample that holds each unit with ``probability``.
 
-        ``gate.sample(0.1).sql("SELECT COUNT(*) FROM visits", epsilon=0.1)``: each question has a
-        sample of its own, and so has each release, all of it one; they are drawn behind the door.
-        Nobody knows who took part, so a price buys less noise about the sample; answers are scaled
-        up to all rows, and that noise with them. The ± holds what sampling adds. It is
+        ``gate.sample(0.1).sql("SELECT COUNT(*) FROM visits", epsilon=0.1)``: each question, and
+        each release as a whole, draws its own sample, at the door. The sample is secret, so the
+        price is amplified and buys less noise; answers are scaled up to all rows, and the noise
+        with them. The ± includes the sampling error. Use it only where not all rows may be used:
         for those who must not use all rows: with all of them, the same price errs less.
         """
         chance = chance_of(probability)

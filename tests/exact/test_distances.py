@@ -197,7 +197,7 @@ def test_other_mechanisms_on_distances_are_refused(mechanisms):
 
 
 def test_a_choice_by_score_needs_distances():
-    with pytest.raises(Unsupported, check=about("scores")):
+    with pytest.raises(Unsupported, check=about("scores", "mechanisms")):
         Measurement(query=Query(TALLY), mechanisms=(Exponential(factor=1),) * 3)
 
 

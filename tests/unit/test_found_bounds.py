@@ -41,4 +41,4 @@ def test_a_bar_says_that_it_rests_on_a_model():
     answer = opened(np.arange(1_000) / 10).sql(
         "SELECT AVG(x) AS a FROM t", epsilon=5, choose="bounds"
     )
-    assert "holds what that loses, by a model" in " ".join(answer.caveats)
+    assert "includes what that loses, by a model" in " ".join(answer.caveats)

@@ -39,6 +39,7 @@ class Audited:
         self.columns, self.reach = held.shape[1], task.reach
         self.classes = 0 if task.number or keys.max() == 0 else 3
         self.gaussian, self.loss, self.rounds = price.gaussian, 0.0, 0
+        self.objective = True
 
     @property
     def _shape(self):

@@ -67,7 +67,7 @@ class Audit:
             alpha: How likely an honest mechanism may be called a violation by this run. An audit
                 that is resumed looks again: each look takes half of what is left of alpha.
             broken: Whether to audit the broken copy.
-            progress: Called with a part from 0 to 1 and words, now and then.
+            progress: Called now and then with a fraction from 0 to 1 and a text.
         """
         extent = extent or Extent(trials=self.trials)
         begun = time.monotonic()

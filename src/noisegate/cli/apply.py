@@ -26,7 +26,7 @@ class Blocks:
     resample: Annotated[int, typer.Option(help="How often units are dealt to blocks.")] = 1
     aggregate: Annotated[str, typer.Option(help="mean, median or center.")] = "mean"
     narrow: Annotated[
-        bool, typer.Option("--narrow", help="Of a mean: find a narrower range first.")
+        bool, typer.Option("--narrow", help="For a mean: find a narrower range first.")
     ] = False
     within: Annotated[str | None, typer.Option(help="Or: how far the noise may move a mean.")] = (
         None
@@ -34,10 +34,10 @@ class Blocks:
     seconds: Annotated[str, typer.Option(help="How long each block takes.")] = "1"
     memory: Annotated[int, typer.Option(help="Megabytes that a block may use.")] = 256
     trusted: Annotated[
-        bool, typer.Option("--trusted", help="Do not lock it in: it is your own.")
+        bool, typer.Option("--trusted", help="Do not isolate the program: it is your own.")
     ] = False
     workers: Annotated[
-        int, typer.Option(help="How many blocks run at once; noise is for as many.")
+        int, typer.Option(help="Number of blocks that run at once; the noise grows with it.")
     ] = 1
     rehearse: Annotated[
         bool, typer.Option(help="Try it on made-up rows before anything is paid.")
@@ -60,7 +60,7 @@ def apply(
         str | None, typer.Argument(help="The rows it sees: 'SELECT age, cost FROM visits'.")
     ] = None,
     columns: Annotated[str | None, typer.Option(help="Instead of SQL: age,cost.")] = None,
-    table: Annotated[str | None, typer.Option(help="With --columns: of which table.")] = None,
+    table: Annotated[str | None, typer.Option(help="With --columns: the table.")] = None,
     where: Annotated[str | None, typer.Option(help="With --columns: which rows.")] = None,
     names: Annotated[str | None, typer.Option(help="What its numbers are called: a,b.")] = None,
     imports: Annotated[
@@ -76,7 +76,7 @@ def apply(
         typer.Option(help="Write it: .parquet .csv .json, .png .svg .html, .md (card)."),
     ] = None,
 ) -> None:
-    """Run any program on private rows, locked in, and release what it says on the whole."""
+    """Run any program on private rows by sample-and-aggregate, isolated, block by block."""
     from noisegate.orders import ApplyOrder  # noqa: PLC0415 - quick help
 
     order = ApplyOrder.of(

@@ -32,7 +32,7 @@ def choose(
     ] = False,
     least: Annotated[bool, typer.Option("--least", help="Choose the lowest instead.")] = False,
 ) -> None:
-    """Choose whose count or sum is largest; nothing else is said about them."""
+    """Choose the candidate with the largest count or sum; only the choice is released."""
     from noisegate.orders import ChoiceOrder  # noqa: PLC0415 - quick help
 
     order = ChoiceOrder.make(

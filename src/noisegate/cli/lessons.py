@@ -16,7 +16,7 @@ def explain_epsilon(
     prior: Annotated[str, typer.Option(help="The belief beforehand.")] = "0.5",
     as_json: Json = False,
 ) -> None:
-    """Say what an ε means, in a table and in plain sentences."""
+    """Explain what an ε means, in a table and in plain sentences."""
     from noisegate.planning.meaning import meaning  # noqa: PLC0415
 
     found = meaning(epsilon, prior=prior)

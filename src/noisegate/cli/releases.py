@@ -68,7 +68,7 @@ def release(
     ] = None,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated rows.")] = False,
 ) -> None:
-    """Publish a table once. The same release again is free, and the same."""
+    """Publish a table once. Repeating a release is free and gives the same numbers."""
     from noisegate.orders import release_order  # noqa: PLC0415 - quick help
 
     terms = said(

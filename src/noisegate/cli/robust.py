@@ -48,7 +48,7 @@ def smooth(
     asking: Asking,
     noise: ByReaches,
 ) -> None:
-    """One quantile with noise by what a row can do to it here, not anywhere."""
+    """Release one quantile with noise scaled to its smooth sensitivity on these rows."""
     from noisegate.orders import SmoothOrder  # noqa: PLC0415 - quick help
 
     rows = opening.caps.get("rows_per_unit")
@@ -82,7 +82,7 @@ def graph(
     asking: Asking,
     noise: ByReaches,
 ) -> None:
-    """A number of the graph whose edges are the rows."""
+    """Release a statistic of the graph whose edges are the rows."""
     from noisegate.orders import GraphOrder  # noqa: PLC0415 - quick help
 
     order = GraphOrder.make(
@@ -102,7 +102,7 @@ def distance(
     ],
     asking: Asking,
 ) -> None:
-    """How many rows must go until one of several public conditions holds."""
+    """Release the number of rows to remove until one of several public conditions holds."""
     from noisegate.orders import DistanceOrder  # noqa: PLC0415 - quick help
 
     rows = opening.caps.get("rows_per_unit")

@@ -224,7 +224,7 @@ class CrowdRelease(Charged):
         )
 
     def answer(self, rows: int | None = None) -> Answer:
-        """The cells as an answer has them; hidden ones have no number."""
+        """The cells as an answer; hidden ones have no number."""
         count = self.counts.size if rows is None else min(rows, self.counts.size)
         gone = self.hidden.ravel()[:count]
         numbers = self.values.ravel()[:count]
@@ -349,7 +349,7 @@ class CrowdJob(Measured[CrowdRelease, CrowdExpected]):
 
 
 def crowd_job(desk: Desk, order: CrowdAsked[Any], question: Question | None = None) -> CrowdJob:
-    """What is to be measured; whatever is wrong with the order is refused here, for nothing."""
+    """What is to be measured; whatever is wrong with the order is refused here, at no cost."""
     if desk.rules.sample is not None:
         raise SpecError(
             "A crowd draws its own sample.", fix="Use the gate itself, not gate.sample(...)."

@@ -94,7 +94,7 @@ class Releases:
         progress: "Progress | None" = None,
         **terms: object,
     ) -> object:
-        """Publish a table once, to be asked for ever. What was released before is free.
+        """Publish a table once, to be used from then on. What was released before is free.
 
         Args:
             name: "histogram", "table", "map", "series", "marginals", or the name of a method: the
@@ -105,7 +105,7 @@ class Releases:
             sql: One SELECT of one COUNT or SUM by declared groups, such as
                 ``SELECT COUNT(*) FROM visits GROUP BY BIN(age, 5), ward``.
             fresh: Pay for new, independent draws instead of the release that exists.
-            progress: Called with a part from 0 to 1 and words, now and then.
+            progress: Called now and then with a fraction from 0 to 1 and a text.
             terms: Those of the order with this name; see `TableOrder` for the first ones.
         """
         order = orders.release_order(name, sql, **terms)

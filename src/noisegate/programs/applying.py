@@ -93,7 +93,7 @@ class ApplyJob(Measured[Applied, ApplyExpected]):
 
 
 def apply_job(desk: Desk, order: ApplyOrder) -> ApplyJob:
-    """What is to be run; whatever is wrong with the order is refused here, for nothing."""
+    """What is to be run; whatever is wrong with the order is refused here, at no cost."""
     rows, program = _sql(desk.curator, order), order.program
     if order.within is not None and order.epsilon is not None and order.blocks is None:
         order = _with_blocks(desk, rows, program, order)

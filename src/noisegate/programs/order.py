@@ -111,35 +111,35 @@ class ApplyOrder(JobOrder[Applied, ApplyExpected]):
 
     Attributes:
         program: The text of a program, and the name of the function in it; see `program_of`.
-        range: The ends of the number that the program gives, such as (0, 120); of several numbers,
-            a list. Whatever lies outside is moved to the nearest end.
+        range: The range of the program's output, such as (0, 120); for several outputs, a list.
+            Outputs are clipped to it.
         sql: Which rows it sees: ``SELECT age, cost FROM visits WHERE ward = 'north'``.
-        table: Or, without SQL: the table, where there are several,
+        table: Or, without SQL: the table, if there are several,
         columns: its columns, by default all,
         where: and a condition.
         names: What the numbers are called.
-        blocks: How many blocks there are: more of them need less noise, but each has fewer rows.
-        rows: Or about how many rows there are, if that is public; then rows to the 0.4, of a sample
+        blocks: The number of blocks: more of them need less noise, but each has fewer rows.
+        rows: Or an approximate public number of rows; then there are rows^0.4 blocks, on a sample
             those that it may be expected to hold.
         resample: How often units are dealt to blocks. More often does not change the noise of a
-            mean; it makes less of what depends on the deal.
-        narrow: Of a mean: find first where most blocks lie, for half of ε, and average there. For
-            hundreds of blocks and a range that is too wide for comfort.
-        aggregate: "mean"; "median", for programs that are far off now and then; "center", of most
-            blocks, for those whose answers lie close together in a wide range.
-        epsilon: The price of all numbers together; by default what the policy says. In an account
+            mean; it reduces the variance of the random assignment.
+        narrow: For a mean: first find where most blocks lie, for half of ε, and average there. For
+            hundreds of blocks and a range that is too wide.
+        aggregate: "mean"; "median", for programs with outliers; "center" of most blocks, for
+            outputs that lie close together in a wide range.
+        epsilon: The price of all outputs together; by default that of the policy. In an account
             that adds up zCDP, ε buys ρ = ε² / 2.
-        delta: Of a center: for noise with lighter tails.
-        within: How far the noise may move a mean, at the ``confidence``: instead of epsilon, or
+        delta: For a center: noise with lighter tails.
+        within: The largest error of a mean due to noise, at the ``confidence``: instead of epsilon,
             with it and instead of blocks.
         confidence: How sure that is.
-        default: What counts where a block has no answer: by default the middle of the range.
-        seconds: How long each block takes, whatever the program does.
-        memory: How many megabytes a program may use, with its rows, which are copied once.
-        trusted: Do not lock it in: it is the steward's own. The promise says so.
-        workers: How many blocks run at once. They may feel how busy each other are, so the noise is
+        default: What counts for a block without an answer: by default the middle of the range.
+        seconds: The time of each block, whatever the program does.
+        memory: The megabytes that a program may use, with its rows, which are copied once.
+        trusted: Do not isolate it: it is the steward's own. The guarantee says so.
+        workers: The number of blocks that run at once. They may notice how busy the others are, so
             for as many of them, unless the program is trusted.
-        rehearse: Try it on made-up rows before anything is paid.
+        rehearse: Try it on made-up rows before anything is paid for.
     """
 
     kind: ClassVar[str] = "apply"

@@ -132,7 +132,7 @@ class _Distance:
 
     def job(self) -> RobustJob:
         """What is to be measured."""
-        asked = f"the least of {len(self._found.names):,} numbers"
+        asked = f"the smallest of {len(self._found.names):,} numbers"
         return self._till.job(
             self._measurement, self._answer, asked=asked, epsilon=self._epsilon,
             unit=self._found.grain,

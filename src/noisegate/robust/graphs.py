@@ -72,7 +72,7 @@ Asked: TypeAlias = Literal[
     "spanning-tree-cost",
 ]  # fmt: skip
 T_co = TypeVar("T_co", covariant=True)
-RISING: Final = "The list was made to rise; the ± is for all degrees at once."
+RISING: Final = "Degrees are sorted by isotonic regression; the ± is for all of them at once."
 _PLAIN: Final = ("edges", "degrees", "min-cut", "bipartite-distance")  # noise of a known width
 _CAPPED: Final = {"edges": "capped-edges", "triangles": "truncated-triangles"}
 

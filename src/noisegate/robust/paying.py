@@ -37,8 +37,8 @@ from noisegate.sql.reading.reader import read
 
 Widths: TypeAlias = Callable[[Number], HalfWidths]
 Method: TypeAlias = Literal["smooth", "ptr"]
-UNKNOWN: Final = "How wide the noise is depends on the rows and stays a secret, so no ± is known."
-REFUSED: Final = "The bound did not stand the test: nothing is released, and the price is paid."
+UNKNOWN: Final = "The scale of the noise depends on the rows and is not released, so no ± is known."
+REFUSED: Final = "The bound did not pass the test: nothing is released, and the price is paid."
 _TOGETHER_MAX: Final = 4_000  # ε of all rows of a unit, beyond which no δ is left to each
 
 

@@ -98,7 +98,7 @@ class SyntheticRelease(Charged):
     def sample(
         self, rows: int, where: Mapping[str, Any] | None = None, *, seed: int = 0
     ) -> pa.Table:
-        """Other rows of the same model, free: ``made.sample(500, where={"ward": "north"})``.
+        """More rows of the same model, free: ``made.sample(500, where={"ward": "north"})``.
 
         A condition on a column is a key, a list of keys, or a pair (low, high). Another ``seed``
         gives other rows.

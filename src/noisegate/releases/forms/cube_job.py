@@ -222,7 +222,7 @@ class _Cells:
 
 
 def cube_job(desk: Desk, order: CubeOrder) -> CubeJob:
-    """The tables of an order; whatever is wrong with it is refused here, for nothing."""
+    """The tables of an order; whatever is wrong with it is refused here, at no cost."""
     epsilon = desk.epsilon(order.epsilon)
     price, cells = desk.price(epsilon), _Cells(desk, order)
 

@@ -302,7 +302,7 @@ class TableRelease(Charged):
     # on a screen
 
     def answer(self, rows: int | None = None) -> Answer:
-        """The same as an answer has it: a row for each cell, or for the first, to be looked at."""
+        """The same as an answer: one row per cell, or only the first ones, for display."""
         count = self.values.size if rows is None else min(rows, self.values.size)
         keys = keys_of(self.axes, count, labels=rows is not None)
         table = keys.append_column(self.value, pa.array(self.values.reshape(-1)[:count]))

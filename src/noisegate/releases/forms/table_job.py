@@ -85,7 +85,7 @@ class TableOrder(MethodOrder[TableRelease, TableExpected]):
     Attributes:
         sql: One SELECT of one COUNT or SUM by declared groups, such as
             ``SELECT COUNT(*) FROM visits GROUP BY BIN(age, 5), ward``.
-        table: Or, without SQL: the table, where there are several,
+        table: Or, without SQL: the table, if there are several,
         columns: and its columns: a bin width, a list of edges, a unit of time such as "month", or
             None for declared keys,
         where: and a condition.
@@ -195,7 +195,7 @@ class TableJob(Recipe[Contents, TableRelease, TableExpected]):
 
 
 def table_job(desk: Desk, order: TableOrder) -> TableJob:
-    """The table that an order asks for; what it cannot do is refused here, for nothing."""
+    """The table that an order asks for; what it cannot do is refused here, at no cost."""
     grid, terms = grid_and_terms(desk, order, order.groups_per_unit)
     epsilon = epsilon_of(desk, terms)
     price = desk.price(epsilon)

@@ -71,7 +71,7 @@ class Fourier(Exact):
         if self.frequencies is None:
             cut = waves.choice(ask, 1 - self.choice)
             least, most = min(cut.noises) / cut.scale, cut.expected(Law.of(ask, self.choice))
-            words = "it is less the smoother the series is"
+            words = "it is smaller the smoother the series is"
             return Predicted(rms=None, words=words, most=most, noise=least)
         bits = waves.bits(ask, self.frequencies, Fraction(1))
         blocks, costs, shares = waves.plan(ask, self.frequencies, bits)

@@ -52,7 +52,7 @@ _REASONS: Final[dict[str, str]] = {
     ),
     **dict.fromkeys(
         listed("STRING_AGG GROUP_CONCAT LISTAGG LIST ARRAY_AGG JSON_GROUP_ARRAY"),
-        "It would show values of rows, and rows do not leave. Use COUNT(DISTINCT x) or GROUP BY x.",
+        "It would show values of rows, and rows stay private. Use COUNT(DISTINCT x) or GROUP BY x.",
     ),
     "MODE": "Use SELECT x, COUNT(*) AS n ... GROUP BY x ORDER BY n DESC LIMIT 1.",
     "HISTOGRAM": "Use GROUP BY, with bins such as FLOOR(x / 10) * 10.",

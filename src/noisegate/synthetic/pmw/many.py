@@ -53,7 +53,7 @@ class ManyOrder(Order["AbstractContextManager[ManySession]", "ManyExpected"]):
         rows: A public number of rows.
         start: Of how many columns the first tables are.
         confidence: How surely all answers hold together.
-        rows_per_unit: How many rows of one unit count.
+        rows_per_unit: Contribution bound: how many rows of one unit count.
         evidence: Releases and answers that are out already.
         sure: Promise answers to the last question, for the public number of rows.
     """

@@ -126,7 +126,7 @@ class QuestionsJob(Recipe[Contents, TableRelease, TableExpected]):
 
 
 def questions_job(desk: Desk, order: QuestionsOrder) -> QuestionsJob:
-    """The table that an order asks for; what it cannot do is refused here, for nothing."""
+    """The table that an order asks for; what it cannot do is refused here, at no cost."""
     asked, options = order.workload, order.options
     known = counting_grid(
         desk.curator.tables, table=order.table, columns=order.columns,

@@ -69,7 +69,7 @@ class PrivTree(Exact):
             held = max(0.0, chooser.threshold + depth * chooser.decay + float(chooser.scale))
             noise = noise_rms(rehearsed(ask, boxes, last_shares(boxes, rest)), workload)
             most = max(most, hypot(noise, held * cut_rms(boxes, workload)))
-        words = "it is less the fewer rows there are, and the more even they are inside boxes"
+        words = "it is smaller the fewer rows there are, and the more evenly they lie inside boxes"
         least = sqrt(ask.variance(one_sum(ask.shape), rest))
         return Predicted(rms=None, words=words, most=most, noise=least)
 
