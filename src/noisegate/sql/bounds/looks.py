@@ -37,10 +37,10 @@ from noisegate.transforms.stability import stability_of
 Bounds: TypeAlias = Mapping[tuple[str, Expression], tuple[Fraction, Fraction]]
 SHARE: Final = Fraction(1, 5)  # of the price of synthetic rows, for all their bounds together
 CHOICES: Final = ("bounds", "caps")
-_CAPS: Final = (Fraction(1, 8), Fraction(1, 2))  # of the price of a question, for looks at caps
+_CAPS: Final = (Fraction(1, 8), Fraction(12, 25))  # of the price of a question, for looks at caps
 _TWICE, _MORE = 2, Fraction(5, 4)  # times that for two sizes; where averages alone are asked
 _MOST: Final = Fraction(1, 2)  # of the price, for all that
-_CAPS_SEEN: Final = Fraction(1, 20)  # an ε with which a look sees a hundred units, if it can be
+_CAPS_SEEN: Final = Fraction(6, 125)  # an ε with which a look sees a hundred units, if it can be
 _UNLISTED: Final = 100  # groups, where nobody knows how many there are; fewer if units are in few
 _FOUND: Final = 20  # a group that one of so many units holds should be found
 _SCALES: Final = 15  # of the noise, that a threshold is away for a δ of 1e-6
