@@ -10,14 +10,12 @@ from itertools import product
 from typing import Final, TypeAlias, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
 from noisegate.mechanisms.partitions.boxes import halves, single, whole
-from noisegate.releases.cells.estimate import Floats, Side
+from noisegate.releases.cells.estimate import Floats, Ints, Side
 from noisegate.transforms.strategy import Groups
 
-Ints: TypeAlias = NDArray[np.int64]
 Edge: TypeAlias = Callable[[Floats], Floats]
 Level: TypeAlias = tuple[Ints, Ints, Ints]  # lows, highs, places of the parents in the level above
 _EXACT: Final = 1e-12  # a variance; below it, weights would be 0 / 0

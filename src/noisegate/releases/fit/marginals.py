@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
 from noisegate.releases.ask.asking import Ask, Noisy
-from noisegate.releases.cells.estimate import Floats, simplex
+from noisegate.releases.cells.estimate import Floats, Ints, simplex
 from noisegate.releases.fit.allocation import TABLE_MAX, Design, design
 from noisegate.releases.fit.residuals import (
     Axes,
@@ -35,7 +35,6 @@ from noisegate.releases.fit.residuals import (
 )
 
 AskOf: TypeAlias = Callable[[Axes], Ask]  # who answers questions about the table over some axes
-Whole: TypeAlias = NDArray[np.int64]
 _CELLS_MAX: Final = 1 << 24  # of all tables together
 _ROUNDS: Final = 60
 _SINGLES: Final = 1.5  # how much more tables of one column count together: shrinking leans on them
@@ -193,7 +192,7 @@ def agreeing(sizes: Sizes, tables: Mapping[Axes, NDArray[np.float64]]) -> Parts:
     return combine(sizes, [(Question(axes), Noisy(t, 1.0)) for axes, t in tables.items()])  # type: ignore[arg-type]
 
 
-def whole_tables(sizes: Sizes, tables: Mapping[Axes, Floats]) -> dict[Axes, Whole]:
+def whole_tables(sizes: Sizes, tables: Mapping[Axes, Floats]) -> dict[Axes, Ints]:
     """Whole numbers, from shared marginals upwards, so that tables agree exactly.
 
     A table with one or two largest shared marginals can always have them. With three or more there
@@ -207,7 +206,7 @@ def whole_tables(sizes: Sizes, tables: Mapping[Axes, Floats]) -> dict[Axes, Whol
         if not more:
             break
         family |= more
-    agreed, found = agreeing(sizes, tables), dict[Axes, Whole]()
+    agreed, found = agreeing(sizes, tables), dict[Axes, Ints]()
     for axes in sorted(family, key=lambda each: (len(each), each)):
         below = [s for s in found if set(s) < set(axes)]
         largest = [s for s in below if not any(set(s) < set(t) for t in below)]
@@ -221,7 +220,7 @@ def whole_tables(sizes: Sizes, tables: Mapping[Axes, Floats]) -> dict[Axes, Whol
     return {axes: found[axes] for axes in tables}
 
 
-def disagreement(tables: Mapping[Axes, Whole]) -> int:
+def disagreement(tables: Mapping[Axes, Ints]) -> int:
     """By how much two tables differ most on a marginal that both have."""
     most = 0
     for one, other in combinations(tables, 2):
@@ -234,7 +233,7 @@ def disagreement(tables: Mapping[Axes, Whole]) -> int:
     return most
 
 
-def whole_with(table: Floats, axes: Axes, margins: Mapping[Axes, Whole]) -> Whole:
+def whole_with(table: Floats, axes: Axes, margins: Mapping[Axes, Ints]) -> Ints:
     """Whole numbers near a table, with the given marginals (one or two that agree)."""
     first, *others = margins
     second = others[0] if others else first
@@ -259,7 +258,7 @@ def whole_with(table: Floats, axes: Axes, margins: Mapping[Axes, Whole]) -> Whol
     return found.transpose(np.argsort(order))
 
 
-def _scaled(values: Floats, rows: Whole, columns: Whole) -> Floats:
+def _scaled(values: Floats, rows: Ints, columns: Ints) -> Floats:
     """Proportional steps towards both marginals; a thousandth everywhere, so that all can grow."""
     near = values + 1e-3 * (values.sum() + 1) / values.size
     for _ in range(20):
@@ -271,7 +270,7 @@ def _scaled(values: Floats, rows: Whole, columns: Whole) -> Floats:
     return scaled
 
 
-def _transport(near: Floats, rows: Whole, columns: Whole) -> Whole:
+def _transport(near: Floats, rows: Ints, columns: Ints) -> Ints:
     """Whole numbers (rows, columns, rest) with given sums: rows are rounded, then units change
     columns inside their rows. A column with too many has a row with one, so this always ends.
     """  # noqa: D205
@@ -282,7 +281,7 @@ def _transport(near: Floats, rows: Whole, columns: Whole) -> Whole:
     places = np.argsort(-(flat - floor), axis=1, kind="stable").argsort(axis=1)
     share, left = np.divmod(missing, flat.shape[1])
     found = floor.astype(np.int64) + share[:, None] + (places < left[:, None])
-    table: Whole = found.reshape(near.shape)
+    table: Ints = found.reshape(near.shape)
     over = table.sum(axis=(0, 2)) - columns
     while over.max(initial=0) > 0:
         taken, given = int(over.argmax()), int(over.argmin())

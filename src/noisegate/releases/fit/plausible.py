@@ -24,9 +24,9 @@ from typing import Final, NamedTuple, final
 import numpy as np
 
 from noisegate.releases.cells.chance import Coins, public_coins
-from noisegate.releases.cells.estimate import Floats
+from noisegate.releases.cells.estimate import Floats, Ints
 from noisegate.releases.cells.workload import Workload
-from noisegate.releases.trees.hierarchy import Hierarchy, Ints
+from noisegate.releases.trees.hierarchy import Hierarchy
 
 DRAWS: Final = 32
 _DRAWS_LEAST: Final = 8  # of very large tables

@@ -20,8 +20,8 @@ from noisegate.exact import Number
 from noisegate.files import write, written
 from noisegate.inert import json_text
 from noisegate.releases.cells.axes import require_names
-from noisegate.releases.cells.estimate import Floats
-from noisegate.releases.cells.spatial import Ints, even_sums
+from noisegate.releases.cells.estimate import Floats, Ints
+from noisegate.releases.cells.spatial import even_sums
 from noisegate.releases.cells.workload import Workload, marginals
 from noisegate.releases.forms.picture import height_of, in_degrees
 

@@ -19,6 +19,7 @@ from noisegate.releases.cells.estimate import (
     GOLDEN,
     Estimate,
     Floats,
+    Ints,
     Predicted,
     simplex,
     simplices,
@@ -31,7 +32,6 @@ _CHUNK: Final = 1 << 22
 _GRAIN: Final = 1 << 40
 _NOISE_MIN: Final = 1e-12  # where doubles see no noise any more
 _STEPS: Final = (2.0, 1.4, 1.15, 1.05)
-Whole = NDArray[np.int64]
 
 
 @final
@@ -110,7 +110,7 @@ class Totals:
     def _variance(self, ask: Ask, tree: "Tree", shares: Sequence[Fraction]) -> Any:  # noqa: ANN401
         noise = self._noise(ask, tree, shares)
 
-        def variance(lows: Whole, highs: Whole) -> Floats:
+        def variance(lows: Ints, highs: Ints) -> Floats:
             beside = np.delete(highs - lows + 1, self.axis, axis=1).prod(axis=1)
             pairs = np.stack([lows[:, self.axis], highs[:, self.axis]], axis=1)
             each, place = np.unique(pairs, axis=0, return_inverse=True)
@@ -190,14 +190,14 @@ class Tree:
     """Parents of the nodes of each level but the last. Level 0 are the keys."""
 
     size: int
-    parents: tuple[Whole, ...]
+    parents: tuple[Ints, ...]
 
     @property
     def sizes(self) -> tuple[int, ...]:
         """How many nodes each level has."""
         return self.size, *(int(labels.max()) + 1 for labels in self.parents)
 
-    def above(self, level: int) -> Whole:
+    def above(self, level: int) -> Ints:
         """The node of a level that each key is in."""
         place = np.arange(self.size)
         for labels in self.parents[:level]:
@@ -227,7 +227,7 @@ class Tree:
             found[level] = found[level] + part[:, None] * missing[labels]
         return found
 
-    def variance(self, intervals: Whole, noise: Sequence[float]) -> Floats:
+    def variance(self, intervals: Ints, noise: Sequence[float]) -> Floats:
         """Of sums over keys from … to, both inside, after least squares."""
         keys = np.arange(self.size)[:, None]
         found = [
@@ -265,7 +265,7 @@ class Tree:
         found: Floats = (multiple**2 * spread[-1][:, None] + rest).sum(axis=0)
         return found
 
-    def mended(self, nodes: Sequence[Floats]) -> Whole:
+    def mended(self, nodes: Sequence[Floats]) -> Ints:
         """Whole keys, none negative: from the top down, children are fitted to their parent."""
         top = nodes[-1].ravel()
         total = max(0.0, float(round(top.sum())))
@@ -291,14 +291,14 @@ class Tree:
         return spread, sums
 
 
-def _gather(values: Floats, labels: Whole, size: int) -> Floats:
+def _gather(values: Floats, labels: Ints, size: int) -> Floats:
     """Sums over the children of each of ``size`` parents."""
     found = np.zeros((size, values.shape[1]))
     np.add.at(found, labels, values)
     return found
 
 
-def _whole(values: Floats, totals: Whole) -> Whole:
+def _whole(values: Floats, totals: Ints) -> Ints:
     """Whole numbers, each column with its own total; the largest remainders are rounded up.
 
     Of equal ones those that lie spread over the table, so that no corner gets all.
@@ -310,5 +310,5 @@ def _whole(values: Floats, totals: Whole) -> Whole:
     missing = totals - floor.sum(axis=0).astype(np.int64)
     spread = (np.arange(values.size) * GOLDEN % 1).reshape(values.shape)
     places = np.lexsort((spread, -np.round(values - floor, 9)), axis=0).argsort(axis=0)
-    found: Whole = floor.astype(np.int64) + (places < missing)
+    found: Ints = floor.astype(np.int64) + (places < missing)
     return found

@@ -10,12 +10,10 @@ from itertools import pairwise
 from typing import TypeAlias, final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from noisegate.releases.cells.estimate import Floats
+from noisegate.releases.cells.estimate import Floats, Ints
 from noisegate.transforms.strategy import Groups
 
-Ints: TypeAlias = NDArray[np.int64]
 Levels: TypeAlias = list[Floats]  # level l holds 2**l numbers, one for each node
 
 

@@ -9,18 +9,15 @@ recipe was and however many axes there are.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Final, TypeAlias, final
+from typing import Final, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from noisegate.releases.ask.asking import Noisy
 from noisegate.releases.ask.shares import NOISELESS
-from noisegate.releases.cells.estimate import Floats
+from noisegate.releases.cells.estimate import Floats, Ints
 from noisegate.releases.trees.dyadic import dyadic, length
 from noisegate.transforms.strategy import Block, Groups
-
-Ints: TypeAlias = NDArray[np.int64]
 
 CELLS_MAX: Final = 1 << 20  # beyond, it takes minutes and gigabytes
 

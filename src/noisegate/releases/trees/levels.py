@@ -8,8 +8,8 @@ from typing import Final
 import numpy as np
 
 from noisegate.releases.ask.asking import Ask, Noisy, one_sum
-from noisegate.releases.cells.estimate import Estimate, Floats, Predicted
-from noisegate.releases.cells.spatial import Boxes, Ints, SpatialTree, fit
+from noisegate.releases.cells.estimate import Estimate, Floats, Ints, Predicted
+from noisegate.releases.cells.spatial import Boxes, SpatialTree, fit
 from noisegate.releases.cells.workload import Workload, all_ranges
 
 _FINE: Final = 10**6

@@ -13,8 +13,8 @@ from typing import NamedTuple, TypeAlias, final
 import numpy as np
 from numpy.typing import NDArray
 
-from noisegate.releases.cells.estimate import Floats
-from noisegate.releases.trees.dyadic_row import Bins, Halves, Ints, Levels, pairs
+from noisegate.releases.cells.estimate import Floats, Ints
+from noisegate.releases.trees.dyadic_row import Bins, Halves, Levels, pairs
 from noisegate.releases.trees.prior import Evidence
 
 
