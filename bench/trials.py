@@ -113,7 +113,9 @@ class TrialAsk:
     def _spend(self, shares: NDArray[np.float64]) -> None:
         self.spent = self.spent + shares
         if self.spent.max(initial=0) > 1 + 1e-9:
-            raise Bug("A recipe asks for more than its price.", fix="Report the recipe.")
+            raise Bug(
+                "The recipe asks for more than its price.", fix="Report the recipe.", about="price"
+            )
 
 
 class TrialTables:
@@ -140,7 +142,9 @@ class TrialTables:
         if self._columns.shape[0] != len(self.sizes):
             raise SpecError("The rows have other columns.", fix="Give one size for each column.")
         if any(np.any((c < 0) | (c >= n)) for c, n in zip(self._columns, self.sizes, strict=True)):
-            raise SpecError("A row is in no cell.", fix="Number the cells from 0.")
+            raise SpecError(
+                "A row is outside all cells.", fix="Number the cells from 0.", about="cells"
+            )
 
     def tables(self, sets: Sequence[Axes], shares: Sequence[Fraction]) -> list[Noisy]:
         """Noisy tables over sets of columns, flat."""
@@ -215,7 +219,9 @@ class TrialTables:
     def _spend(self, share: Fraction) -> None:
         self.spent += share
         if self.spent > 1:
-            raise Bug("A synthesizer asks for more than its price.", fix="Report it.")
+            raise Bug(
+                "The synthesizer asks for more than its price.", fix="Report it.", about="price"
+            )
 
 
 class TrialRows:
@@ -253,7 +259,11 @@ class TrialRows:
         """The sums of each feature, with the noise its share buys."""
         self.spent += sum(shares)
         if self.spent > 1:
-            raise Bug("A learner asks for more than its price.", fix="Report the learner.")
+            raise Bug(
+                "The learner asks for more than its price.",
+                fix="Report the learner.",
+                about="price",
+            )
         blocks = statistic.blocks(self._shape)
         chosen = noises(blocks, shares, self._price, 1)
         exact = [total.reshape(-1) for total in statistic.total([self._batch], self._shape)]

@@ -90,7 +90,7 @@ class Gate:
     def run(
         self, order: Order[R, E], *, fresh: bool = False, progress: Progress | None = None
     ) -> R:
-        """What is ordered. What was released before is found in the ledger, for nothing.
+        """What is ordered. What was released before is found in the ledger, at no cost.
 
         Args:
             order: Any order, such as `noisegate.orders.order_from` reads from JSON.
@@ -102,9 +102,7 @@ class Gate:
             return self._desk.run(job, fresh=fresh, progress=progress)  # type: ignore[return-value]  # of such orders
         return _order(order).run(self._desk, fresh=fresh, progress=progress)
 
-    def _question(
-        self, order: SqlOrder, *, fresh: bool
-    ) -> "Job[Any, Answer, AnswerExpected] | Job[Any, Answer, CrowdExpected]":
+    def _question(self, order: SqlOrder, *, fresh: bool) -> "Job[Any, Answer, Any]":
         """The job of a question; where the policy has it, groups of so many are a crowd's."""
         paid = order.epsilon, order.within, order.relative
         if self._rules.crowd is not None and self._rules.sample is None and not any(paid):
@@ -420,5 +418,7 @@ class Gate:
 
 def _order(order: Order[R, E]) -> Order[R, E]:
     if not isinstance(order, Order):
-        raise SpecError("This is no order.", fix="Use SQL, or noisegate.orders.order_from(record).")
+        raise SpecError(
+            "This is not an order.", fix="Use SQL, or noisegate.orders.order_from(record)."
+        )
     return order

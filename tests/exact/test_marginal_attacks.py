@@ -17,6 +17,7 @@ from noisegate.algebra.relation import Table
 from noisegate.algebra.tally import Grouping, Marginals, Sums, Term
 from noisegate.privacy.domain import Column, Kind, TableDomain
 from noisegate.privacy.unit import PrivacyUnit
+from noisegate.sources import adding
 from noisegate.sources.duckdb.source import DuckDBSource
 from noisegate.sources.duckdb.writing import tallies
 from noisegate.transforms.query import Query
@@ -163,12 +164,12 @@ def test_a_key_that_is_listed_twice_is_caught(monkeypatch):
 
 
 def test_a_row_that_is_kept_for_every_cell_is_caught(monkeypatch):
-    add_up = engine.add_up
+    add_up = adding.add_up
 
     def everywhere(*given, **more):
         return [np.full_like(table, table.sum()) for table in add_up(*given, **more)]
 
-    monkeypatch.setattr(engine, "add_up", everywhere)
+    monkeypatch.setattr(adding, "add_up", everywhere)
     assert_caught()
 
 

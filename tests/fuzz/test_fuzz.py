@@ -13,12 +13,11 @@ from driver import TARGETS, fuzz, known, replay, target_of
 from fuzz_ledgers import Ledgers
 from fuzz_releases import base
 
-from noisegate import gate
 from noisegate.errors import SpecError
 from noisegate.ledger.audit import Verification
 from noisegate.ledger.store import Ledger
 from noisegate.sources.duckdb.writing import weights
-from noisegate.sql.job import question_job
+from noisegate.sql.order import SqlOrder
 from refusals import about
 
 CASES = {"sql": 20, "meaning": 300, "claims": 30, "policies": 25, "ledgers": 60, "releases": 300, "orders": 80, "analysts": 10}  # fmt: skip
@@ -61,8 +60,7 @@ def test_rows_that_outweigh_their_claim_are_caught(monkeypatch):
 
 
 def test_a_question_that_is_charged_twice_is_caught(monkeypatch):
-    anew = lambda desk, sql, terms, fresh: question_job(desk, sql, terms, fresh=True)  # noqa: E731
-    monkeypatch.setattr(gate, "question_job", anew)
+    monkeypatch.setattr(SqlOrder, "job", SqlOrder.anew)
     assert "again" in found_in(COUNT)
 
 

@@ -443,7 +443,7 @@ def test_what_it_costs_to_be_wrong_is_said_and_nothing_is_asked():
     ask = CellsAsk(EVEN, Fraction(1))
     found = recipe("adaptive").predict(ask, cells((64, 64)))
     assert found.rms is None
-    assert "depends on where the rows are" in found.words
+    assert "depends on where the rows lie" in found.words
     assert ask.spent.max() == 0
 
 

@@ -333,7 +333,7 @@ def test_a_centre_with_a_delta_has_lighter_noise():
         ({"delta": "1e-6"}, "delta"),
         ({"narrow": True}, "* quartiles"),
         ({"narrow": True, "aggregate": "median"}, "* narrow"),
-        ({"columns": "age"}, "text"),
+        ({"columns": "age"}, "columns"),
         ({"columns": []}, "* No column"),
         ({"columns": ["wage"]}, "column"),
         ({"table": "nobody"}, "table"),

@@ -187,7 +187,7 @@ def test_numbers_of_sub_queries_stand_beside_the_rows_and_are_measured_once():
     ("sql", "words"),
     [
         ("SELECT COUNT(*) FROM (SELECT name, COUNT(*) n FROM patients GROUP BY name) WHERE n > 1", "Rare groups"),
-        ("SELECT AVG(n) FROM (SELECT region, COUNT(*) n FROM patients GROUP BY region)", "declared ones"),
+        ("SELECT AVG(n) FROM (SELECT region, COUNT(*) n FROM patients GROUP BY region)", "declared groups"),
         ("SELECT name, COUNT(*) n FROM patients WHERE name > '' GROUP BY name HAVING n > 1", None),
         ("SELECT COUNT(*) FROM (SELECT DISTINCT name FROM patients)", None),
     ],

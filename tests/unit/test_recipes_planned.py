@@ -496,7 +496,11 @@ def test_auto_chooses_by_shape_workload_and_price_alone(workload, price, name):
 def test_auto_does_what_the_chosen_one_does():
     exact, workload = rng.poisson(5, 40), prefixes(40)
     ask = CellsAsk(exact, Fraction(1))
-    assert recipe("auto").predict(ask, workload).words.startswith("by 'planned', which looks along")
+    assert (
+        recipe("auto")
+        .predict(ask, workload)
+        .words.startswith("by 'planned', which first estimates along")
+    )
     found = recipe("auto").build(ask, workload)
     assert found.words[0] == "chosen method: 'planned'"
     assert ask.spent == pytest.approx(np.ones(40))

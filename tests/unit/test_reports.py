@@ -90,7 +90,7 @@ def test_choices_fixed_beforehand_have_their_own_row():
     assert rows["exponential"].epsilon < rows["zcdp"].epsilon < rows["optimal"].epsilon
     assert "beforehand" in rows["exponential"].note
     many = by_method([ExponentialEvent(epsilon=Fraction(1, 10))] * 201)
-    assert "More than 200" in many["exponential"].note
+    assert "more than 200" in many["exponential"].note
 
 
 def test_a_step_with_its_own_delta_uses_part_of_the_reports_delta():

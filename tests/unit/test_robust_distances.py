@@ -45,7 +45,7 @@ def test_the_best_of_given_separators_is_told_by_its_exceptions_alone():
     lines = [([1, 0], 5), ([1, 1], "10.5"), ([0, 1], 3)]
     answer = gate().distance(columns=["x", "y"], label="sick = 1", separators=lines, epsilon=40)
     assert answer.rows == ((7,),)  # e^-40
-    assert "The least of 6 numbers" in answer.footer()
+    assert "The smallest of 6 numbers" in answer.footer()
     turned = gate().distance(columns=["x", "y"], label="sick = 0", separators=lines, epsilon=40)
     assert turned.rows == ((7,),)
 

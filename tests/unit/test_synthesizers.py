@@ -105,7 +105,7 @@ def test_what_is_measured_has_the_shares_that_were_planned(rows, name, gaussian)
         of = [[axes for axes in measured if len(axes) == columns] for columns in (1, 2)]
     for each, sets in zip(planned, of, strict=False):
         least, most = ask.variance(each.most), ask.variance(each.least)
-        for axes in sets if "alike" not in each.what else ():
+        for axes in sets if "equally" not in each.what else ():
             variances = [one.variance for one in made.evidence if one.axes == axes]
             assert min(variances) >= least * (1 - 1e-9)
             assert 1 / sum(1 / variance for variance in variances) <= most * (1 + 1e-9)

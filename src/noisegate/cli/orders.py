@@ -48,7 +48,7 @@ def order(
     try:
         record = json.loads(read_text(order_file))
     except (ValueError, RecursionError):
-        raise SpecError(f"{order_file.name!r} is no JSON.", fix="See docs/reference.md.") from None
+        raise SpecError(f"{order_file.name!r} is not JSON.", fix="See docs/reference.md.") from None
     ordered = order_from(record)
     gate = opening.gate(to_plan=plan)
     if plan:

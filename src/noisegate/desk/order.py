@@ -88,11 +88,15 @@ class Order(ABC, Generic[R_co, E_co]):
         if unknown := said.keys() - known.keys():
             near = nearest(min(unknown), known)
             raise SpecError(
-                f"{label!r} has no such option: {min(unknown)!r}.", fix=f"{near}It has {listed}."
+                f"{label!r} has no such option: {min(unknown)!r}.",
+                fix=f"{near}It has {listed}.",
+                about="option",
             )
         needed = {name for name, each in known.items() if is_required(each)}
         if missing := sorted(needed - said.keys()):
-            raise SpecError(f"{label!r} has to be told {missing[0]!r}.", fix=f"It has {listed}.")
+            raise SpecError(
+                f"{label!r} needs {missing[0]!r}.", fix=f"It has {listed}.", about="missing"
+            )
         try:
             return cls(**said)
         except RecursionError:
@@ -234,7 +238,9 @@ def _key(key: Any) -> Any:  # noqa: ANN401 - of a dict
     try:
         hash(found)
     except TypeError:
-        raise SpecError("A key is no value.", fix="Use a text, a number or a list.") from None
+        raise SpecError(
+            "A key is not a plain value.", fix="Use a text, a number or a list."
+        ) from None
     return found
 
 
@@ -244,14 +250,14 @@ def _is_ends(value: object) -> bool:
 
 def _pairs(listed: Sequence[Any]) -> Any:  # noqa: ANN401 - pairs
     if not all(isinstance(each, list | tuple) and len(each) == 2 for each in listed):
-        raise SpecError("A map is no list of pairs.", fix='Use {"pairs": [[key, value], …]}.')
+        raise SpecError("A map is not a list of pairs.", fix='Use {"pairs": [[key, value], …]}.')
     return listed
 
 
 def _range(name: str, ends: Mapping[str, Any]) -> range:
     low, high = (ends.get(end) for end in _ENDS)
     if type(low) is not int or type(high) is not int or max(-low, high) > _FAR:
-        raise SpecError(f"{name} is no range.", fix='Use {"from": 0, "to": 99}, both ends.')
+        raise SpecError(f"{name} is not a range.", fix='Use {"from": 0, "to": 99}, both ends.')
     return range(low, high + 1)
 
 
@@ -294,16 +300,14 @@ def _misfit(name: str, value: Any, types: Sequence[Any]) -> SpecError:  # noqa: 
     listed = [each for kind in types if get_origin(kind) is Literal for each in args_of(kind)]
     if listed and isinstance(value, str):
         near, names = nearest(value, listed), ", ".join(map(str, listed))
-        return SpecError(f"There is no {name} {value!r}.", fix=f"{near}Use {names}.")
+        return SpecError(f"There is no {name} {value!r}.", fix=f"{near}Use {names}.", about=name)
     plain = [get_origin(kind) or kind for kind in types]
     if isinstance(value, str) and plain == [Sequence]:
-        return SpecError(
-            f"{name} is a single string.", fix=f"Use {name}=[{value!r}].", about="text"
-        )
+        return SpecError(f"{name} is a single string.", fix=f"Use {name}=[{value!r}].", about=name)
     words = [_WORDS[kind] for kind in dict.fromkeys(plain) if kind in _WORDS]
     words += [f"one of {', '.join(map(str, listed))}"] if listed else []
     fix = f"Use {' or '.join(words)}." if words else "Give it as its description says."
-    return SpecError(f"{name} is {shown(value)[:40]!r}.", fix=fix)
+    return SpecError(f"{name} is {shown(value)[:40]!r}.", fix=fix, about=name)
 
 
 # what is sent

@@ -31,7 +31,7 @@ def require_allowed(imports: Iterable[str], packages: Collection[str]) -> None:
     >>> require_allowed(["sklearn.__main__"], PACKAGES)
     Traceback (most recent call last):
     noisegate.errors.Unsupported: Programs may not import 'sklearn.__main__'. Use numpy, scipy, \
-sklearn or a module of Python that computes; a policy allows more: [programs] modules = [...].
+sklearn or a computing module of Python; a policy can allow more: [programs] modules = [...].
     """
     for name in imports:
         first, *others = name.split(".")

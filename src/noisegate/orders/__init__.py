@@ -112,7 +112,7 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 - a class, imported when firs
 def order_from(record: Mapping[str, object]) -> Order[object, Expected]:
     """The order that `Order.to_dict` wrote, or anybody else; what is unknown is refused."""
     if not isinstance(record, Mapping) or not all(isinstance(key, str) for key in record):
-        raise SpecError("This is no order.", fix='Use an object such as {"kind": "sql", …}.')
+        raise SpecError("This is not an order.", fix='Use an object such as {"kind": "sql", …}.')
     said = dict(record)
     kind = said.pop("kind", None)
     if kind == "release":
@@ -120,7 +120,11 @@ def order_from(record: Mapping[str, object]) -> Order[object, Expected]:
     if not isinstance(kind, str) or kind not in KINDS:
         known = [*KINDS, "release"]
         near = nearest(shown(kind), known)
-        raise SpecError(f"There is no order {shown(kind)!r}.", fix=f"{near}Use {', '.join(known)}.")
+        raise SpecError(
+            f"There is no order {shown(kind)!r}.",
+            fix=f"{near}Use {', '.join(known)}.",
+            about="name",
+        )
     return _loaded(KINDS[kind]).make(**said)
 
 
@@ -151,7 +155,9 @@ def _release(name: object, said: Mapping[str, object]) -> type[Order[Any, Any]]:
     if name not in (tables := get_args(hints_of(table)["name"])):
         known = [*dict.fromkeys((*tables[:5], *RELEASES, *tables))]
         near = nearest(name, known)
-        raise SpecError(f"There is no release {name!r}.", fix=f"{near}Use {', '.join(known)}.")
+        raise SpecError(
+            f"There is no release {name!r}.", fix=f"{near}Use {', '.join(known)}.", about="name"
+        )
     return table
 
 

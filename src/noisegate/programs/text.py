@@ -54,7 +54,9 @@ def completed(program: Program) -> Program:
     try:
         tree = ast.parse(program.text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise SpecError("The text of the program is no Python.", fix="Mend its syntax.") from None
+        raise SpecError(
+            "The text of the program is not valid Python.", fix="Mend its syntax."
+        ) from None
     names = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
     names |= {each.id for node in tree.body if isinstance(node, ast.Assign)
               for each in node.targets if isinstance(each, ast.Name)}  # fmt: skip

@@ -39,5 +39,5 @@ def table_named(tables: Mapping[str, TableDomain], table: str | None) -> str:
     found = private[0] if table is None and len(private) == 1 else table
     if found is None or found not in tables:
         said = "No table is named." if found is None else f"There is no table {found!r}."
-        raise SpecError(said, fix=f"Use {', '.join(private)}.")
+        raise SpecError(said, fix=f"Use {', '.join(private)}.", about="table")
     return found

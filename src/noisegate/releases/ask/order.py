@@ -90,7 +90,11 @@ class ReleaseOrder(JobOrder[R_co, E_co]):
         caps = {each.name for each in fields(self)} & {"rows_per_unit", "groups_per_unit"}
         for cap in (getattr(self, name) for name in caps):
             if cap is not None and not 1 <= cap <= CAP_MAX:
-                raise SpecError("A cap per unit is not usable.", fix=f"Use 1 to {CAP_MAX}.")
+                raise SpecError(
+                    "A contribution bound per unit is out of range.",
+                    fix=f"Use a whole number from 1 to {CAP_MAX}.",
+                    about="cap",
+                )
 
     def to_dict(self) -> Json:
         """With its name, even where it has but one."""
