@@ -140,7 +140,11 @@ class TrialTables:
         self._price, self._bits = Price(amount=amount, gaussian=gaussian), bits
         self._exact: dict[Axes, NDArray[np.int64]] = {}
         if self._columns.shape[0] != len(self.sizes):
-            raise SpecError("The rows have other columns.", fix="Give one size for each column.")
+            raise SpecError(
+                "The rows have other columns.",
+                fix="Give one size for each column.",
+                about="columns",
+            )
         if any(np.any((c < 0) | (c >= n)) for c, n in zip(self._columns, self.sizes, strict=True)):
             raise SpecError(
                 "A row is outside all cells.", fix="Number the cells from 0.", about="cells"
