@@ -266,7 +266,7 @@ def test_a_session_is_an_order_too():
 def test_what_is_no_order_is_refused():
     gate = opened()
     for ask in (gate.plan, gate.run):
-        with pytest.raises(SpecError, match="no order"):
+        with pytest.raises(SpecError, match="not an order"):
             ask({"kind": "sql"})
     with pytest.raises(SpecError, match="says its terms"):
         gate.plan(ORDERS["sql"], epsilon=2)
