@@ -9,6 +9,7 @@ defect fails again, chance with the square of its rate. Whatever was repeated is
 Attacks, exact laws, stored files and rules of the house do not fail by chance: they run once.
 """
 
+import gc
 import os
 from functools import wraps
 
@@ -25,6 +26,7 @@ settings.register_profile(
     derandomize=not os.environ.get("NOISEGATE_EXPLORE"),
 )
 settings.load_profile("unhurried")
+gc.set_threshold(100_000, 20, 100)  # a search among all tests and modules finds little
 DRAWN = [0]  # how often noise was drawn in this process
 CERTAIN = {"security", "exact", "golden", "house"}  # folders where nothing is left to chance
 
@@ -36,6 +38,11 @@ def _counted(bits: SystemBits, count: int, width: int, words=SystemBits.words):
 
 
 SystemBits.words = _counted
+
+
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()  # thousands of tests, which stay
 
 
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool:

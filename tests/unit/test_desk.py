@@ -73,6 +73,7 @@ def how_many(rows):
     return len(rows["age"])
 
 
+LINES = [([1, 0], 30), ([0, 1], 100)]
 CROWD = {"columns": {"ward": None}, "probability": "1/4", "crowd": 40, "delta": "1e-6"}
 KINDS = {
     "sql": Kind("sql", ("SELECT ward, COUNT(*) AS n FROM people GROUP BY ward",), {"epsilon": 1}),
@@ -90,7 +91,7 @@ KINDS = {
     "distance": Kind(
         "distance",
         (),
-        {"epsilon": 1, "columns": ["age", "cost"], "label": "ward = 'north'"},
+        {"epsilon": 1, "columns": ["age", "cost"], "label": "ward = 'north'", "separators": LINES},
     ),
     "histogram": release("histogram", TableRelease, columns=CELLS),
     "tree": release("tree", TableRelease, columns={"age": 10}),
