@@ -421,3 +421,11 @@ def test_the_command_line_asks_for_the_unit_on_the_side(tmp_path, capfd):
         assert ended.value.code in (None, 0)
         assert json.loads(out)["columns"] == ["n"]
         assert ("--unit patient_id" in err) == said
+
+
+@pytest.mark.parametrize("ledger", [{}, 5, ["ledger.db"]])
+def test_a_ledger_that_is_no_path_is_refused_and_makes_no_file(ledger, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SpecError, check=about("ledger")):
+        noisegate.open(pa.table({"x": [1]}), table="t", epsilon=1, ledger=ledger)
+    assert not list(tmp_path.iterdir())

@@ -236,6 +236,10 @@ def book_of(
         return open_ledger(":memory:")
     if isinstance(ledger, Ledger):
         return ledger
+    if ledger is not None and not isinstance(ledger, str | Path):
+        raise SpecError(
+            "ledger is not a path.", fix='Use a file such as "ledger.db".', about="ledger"
+        )
     if ledger is not None:
         return open_ledger(str(ledger))
     return open_ledger(":memory:" if source is None else str(ledger_beside(source)))
