@@ -24,7 +24,7 @@ FLOORS = (  # lowest first
     {"crowd", "learners"},
     {"orders"},
     {"gate"},
-    {"connect"},
+    {"root"},
     {"server"},
     {"audit", "lab"},
     {"shell"},
