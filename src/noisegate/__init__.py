@@ -14,6 +14,8 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from noisegate.client import RemoteGate as RemoteGate
+    from noisegate.client import connect as connect
     from noisegate.crowd.histogram import CrowdRelease as CrowdRelease
     from noisegate.desk.answer import Answer as Answer
     from noisegate.desk.plan import Plan as Plan
@@ -35,8 +37,10 @@ __all__ = [
     "NoisegateError",
     "OverBudget",
     "Plan",
+    "RemoteGate",
     "SyntheticRelease",
     "TableRelease",
+    "connect",
     "meaning",
     "memory",
     "open",
@@ -44,6 +48,8 @@ __all__ = [
 ]
 
 _HOME = {
+    "connect": "noisegate.client",
+    "RemoteGate": "noisegate.client",
     "memory": "noisegate.root",
     "open": "noisegate.root",
     "NoisegateError": "noisegate.errors",
