@@ -147,6 +147,21 @@ def test_a_key_is_one_run_also_for_fresh_draws_and_after_a_restart(service, call
     later.close()
 
 
+def test_a_fresh_release_with_a_key_is_paid_for_once_also_after_a_restart(service, callers, clinic):
+    record = {"kind": "release", "name": "histogram", "table": "visits", "columns": {"ward": None}}
+    order = order_from({**record, "epsilon": "0.5"})
+    view, found = service.view(callers["ana"], "clinic"), []
+    found += [view.ask(order, fresh=True, key=key).result() for key in ("a", "b")]
+    service.close()
+    later = Service([clinic], settings=Settings(quantum=0))
+    view = later.view(callers["ana"], "clinic")
+    found += [view.ask(order, fresh=True, key=key).result() for key in ("a", "b")]
+    rows = [str(each.to_dict()["rows"]) for each in found]
+    assert rows[:2] == rows[2:]
+    assert view.gate.spent.epsilon == 1
+    later.close()
+
+
 def test_without_a_key_fresh_draws_are_paid_each(service, callers):
     view = service.view(callers["ana"], "clinic")
     for _ in range(2):

@@ -165,7 +165,8 @@ class Service:
 
     def gate(self, hosted: Hosted, caller: Caller, *, practice: bool) -> Gate:
         """The gate of a caller: made once, shared by their threads."""
-        name = hosted.policy.name, practice, caller.name, caller.allow
+        window = hosted.window(caller.name)
+        name = hosted.policy.name, practice, caller.name, caller.allow, window
         with self._lock:
             if name not in self._gates:
                 home = self._twin(hosted) if practice else hosted
