@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 PREFIX: Final = "NOISEGATE_"
 _PATIENCE: Final = 90  # seconds in which open requests end
+_IDLE: Final = 75  # seconds that a connection is kept for the next request
 _OPEN_MAX: Final = 2000  # connections at once
 _USUAL: Final = Settings()
 _NOT_GIVEN: Final[tuple[object, ...]] = (None, [], ())
@@ -158,7 +159,7 @@ async def _serve(service: Service, serving: Serving, started: Callable[[str], No
         http_app(service, pages(service)), host=serving.host, port=serving.port, log_config=None,
         access_log=False, server_header=False, proxy_headers=False, lifespan="off",
         ssl_certfile=serving.tls_cert, ssl_keyfile=serving.tls_key, limit_concurrency=_OPEN_MAX,
-        timeout_graceful_shutdown=_PATIENCE,
+        timeout_graceful_shutdown=_PATIENCE, timeout_keep_alive=_IDLE,
     )  # fmt: skip
     server = uvicorn.Server(config)
     async with TaskGroup() as tasks:
