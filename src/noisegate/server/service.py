@@ -30,6 +30,7 @@ from noisegate.gate import Gate
 from noisegate.orders import order_from
 from noisegate.root import Hosted, read_policy
 from noisegate.server.access import AuditLog, now
+from noisegate.server.oidc import Issuer
 from noisegate.server.people import Caller, People
 from noisegate.server.queue import FairQueue
 from noisegate.server.refusals import no_such
@@ -52,6 +53,7 @@ class Service:
         *,
         state: str | Path | None = None,
         settings: Settings | None = None,
+        issuer: Issuer | None = None,
     ) -> None:
         self.settings = settings or Settings()
         read = [read_policy(file) for file in policies]
@@ -65,7 +67,7 @@ class Service:
         self.store = Store(
             state if state is not None else f"{read[0].file.resolve()}{STATE_SUFFIX}"
         )
-        self.people, self.log = People(self.store), AuditLog(self.store)
+        self.people, self.log = People(self.store, issuer), AuditLog(self.store)
         self._hosted = {policy.name: Hosted(policy) for policy in read}
         self._twins: dict[str, Hosted] = {}
         self._gates: dict[tuple[object, ...], Gate] = {}
