@@ -189,8 +189,7 @@ class Service:
                 view.require_limits(run)
             self._keep(run)
         if (ready := self._ready(view, run)) is not None and run.begin():
-            self._record(run, ready)
-            run.finish(ready)
+            self._end(run, ready)
         elif run.state == "queued":
             self._submit(view, run)
         return run
@@ -245,7 +244,14 @@ class Service:
                     self._answers.popitem(last=False)
         except Exception as error:  # noqa: BLE001 - a run ends, whatever happened
             made = stumbled(error)
-        self._record(run, made)
+        self._end(run, made)
+
+    def _end(self, run: Run, made: Result | Exception) -> None:
+        """Write down who asked what; then the answer may leave, and not without that."""
+        try:
+            self._record(run, made)
+        except Exception as error:  # noqa: BLE001 - the same request finds what was drawn
+            made = stumbled(error)
         run.finish(made)
 
     def _record(self, run: Run, made: Result | Exception) -> None:
