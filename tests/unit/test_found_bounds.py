@@ -5,6 +5,8 @@ import pyarrow as pa
 import pytest
 
 import noisegate as ng
+from noisegate.errors import Unsupported
+from refusals import about
 
 DRAWS = 6
 
@@ -42,3 +44,16 @@ def test_a_bar_says_that_it_rests_on_a_model():
         "SELECT AVG(x) AS a FROM t", epsilon=5, choose="bounds"
     )
     assert "includes what that loses, by a model" in " ".join(answer.caveats)
+
+
+def test_rows_without_a_value_do_not_widen_the_bounds():
+    some = pa.array([None if place % 3 else 100.0 + place % 20 for place in range(3_000)])
+    gate = opened(some)
+    assert gate.bounds("t", "x", epsilon=5) == (64, 128)  # 3e-5: a noisy bin stands out
+    words = gate.sql("SELECT AVG(x) AS a FROM t", epsilon=5, choose="bounds").caveats
+    assert any("as estimated: 64 to 128" in each for each in words)
+
+
+def test_a_column_without_any_value_has_no_bounds():
+    with pytest.raises(Unsupported, check=about("no-range")):
+        opened(pa.nulls(3_000, pa.float64())).bounds("t", "x", epsilon=5)

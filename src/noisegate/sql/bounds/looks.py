@@ -21,7 +21,7 @@ from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.release import Release
 from noisegate.sql.bounds.limits import caps_of, declared_rows
-from noisegate.sql.bounds.profiles import DIGITS, Profile, range_of, range_query
+from noisegate.sql.bounds.profiles import DIGITS, Profile, range_of, range_query, valued
 from noisegate.sql.bounds.sized import Counted, counted_of, own_rows
 from noisegate.sql.drafts.purchase import Purchase
 from noisegate.sql.drafts.recipe import CHOSEN
@@ -264,7 +264,7 @@ def seen(
             continue
         words.append(f"{look.words}, as estimated: {float(low):g} to {float(high):g}; {_BEYOND}")
         clips.setdefault(name, {})[_moved(look.expression, low, high)] = clipped_of(
-            sight.values, sight.scale, low, high, digits=DIGITS
+            valued(sight.values), sight.scale, low, high, digits=DIGITS
         )
     blocks = tuple(_bounded(block, bounds) for block in question.blocks)
     return Chosen(
@@ -434,7 +434,7 @@ def _profile(block: Block, counted: Counted, sight: Sight) -> Profile:
 
 
 def _range(look: Look, sight: Sight) -> tuple[Fraction, Fraction]:
-    found = range_of(sight.values, scale=sight.scale)
+    found = range_of(valued(sight.values), scale=sight.scale)
     if found is None:
         raise Unsupported(
             f"In the private estimate of {look.words}, no range stands out from the noise; the "
