@@ -19,7 +19,13 @@ from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.release import Release
 from noisegate.sql.bounds.looks import NO_RANGE, scale_of
-from noisegate.sql.bounds.profiles import Profile, range_of, range_query, rows_per_unit_query, valued
+from noisegate.sql.bounds.profiles import (
+    Profile,
+    range_of,
+    range_query,
+    rows_per_unit_query,
+    valued,
+)
 from noisegate.transforms.query import Query
 
 T = TypeVar("T")
