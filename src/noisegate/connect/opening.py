@@ -23,19 +23,15 @@ from noisegate.privacy.domain import Column, Key, Kind, TableDomain
 from noisegate.privacy.guarantee import doubt_of, units_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.unit import PrivacyUnit
-from noisegate.sources.duckdb.facts import (
-    as_held,
-    as_stored,
-    public_keys,
-    require_rows,
-    stored_kinds,
-)
-from noisegate.sources.duckdb.files import Data, Within, data_of, plain, plain_frame
+from noisegate.sources.duckdb.facts import as_stored, stored_kinds
+from noisegate.sources.duckdb.files import Data, Within, plain, plain_frame
 from noisegate.sources.duckdb.source import DuckDBSource
+from noisegate.sources.engines import Engine, engine_of
 from noisegate.sources.policy.names import person
 
 if TYPE_CHECKING:
     from noisegate.sources.policy.policy import Policy
+    from noisegate.sources.source import Source
 
 Origins: TypeAlias = tuple[Sequence[Origin], Sequence[Origin]]  # of private and of public tables
 LEDGER_SUFFIX: Final = ".ledger"
@@ -144,15 +140,15 @@ def open_policy(
     """Open a gate in front of the tables of a policy."""
     data, tables = tables_of(policy)
     keep(policy.file, POLICY)
-    for where in data.values():
-        place = str(where.file if isinstance(where, Within) else where)
-        if "://" not in place:
-            keep(place, TABLE)
+    for name, where in data.items():
+        if "://" not in tables[name].origin:
+            keep(where.file if isinstance(where, Within) else str(where), TABLE)
     if all(table.is_public for table in tables.values()):
         raise PolicyError(
             "The policy has no private table.", fix="Public tables can be read without a gate."
         )
-    rows = _source(data, tables, practice=practice)
+    engine = engine_of(table.origin for table in tables.values())
+    rows = _source(data, tables, practice=practice, engine=engine)
     book = book_of(ledger if ledger is not None else policy.ledger_url(), None, practice=practice)
     dataset = policy.name
     units = protected_by(book, dataset, units_of(tables.values()))
@@ -192,17 +188,18 @@ def tables_of(policy: "Policy") -> tuple[dict[str, Data], dict[str, TableDomain]
     from noisegate.sources.policy.tables import domains  # noqa: PLC0415 - only for policies
 
     origins = {name: policy.origin(name) for name in policy.tables}
-    data = {name: data_of(origin) for name, origin in origins.items()}
+    engine = engine_of(origins.values())
+    data = {name: engine.data_of(origin) for name, origin in origins.items()}
 
     def keys_of(table: str, column: str) -> tuple[Key, ...]:
-        return public_keys(data[table], table, column)
+        return engine.public_keys(data[table], table, column)
 
-    tables = domains(policy, stored=stored_kinds(data), keys_of=keys_of, origins=origins)
+    tables = domains(policy, stored=engine.stored_kinds(data), keys_of=keys_of, origins=origins)
     said = {name: table.columns for name, table in policy.tables.items()}
-    tables = as_stored(data, tables, said)
-    require_rows(data, tables)
+    tables = engine.as_stored(data, tables, said)
+    engine.require_rows(data, tables)
     return data, {
-        name: as_held(data[name], table) if table.is_public else table
+        name: engine.as_held(data[name], table) if table.is_public else table
         for name, table in tables.items()
     }
 
@@ -213,16 +210,24 @@ def ledger_beside(source: str | Path) -> Path:
 
 
 def _source(
-    data: Mapping[str, Any], tables: Mapping[str, TableDomain], *, practice: bool
-) -> DuckDBSource:
+    data: Mapping[str, Any],
+    tables: Mapping[str, TableDomain],
+    *,
+    practice: bool,
+    engine: Engine | None = None,
+) -> "Source":
+    """The rows, where they are; made-up ones are always in the embedded engine."""
+    opened = DuckDBSource if engine is None else engine.open_source
     if not practice:
-        return DuckDBSource(data, tables)
+        return opened(data, tables)
     from noisegate.steward.practice import practice_rows  # noqa: PLC0415 - only for practice
 
     public = {name: table for name, table in tables.items() if table.is_public}
-    known = DuckDBSource({name: data[name] for name in public}, public)
-    twins = practice_rows(tables, public={name: known.public(name) for name in public})
-    return DuckDBSource(twins, tables)
+    shown = {}
+    if public:
+        known = opened({name: data[name] for name in public}, public)
+        shown = {name: known.public(name) for name in public}
+    return DuckDBSource(practice_rows(tables, public=shown), tables)
 
 
 def book_of(
