@@ -1,8 +1,8 @@
 """The composition root: a policy, or a table and a budget, become a gate; keys are handed out.
 
-Read `opening.py` first, then `hosting.py`, which is for policies. `arrays.py` is a budget for arrays, `rehearsal.py` a door in front of
-made-up rows, `stewards.py` what is done with a policy before anybody asks. Each is loaded when it
-is used.
+Read `opening.py` first, then `hosting.py`, which is for policies. `arrays.py` is a budget for
+arrays, `rehearsal.py` a door in front of made-up rows, `stewards.py` what is done with a policy
+before anybody asks. Each is loaded when it is used.
 """
 
 from importlib import import_module
