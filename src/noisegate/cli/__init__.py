@@ -20,6 +20,7 @@ from noisegate.cli import (
     stewards,
 )
 from noisegate.cli.app import app, lab_app, ledger_app, main, policy_app
+from noisegate.cli.serving import people_app
 
 __all__ = [
     "app",
@@ -35,6 +36,7 @@ __all__ = [
     "main",
     "many",
     "orders",
+    "people_app",
     "policy_app",
     "questions",
     "releases",
