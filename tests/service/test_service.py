@@ -8,9 +8,10 @@ from fractions import Fraction
 
 import pytest
 
-from noisegate.errors import Forbidden, OverBudget, RequestConflict, SpecError
+from noisegate.errors import Forbidden, OperatorError, OverBudget, RequestConflict, SpecError
 from noisegate.orders import order_from
 from noisegate.server.access import AuditLog
+from noisegate.server.people import People
 from noisegate.server.queue import FairQueue
 from noisegate.server.refusals import (
     Cancelled,
@@ -87,6 +88,7 @@ def test_a_name_that_nobody_has_gets_a_salt_like_any_other(service):
     assert (first.salt, first.keys) == (again.salt, ())
     assert len(first.salt) == len(service.people.scram("ana").salt)
     assert first.salt != service.people.scram("somebody").salt
+    assert People(service.store).scram("nobody").salt == first.salt  # also after a restart
 
 
 def test_a_data_set_that_is_not_theirs_looks_absent(service, callers):
@@ -197,6 +199,25 @@ def test_practice_is_free_and_says_so(service, callers):
     result = view.ask(COUNT, practice=True).result()
     assert result.to_dict()["practice"] is True
     assert view.gate.spent.epsilon == 0
+
+
+def test_practice_never_runs_out(service, callers):
+    view = service.view(callers["ana"], "clinic")
+    for place in range(4):  # four times ε = 1 of a share of 2
+        view.ask(
+            sql("SELECT COUNT(*) FROM visits", epsilon=1), practice=True, fresh=True, key=str(place)
+        )
+    assert view.gate.spent.epsilon == 0
+
+
+def test_the_same_order_again_needs_no_turn(service, callers):
+    view = service.view(callers["ana"], "clinic")
+    first = view.ask(COUNT)
+    service.queue.close()
+    again = view.ask(COUNT)
+    assert again.result().to_dict()["rows"] == first.result().to_dict()["rows"]
+    assert (again.result().price.epsilon, again.result().to_dict()["remaining"]) == (0, 1.9)
+    assert len(service.log.lines(person="ana")) == 2
 
 
 def test_a_session_is_refused_before_anything(service, callers):
@@ -346,6 +367,20 @@ def test_the_access_log_shows_a_change(service, callers):
     assert (line.action, line.dataset, line.detail["rows"]) == ("ask", "clinic", 1)
     service.store.all("UPDATE access SET person = ? WHERE seq = 1", "ben")
     assert service.log.broken() == 1
+
+
+def test_nothing_leaves_that_could_not_be_logged(service, callers, monkeypatch):
+    view = service.view(callers["ana"], "clinic")
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(AuditLog, "add", full)
+        with pytest.raises(OperatorError):
+            view.ask(COUNT)
+    assert view.ask(COUNT).result().price.epsilon == 0  # charged, and found again
+    assert view.gate.spent.epsilon == Fraction(1, 10)
 
 
 def test_the_log_holds_no_answer(service, callers):
