@@ -134,14 +134,12 @@ def test_a_question_that_is_being_worked_on_is_finished(clinic):
         people = People(store)
         people.add("ana", "analyst")
         token = people.new_token("ana")
-    order = {
-        "kind": "release",
-        "name": "synthetic",
-        "table": "patients",
-        "columns": ["sex", "birth_year"],
-        "epsilon": 1,
-    }
-    with started(clinic, "--state", state, folder=clinic.parent) as (process, url, _):
+    order = {"kind": "sql", "sql": "SELECT COUNT(*) AS n FROM visits", "epsilon": "0.5"}
+    with started(clinic, "--state", state, "--quantum", 2, folder=clinic.parent) as (
+        process,
+        url,
+        _,
+    ):
         found = {}
 
         def ask():
