@@ -96,7 +96,7 @@ def test_what_comes_back_is_what_the_gate_itself_gives(gate, here, record):
         assert (paid.units, paid.scale, str(paid)) == (found.units, found.scale, str(found))
         return
     assert paid.cost <= plan.price  # less where fewer groups are found than were paid for
-    assert here.spent.epsilon - spent == paid.cost.epsilon
+    assert float(here.spent.epsilon - spent) == pytest.approx(float(paid.cost.epsilon), abs=1e-9)
     assert paid.guarantee == found.guarantee
     again = gate.run(order)
     assert again.cost == found.cost == ApproxDP(0)
