@@ -16,15 +16,17 @@ from noisegate.cli import (
     questions,
     releases,
     robust,
+    signing,
     stewards,
 )
-from noisegate.cli.app import app, lab_app, ledger_app, main, policy_app
+from noisegate.cli.app import app, key_app, lab_app, ledger_app, main, policy_app
 
 __all__ = [
     "app",
     "apply",
     "audits",
     "choose",
+    "key_app",
     "lab_app",
     "labs",
     "learn",
@@ -38,5 +40,6 @@ __all__ = [
     "questions",
     "releases",
     "robust",
+    "signing",
     "stewards",
 ]
