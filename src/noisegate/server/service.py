@@ -394,6 +394,17 @@ class View:
                 about="asker",
             )
 
+    def spent_this_hour(self) -> Fraction:
+        """What this token, or this person without one, has spent in the last hour."""
+        since = (datetime.now(UTC) - timedelta(hours=1)).isoformat(timespec="milliseconds")
+        token = self.caller.token
+        named, name = ("person", self.caller.name) if token is None else ("token", token)
+        rows = self._service.store.all(
+            f"SELECT price FROM runs WHERE {named} = ? AND created > ? AND practice = 0",  # noqa: S608 - constants
+            name, since,
+        )  # fmt: skip
+        return sum((Fraction(row[0]) for row in rows if row[0] is not None), Fraction(0))
+
     def require_limits(self, run: Run) -> None:
         """Refuse what is paused or what a token may not spend; some has to be approved first.
 
@@ -410,15 +421,9 @@ class View:
         run.price = price = self.gate.plan(run.order, fresh=run.fresh).price.epsilon
         if caller.epsilon_question is not None and price > caller.epsilon_question:
             raise _over("one question", caller.epsilon_question)
-        if caller.epsilon_hour is not None and price:
-            since = (datetime.now(UTC) - timedelta(hours=1)).isoformat(timespec="milliseconds")
-            rows = self._service.store.all(
-                "SELECT price FROM runs WHERE token = ? AND created > ? AND practice = 0",
-                caller.token, since,
-            )  # fmt: skip
-            spent = sum((Fraction(row[0]) for row in rows if row[0] is not None), Fraction(0))
-            if spent + price > caller.epsilon_hour:
-                raise _over("an hour", caller.epsilon_hour)
+        hour = caller.epsilon_hour
+        if hour is not None and price and self.spent_this_hour() + price > hour:
+            raise _over("an hour", hour)
         if above is not None and price > above:
             run.state = "waiting"
 
