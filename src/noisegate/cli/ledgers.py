@@ -241,8 +241,8 @@ def _stated(head: str) -> str:
 
 def ledger_at(where: str, *, inspect: bool = False) -> "Ledger":
     """A ledger, by its own place or the file that it stands beside."""
-    from noisegate.connect import ledger_beside  # noqa: PLC0415
     from noisegate.ledger.open import inspect_ledger, open_ledger  # noqa: PLC0415
+    from noisegate.root import ledger_beside  # noqa: PLC0415
 
     if "://" in where:
         return open_ledger(where)
