@@ -4,6 +4,7 @@ Nothing heavy is imported before a command runs, so that help is quick. Read `ap
 """
 
 from noisegate.cli import (
+    agents,
     apply,
     audits,
     choose,
@@ -22,6 +23,7 @@ from noisegate.cli import (
 from noisegate.cli.app import app, key_app, lab_app, ledger_app, main, policy_app
 
 __all__ = [
+    "agents",
     "app",
     "apply",
     "audits",
