@@ -4,6 +4,7 @@ Nothing heavy is imported before a command runs, so that help is quick. Read `ap
 """
 
 from noisegate.cli import (
+    accounts,
     agents,
     apply,
     audits,
@@ -17,12 +18,24 @@ from noisegate.cli import (
     questions,
     releases,
     robust,
+    serving,
     signing,
     stewards,
 )
-from noisegate.cli.app import app, key_app, lab_app, ledger_app, main, policy_app
+from noisegate.cli.app import (
+    account_app,
+    app,
+    key_app,
+    lab_app,
+    ledger_app,
+    main,
+    policy_app,
+    token_app,
+)
 
 __all__ = [
+    "account_app",
+    "accounts",
     "agents",
     "app",
     "apply",
@@ -42,6 +55,8 @@ __all__ = [
     "questions",
     "releases",
     "robust",
+    "serving",
     "signing",
     "stewards",
+    "token_app",
 ]

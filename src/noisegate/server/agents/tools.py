@@ -31,7 +31,8 @@ from noisegate.server.agents.plans import MINUTES, Plans, require_price
 from noisegate.server.people import Caller
 from noisegate.server.refusals import body_of, no_such
 from noisegate.server.runs import Run
-from noisegate.server.service import Service, View
+from noisegate.server.service import Service
+from noisegate.server.views import View
 
 FACE: Final = "agent"
 _SECONDS: Final = 45.0  # clients give up after a minute

@@ -10,7 +10,7 @@ from noisegate.desk.plan import Expected, Plan
 from noisegate.exact import Number
 from noisegate.inert import line
 from noisegate.server.results import Result
-from noisegate.server.service import View
+from noisegate.server.views import View
 
 ROWS: Final = 100  # of a result in words
 _MARKS: Final = {
