@@ -22,6 +22,8 @@ from noisegate.orders import SqlOrder
 from noisegate.server.agents import agents_app
 from noisegate.server.agents.plans import Plans
 from noisegate.server.agents.tools import TOOLS, Tools
+from noisegate.server.http import http_app
+from noisegate.server.serve import pages
 from noisegate.server.service import Service
 from noisegate.server.settings import Settings
 from refusals import about
@@ -356,15 +358,18 @@ def test_keys_in_rows_do_not_write_lines_of_their_own(tmp_path):
 
 
 def post(service, headers, body=None):
+    """As the whole service has it, at /mcp beside the other calls."""
+
     async def run():
-        app = agents_app(service)
+        (route,) = (each for each in pages(service) if each.path == "/mcp")
+        app = http_app(service, [route])
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app)) as web:
             found = await web.post(
                 "http://gate/mcp",
                 headers={"Accept": "application/json, text/event-stream", **headers},
                 json=body or {"jsonrpc": "2.0", "id": 1, "method": "tools/list"},
             )
-        await app.aclose()
+        await route.app.aclose()
         return found
 
     return asyncio.run(run())
@@ -383,7 +388,7 @@ def test_without_a_live_token_nothing_is_there(service):
         found = post(service, {"Authorization": each} if each else {})
         assert found.status_code == 401
         assert found.headers["www-authenticate"] == "Bearer"
-        assert found.json()["error"]["code"] == "unauthenticated"
+        assert found.json()["code"] == "unauthenticated"
     live = post(service, {"Authorization": f"Bearer {people.new_token('ana')}"})
     assert live.status_code == 200
     assert live.headers["cache-control"] == "no-store"

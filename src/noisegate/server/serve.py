@@ -119,8 +119,11 @@ class Serving:
 
 def pages(service: Service) -> "Sequence[BaseRoute]":
     """Routes beside those of the API, looked at after them."""
-    del service
-    return []
+    from starlette.routing import Route  # noqa: PLC0415 - for those who serve
+
+    from noisegate.server.agents import agents_app  # noqa: PLC0415
+
+    return [Route("/mcp", agents_app(service))]
 
 
 def servers(

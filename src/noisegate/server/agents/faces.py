@@ -160,7 +160,7 @@ async def _keep(manager: StreamableHTTPSessionManager, started: "asyncio.Future[
 
 def _refused(wrong: Exception) -> Response:
     return Response(
-        dumps({"error": body_of(wrong)}),
+        dumps(body_of(wrong)),
         status_code=status_of(wrong),
         media_type="application/json",
         headers={"WWW-Authenticate": "Bearer", "Cache-Control": "no-store"},
