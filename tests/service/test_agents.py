@@ -126,6 +126,8 @@ def test_a_story_from_the_tables_to_a_paid_answer(service, token):
     assert re.search(r"- ward: north; n: ≥ -?\d+ ± \d+( ≈ 0)?; cost: [\d.]+ ± [\d.]+", said), said
     assert "Charged for this: ε = 0.25" in said
     assert "± is at 95% confidence" in said
+    assert "Mind: How much" in said
+    assert "gate." not in said
     assert "≥ marks a lower bound" in said
     assert "Guarantee: " in said
     assert "Left for you in 'clinic': ε = 1.75 of a share of ε = 2." in said

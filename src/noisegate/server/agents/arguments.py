@@ -1,7 +1,7 @@
 """What the tools take: plain values, described so that an agent fills them in correctly."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, TypeAlias, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -9,6 +9,7 @@ from noisegate.desk.order import Order
 from noisegate.desk.plan import Expected
 from noisegate.errors import SpecError
 from noisegate.orders import SqlOrder, order_from
+from noisegate.sql.order import SqlTerms
 
 A = TypeVar("A", bound="Arguments")
 _LONG: Final = 20_000  # letters of SQL
@@ -57,15 +58,28 @@ class Question(OfDataSet):
         None, description="Or: the same as a share of the number, such as 0.05."
     )
     confidence: Price | None = Field(None, description="How surely the ± holds: 0.95 by default.")
+    delta: Price | None = Field(
+        None, description="The δ for finding groups whose keys are not declared."
+    )
+    rows: int | None = Field(
+        None, description="About how many rows take part, if known: for the error of averages."
+    )
+    rows_per_unit: int | None = Field(
+        None, description="How many rows of one person count, instead of the declared bound."
+    )
+    groups_per_unit: int | None = Field(
+        None, description="In how many groups one person counts, instead of the declared bound."
+    )
+    choose: list[Literal["bounds", "caps"]] | None = Field(
+        None, description="Estimate privately what is not declared, for a share of the price."
+    )
     order: dict[str, Any] | None = Field(
         None, description="Instead of sql: an order as JSON, such as a release."
     )
 
     def ordered(self) -> AnyOrder:
         """The order that it is."""
-        terms = {
-            name: getattr(self, name) for name in ("epsilon", "within", "relative", "confidence")
-        }
+        terms = {name: getattr(self, name) for name in SqlTerms.__annotations__}
         said = {name: value for name, value in terms.items() if value is not None}
         if (self.sql is None) == (self.order is None):
             raise SpecError("Give either sql or order.", fix="Usually: sql.", about="question")

@@ -114,8 +114,7 @@ class Tools:
                 whose = "public, exact and free" if table["public"] else "private"
                 names = ", ".join(line(each["name"]) for each in table["columns"])
                 lines.append(f"- table {line(table['name'])} ({whose}): {names}")
-            lines.append(_prices(found))
-            lines.append(words.left(view))
+            lines += [*_prices(found), words.left(view)]
         return Said("\n".join(lines or ["There is no data set that you may see."]), facts)
 
     async def describe_table(self, caller: Caller, asked: OfTable) -> Said:
@@ -150,7 +149,7 @@ class Tools:
 
     def _remaining_budget(self, caller: Caller, asked: OfDataSet) -> Said:
         view = self._view(caller, asked.dataset)
-        lines = [words.left(view), _prices(view.facts())]
+        lines = [words.left(view), *_prices(view.facts())]
         lines.append("What is spent never comes back. Questions answered before are free.")
         return Said("\n".join(lines), {"dataset": view.name, **words.limits(view)})
 
@@ -305,10 +304,10 @@ def _confidence(order: AnyOrder) -> Number:
     return getattr(order, "confidence", None) or _CONFIDENCE
 
 
-def _prices(facts: Mapping[str, Any]) -> str:
+def _prices(facts: Mapping[str, Any]) -> list[str]:
     usual, most = facts["default_epsilon"], facts["max_epsilon"]
-    said = "" if usual is None else f"A question costs {words.amount(usual)} unless you say. "
-    return said + ("" if most is None else f"None may cost more than {words.amount(most)}.")
+    said = [] if usual is None else [f"A question costs {words.amount(usual)} unless you say."]
+    return said + ([] if most is None else [f"None may cost more than {words.amount(most)}."])
 
 
 def _tool(name: str) -> "Tool":

@@ -1,5 +1,6 @@
 """Results in words that can be repeated as they are: numbers with ±, price, promise, balance."""
 
+import re
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Final
@@ -13,6 +14,7 @@ from noisegate.server.results import Result
 from noisegate.server.views import View
 
 ROWS: Final = 100  # of a result in words
+_CAPS: Final = re.compile(r"gate\.caps\('([^']*)', epsilon=\.\.\.\)")
 _MARKS: Final = {
     ZERO: "≈ 0 marks a number that may be noise alone: it cannot be told from zero.",
     LEAST: "≥ marks a lower bound: a contribution bound leaves some rows out, by an unknown "
@@ -59,12 +61,7 @@ def limits(view: View) -> dict[str, Any]:
 def planned(plan: Plan[Expected], confidence: Number) -> list[str]:
     """Price and expected error, in lines."""
     lines = ["This is a plan. Nothing was asked and nothing was charged."]
-    lines += [f"{name}: {line(str(fact))}" for name, fact in plan.facts(confidence)]
-    known = {name: width for name, width in plan.margins(confidence).items() if width is not None}
-    if known:
-        widths = ", ".join(f"{line(name)} ± {width:g}" for name, width in known.items())
-        lines.append(f"Expected error at {percent(confidence)} confidence: {widths}.")
-    return lines
+    return lines + [f"{name}: {_said(str(fact))}" for name, fact in plan.facts(confidence)]
 
 
 def answered(answer: Answer, confidence: Number) -> list[str]:
@@ -75,8 +72,8 @@ def answered(answer: Answer, confidence: Number) -> list[str]:
     if answer.practice:
         return ["PRACTICE. " + answer.promise, *lines, "Nothing was charged."]
     lines.append(
-        f"± is at {percent(confidence)} confidence: the exact number is within ± of the number "
-        "shown. All numbers are noisy; quote them with their ±."
+        f"± is at {percent(confidence)} confidence: so surely the exact number is within ± of the "
+        "number shown, for each by itself. All numbers are noisy; quote them with their ±."
         if any(widths is not None for widths in answer.half_widths(confidence))
         else "These numbers have no ±."
     )
@@ -86,7 +83,7 @@ def answered(answer: Answer, confidence: Number) -> list[str]:
     lines.append(price or f"Charged for this: {answer.cost}.")
     lines.append(f"Guarantee: {answer.promise}")
     lines += [f"Mind: {each}" for each in answer.to_dict(confidence)["caveats"]]
-    return [line(each) for each in lines]
+    return [_said(each) for each in lines]
 
 
 def made(result: Result, confidence: Number) -> list[str]:
@@ -119,6 +116,16 @@ def column(facts: Mapping[str, Any]) -> str:
     if facts["nullable"]:
         said.append("may be missing")
     return f"- {line(facts['name'])}: {', '.join(said)}"
+
+
+def _said(text: str) -> str:
+    """On one line; what Python would do, as the tools do it.
+
+    >>> _said("gate.caps('visits', epsilon=...) estimates it")
+    'plan_question with order {"kind": "caps", "table": "visits", "epsilon": "…"} estimates it'
+    """
+    order = r'plan_question with order {"kind": "caps", "table": "\1", "epsilon": "…"}'
+    return line(_CAPS.sub(order, text))
 
 
 def _number(value: Fraction | None) -> float | None:
