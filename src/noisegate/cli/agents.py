@@ -36,11 +36,12 @@ def mcp(
     engine. Its share is the policy's; the caps hold for any hour, whatever is started anew.
     """
     from noisegate.server.agents import serve_pipes  # noqa: PLC0415 - quick help
+    from noisegate.server.serve import Serving  # noqa: PLC0415
     from noisegate.server.service import Service  # noqa: PLC0415
-    from noisegate.server.settings import Settings  # noqa: PLC0415
 
     caller = _caller(file, analyst, epsilon_question, epsilon_hour)
-    service = Service([file], state=state, settings=Settings.from_environment())
+    chosen = Serving.chosen(policies=[file], state=state)  # or in the environment
+    service = Service(chosen.policies, state=chosen.state, settings=chosen.settings)
     try:
         serve_pipes(service, caller)
     finally:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, final
 
 from noisegate.errors import OperatorError, SpecError
 from noisegate.extras import extra
+from noisegate.server.oidc import Issuer
 from noisegate.server.service import Service
 from noisegate.server.settings import Settings
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 PREFIX: Final = "NOISEGATE_"
 _PATIENCE: Final = 90  # seconds in which open requests end
+_IDLE: Final = 75  # seconds that a connection is kept for the next request
 _OPEN_MAX: Final = 2000  # connections at once
 _USUAL: Final = Settings()
 _NOT_GIVEN: Final[tuple[object, ...]] = (None, [], ())
@@ -37,7 +39,7 @@ class Serving:
     """What an operator can choose; see `Settings` for the last four.
 
     ``state``: where people, tokens, runs and the access log are kept, a file or a Postgres address.
-    ``behind_proxy``: somebody else speaks TLS with the callers.
+    ``behind_proxy``: somebody else speaks TLS with the callers. ``oidc_…``: see `oidc.Issuer`.
     """
 
     policies: tuple[Path, ...] = ()
@@ -52,6 +54,10 @@ class Serving:
     workers: int = _USUAL.workers
     approve_above: Fraction | None = _USUAL.approve_above
     kept: int = _USUAL.kept
+    oidc_issuer: str | None = None
+    oidc_audience: str | None = None
+    oidc_keys: str | None = None
+    oidc_claim: str = "email"
 
     @classmethod
     def chosen(cls, file: Path | None = None, **options: object) -> Self:
@@ -74,6 +80,21 @@ class Serving:
             quantum=self.quantum, workers=self.workers, approve_above=self.approve_above,
             kept=self.kept,
         )  # fmt: skip
+
+    @property
+    def issuer(self) -> Issuer | None:
+        """Where people sign in instead; None: here alone."""
+        said = self.oidc_issuer, self.oidc_audience, self.oidc_keys
+        if said == (None, None, None):
+            return None
+        issuer, audience, keys = said
+        if issuer is None or audience is None or keys is None:
+            raise SpecError(
+                "A provider needs a name, an audience and keys.",
+                fix="Set oidc_issuer, oidc_audience and oidc_keys.",
+                about="oidc",
+            )
+        return Issuer(issuer=issuer, audience=audience, keys=keys, claim=self.oidc_claim)
 
     @property
     def tls(self) -> ssl.SSLContext | None:
@@ -161,7 +182,7 @@ async def _serve(service: Service, serving: Serving, started: Callable[[str], No
         http_app(service, pages(service)), host=serving.host, port=serving.port, log_config=None,
         access_log=False, server_header=False, proxy_headers=False, lifespan="off",
         ssl_certfile=serving.tls_cert, ssl_keyfile=serving.tls_key, limit_concurrency=_OPEN_MAX,
-        timeout_graceful_shutdown=_PATIENCE,
+        timeout_graceful_shutdown=_PATIENCE, timeout_keep_alive=_IDLE,
     )  # fmt: skip
     server = uvicorn.Server(config)
     async with TaskGroup() as tasks:
