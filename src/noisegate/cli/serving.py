@@ -35,6 +35,9 @@ def serve(
     approve_above: Annotated[
         str | None, typer.Option(help="The ε above which a steward has to approve.")
     ] = None,
+    signing_key: Annotated[
+        Path | None, typer.Option(help="Sign answers, cards, releases and heads with this key.")
+    ] = None,
     settings: Annotated[Path | None, typer.Option(help="These choices as a TOML file.")] = None,
     demo: Annotated[
         bool, typer.Option("--demo", help="Serve a made-up clinic, and print tokens for it.")
@@ -53,13 +56,14 @@ def serve(
         serving = Serving.chosen(
             settings, policies=policies, host=host, port=port, pg_port=pg_port, state=state,
             tls_cert=tls_cert, tls_key=tls_key, behind_proxy=behind_proxy or None, quantum=quantum,
-            workers=workers, approve_above=approve_above,
+            workers=workers, approve_above=approve_above, signing_key=signing_key,
         )  # fmt: skip
         if not serving.policies:
             raise SpecError("Nothing is to be served.", fix="Name a policy, or use --demo.")
         service = Service(
-            serving.policies, state=serving.state, settings=serving.settings, issuer=serving.issuer
-        )
+            serving.policies, state=serving.state, settings=serving.settings,
+            issuer=serving.issuer, signer=serving.signer,
+        )  # fmt: skip
         for name, role in _DEMO if demo else ():
             service.people.add(name, role)  # type: ignore[arg-type]  # a role
             say(f"token {name} {service.people.new_token(name, label='demo')}")

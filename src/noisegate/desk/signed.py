@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 FORMAT: Final = "noisegate-signed/1"
 ANSWER: Final = "noisegate-answer/1"
+RESULT: Final = "noisegate-result/1"  # of orders that give no table, such as a fitted model
 CARD_ENDING: Final = ".card.json"
 ANSWERS: Final = (CARD_ENDING, ".json")
 RELEASES: Final = (*ANSWERS, ".parquet")

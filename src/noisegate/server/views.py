@@ -14,6 +14,8 @@ from noisegate.desk.order import Order
 from noisegate.desk.plan import Expected, Plan
 from noisegate.errors import Forbidden, Paused, SpecError
 from noisegate.gate import Gate
+from noisegate.ledger.anchor import signed
+from noisegate.ledger.signing import Signer
 from noisegate.root import Hosted
 from noisegate.server.access import now
 from noisegate.server.facts import facts_of
@@ -31,6 +33,7 @@ class Runs(Protocol):
 
     store: Store
     settings: Settings
+    signer: Signer | None
 
     def gate(self, hosted: Hosted, caller: Caller, *, practice: bool, anew: bool = False) -> Gate:
         """The gate of a caller."""
@@ -160,8 +163,10 @@ class View:
                 fix="Each answer states the one that it was drawn at.",
                 about="role",
             )
-        head = self.hosted.ledger.log().head
-        return None if head is None else head.to_dict()
+        head, signer = self.hosted.ledger.log().head, self._service.signer
+        if head is None or signer is None:
+            return None if head is None else head.to_dict()
+        return signed(head, signer)
 
     def gate_for(self, run: Run) -> Gate:
         """The gate that a run asks; new draws of a run with a key have names made of it."""

@@ -254,7 +254,7 @@ class Tools:
 
 def _told(run: Run, view: View) -> Said:
     result, confidence = run.result(), _confidence(run.order)
-    facts = json.loads(result.to_json(confidence))
+    facts = json.loads(json_text(result.to_dict(confidence)))
     lines = words.made(result, confidence)
     if not run.practice:
         lines.append(words.left(view))
