@@ -27,6 +27,7 @@ from noisegate.desk.order import Order
 from noisegate.desk.plan import Expected, Plan
 from noisegate.errors import Forbidden, RequestConflict, SpecError, stumbled
 from noisegate.gate import Gate
+from noisegate.ledger.store import Ledger
 from noisegate.orders import order_from
 from noisegate.server.access import AuditLog, now
 from noisegate.server.facts import facts_of
@@ -292,6 +293,13 @@ class View:
     def file(self) -> Path:
         """The policy: for stewards' pages."""
         return self._hosted.policy.file
+
+    @property
+    def ledger(self) -> Ledger:
+        """The ledger behind the data set: for those who may see what others asked."""
+        if not self.caller.sees_all:
+            raise no_such("ledger")
+        return self._hosted.ledger
 
     @cached_property
     def gate(self) -> Gate:
