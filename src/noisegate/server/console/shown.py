@@ -1,0 +1,154 @@
+"""Plans, budgets and runs as templates write them: words and places, nothing to compute."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from markdown_it import MarkdownIt
+from markupsafe import Markup
+
+from noisegate.desk.answer import Answer
+from noisegate.desk.display import percent
+from noisegate.desk.plan import Expected, Plan
+from noisegate.errors import NoisegateError
+from noisegate.inert import json_text
+from noisegate.ledger.account import Balance
+from noisegate.server.console.charts import charts
+from noisegate.server.console.visits import Visit
+from noisegate.server.results import Result
+from noisegate.server.runs import Run
+
+CONFIDENCE: Final = 0.95
+ROWS_MAX: Final = 200
+_NOTES: Final = ("mind", "clipping")
+_SHOWN_ELSEWHERE: Final = (*_NOTES, "error", "price", "columns")
+_LONG: Final = 400  # letters of a value that is no table
+_TITLES: Final = {
+    "waiting": "Waiting for approval",
+    "queued": "Waiting for its turn",
+    "running": "Being asked",
+    "cancelled": "Cancelled",
+    "failed": "Not answered",
+}
+
+
+def number(value: float) -> str:
+    """A number in few digits.
+
+    >>> number(0.1), number(1234.5678), number(0)
+    ('0.1', '1,235', '0')
+    """
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def markdown(text: str) -> Markup:
+    """A page in Markdown as HTML; tags in it are shown, not obeyed."""
+    reader = MarkdownIt("commonmark", {"html": False}).enable("table")
+    return Markup(reader.render(text).replace("<table>", '<table class="wide">'))  # noqa: S704 - written by the renderer, tags escaped
+
+
+def balance_of(balance: Balance) -> dict[str, float]:
+    """A balance of the ledger, for a bar."""
+    return {
+        "epsilon": float(balance.budget.epsilon),
+        "spent": float(balance.spent.epsilon),
+        "remaining": float(balance.remaining.epsilon),
+    }
+
+
+def meter(budget: Mapping[str, Any], price: float | None = None, *, fits: bool = True) -> Any:  # noqa: ANN401 - of a template
+    """A budget as a bar: what is spent, what a question would take, what is left."""
+    whole, spent, left = (float(budget[name]) for name in ("epsilon", "spent", "remaining"))
+    share = 100 / whole if whole > 0 else 0
+    taken = min(100.0, spent * share)
+    bite = 0.0 if not price else max(min(100 - taken, price * share), 0.4)
+    after = max(0.0, left - (price or 0) * fits)
+    words = {
+        "spent_words": f"spent ε = {number(spent)}",
+        "bite_words": f"this question ε = {number(price)}" if price else "",
+        "left_words": f"left {'afterwards ' if price and fits else ''}ε = {number(after)} "
+        f"of {number(whole)}",
+    }
+    said = ", ".join(filter(None, words.values()))
+    return {"spent": round(taken, 2), "bite": round(bite, 2), "fits": fits, "words": said, **words}
+
+
+def plan_shown(plan: Plan[Expected], budget: Mapping[str, Any]) -> dict[str, Any]:
+    """What an order would cost and return."""
+    facts, record = plan.facts(CONFIDENCE), plan.to_dict(CONFIDENCE)
+    best = record.get("margins_at_best") or {}
+    columns = [
+        {"name": name, **_expected(margin, best.get(name))}
+        for name, margin in plan.margins(CONFIDENCE).items()
+    ]
+    groups = [(name, words) for name, words in facts if name == "groups"]
+    shown = (*_SHOWN_ELSEWHERE, "groups")
+    return {
+        "price": "free" if plan.free else str(plan.price),
+        "why_free": dict(facts)["price"] if plan.free else "",
+        "fits": plan.fits,
+        "columns": columns,
+        "bar": meter(budget, float(plan.price.epsilon), fits=plan.fits),
+        "groups": groups,
+        "facts": [(name, words) for name, words in facts if name not in shown],
+        "notes": list(dict.fromkeys(words for name, words in facts if name in _NOTES)),
+    }
+
+
+def _expected(margin: float | None, best: float | None) -> dict[str, str]:
+    if margin is not None:
+        return {"margin": f"± {number(margin)}", "more": ""}
+    if best is not None:
+        return {"margin": f"± {number(best)}", "more": "at best: depends on the rows"}
+    return {"margin": "± ?", "more": "depends on the rows"}
+
+
+def run_shown(visit: Visit, run: Run, seconds: float = 1.0) -> dict[str, Any]:
+    """A run as it is now: waiting, refused, or with its answer."""
+    run.wait(seconds)  # which also keeps to the ladder of times
+    shown: dict[str, Any] = {
+        "id": run.id, "practice": run.practice, "waiting": not run.ended, "error": None,
+        "title": _TITLES.get(run.state, "Answer"), "words": run.words or "Nothing is spent yet.",
+        "percent": round(100 * run.progress), "facts": [], "columns": [], "rows": [], "charts": [],
+        "left_out": 0, "caption": "", "promise": "", "caveats": [], "files": [],
+        "price": None, "headline": "",
+    }  # fmt: skip
+    if not run.ended:
+        return shown
+    try:
+        result = run.result()
+        return shown | _answer(result, practice=run.practice)
+    except NoisegateError as error:
+        return shown | {"title": _TITLES["failed"], "error": visit.refused(error)}
+
+
+def _answer(result: Result, *, practice: bool) -> dict[str, Any]:
+    answer = result.answer
+    if answer is None:
+        return {"facts": _plain(result.to_dict(CONFIDENCE)), "files": [("json", "JSON")]}
+    files = [("csv", "CSV"), ("json", "JSON"), ("parquet", "Parquet")]
+    card = [] if practice else [("card", "Release card")]
+    return _table(answer) | {"files": files + card}
+
+
+def _table(answer: Answer) -> dict[str, Any]:
+    cells, widths = answer.cells(CONFIDENCE), answer.half_widths(CONFIDENCE)
+    paid, *caveats = answer.footer(CONFIDENCE).split("\n")
+    return {
+        "columns": [
+            {"name": name, "noisy": each is not None}
+            for name, each in zip(answer.columns, widths, strict=True)
+        ],
+        "rows": cells[:ROWS_MAX],
+        "left_out": max(0, len(cells) - ROWS_MAX),
+        "charts": charts(answer, CONFIDENCE),
+        "caption": f"± at {percent(CONFIDENCE)} confidence",
+        "price": paid,
+        "promise": answer.promise,
+        "caveats": caveats,
+    }
+
+
+def _plain(record: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What is no table: names and values, long ones cut off."""
+    texts = ((name, v if isinstance(v, str) else json_text(v)) for name, v in record.items())
+    return [(name, v if len(v) <= _LONG else f"{v[:_LONG]}…") for name, v in texts]
