@@ -49,7 +49,8 @@ def ask(visit: Visit) -> Response:
         run = view.start(order, key=key, practice=practice, face="console")
     except NoisegateError as error:
         return _page(visit, view, said, status=status_of(error), error=visit.refused(error))
-    run.wait(_PATIENCE)
+    if run.told != "waiting":
+        run.wait(_PATIENCE)
     reply = visit.to("ask", data=view.name, run=run.id)
     reply.headers["location"] += "#result"
     return reply

@@ -94,7 +94,7 @@ def _approve(visit: Visit, _: View) -> None:
 def _decline(visit: Visit, _: View) -> None:
     run = visit.service.run_of(visit.caller, visit.form.get("run", ""))
     run.cancel()
-    visit.log("decline", dataset=run.dataset, run=run.id, person=run.person)
+    visit.log("decline", dataset=run.dataset, run=run.id, whom=run.person)
 
 
 def _revoke(visit: Visit, _: View) -> None:
@@ -121,7 +121,7 @@ def _token(visit: Visit, _: View) -> str:
         datasets=names or None,
         **limits,
     )
-    visit.log("new-token", person=person, made=text.split("_")[1], datasets=names, **limits)
+    visit.log("new-token", whom=person, made=text.split("_")[1], datasets=names, **limits)
     return text
 
 
@@ -131,7 +131,7 @@ def _person(visit: Visit, _: View) -> None:
     if role not in ROLES:
         raise SpecError("There is no such role.", fix=f"Use {', '.join(ROLES)}.", about="role")
     visit.service.people.add(name, role, visit.form.get("password") or None)
-    visit.log("new-person", person=name, role=role)
+    visit.log("new-person", whom=name, role=role)
 
 
 def _disable(visit: Visit, _: View) -> None:
@@ -140,7 +140,7 @@ def _disable(visit: Visit, _: View) -> None:
     if name == visit.caller.name:
         raise SpecError("This is you.", fix="Let another steward do it.", about="self")
     visit.service.people.disable(name)
-    visit.log("disable", person=name)
+    visit.log("disable", whom=name)
 
 
 def _require_whole(visit: Visit) -> None:

@@ -5,11 +5,11 @@ from typing import Any, Final
 
 from starlette.responses import JSONResponse, Response
 
-from noisegate.connect import check_policy, policy_page
 from noisegate.errors import NoisegateError, SpecError
 from noisegate.exact import fraction
 from noisegate.planning.calibrate import geometric_error
 from noisegate.planning.meaning import meaning
+from noisegate.root import check_policy, policy_page
 from noisegate.server.console.shown import CONFIDENCE, markdown, number
 from noisegate.server.console.visits import Visit
 from noisegate.server.service import View

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from noisegate.errors import SpecError
 from noisegate.inert import json_text
-from noisegate.server.console.shown import CONFIDENCE, markdown, number, run_shown
+from noisegate.server.console.shown import CONFIDENCE, markdown, number, result_of, run_shown
 from noisegate.server.console.visits import Visit
 from noisegate.server.refusals import no_such
 
@@ -44,8 +44,7 @@ def run_file(visit: Visit) -> Response:
     if form not in _FILES:
         raise no_such("file")
     run = visit.service.run_of(visit.caller, visit.request.path_params["run"])
-    run.wait(1)
-    body = run.result().to_bytes(form, CONFIDENCE)
+    body = result_of(run).to_bytes(form, CONFIDENCE)
     name = f"noisegate-{run.id[:12]}{'-practice' if run.practice else ''}.{form}"
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     return Response(body, media_type=_FILES[form], headers=headers)
@@ -54,8 +53,7 @@ def run_file(visit: Visit) -> Response:
 def card_page(visit: Visit) -> Response:
     """The release card of an answer."""
     run = visit.service.run_of(visit.caller, visit.request.path_params["run"])
-    run.wait(1)
-    answer = run.result().answer
+    answer = result_of(run).answer
     if answer is None:
         raise SpecError("What this gives is no table, and has no card.", fix="Use the JSON.")
     card = answer.card(CONFIDENCE)

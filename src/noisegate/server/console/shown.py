@@ -9,7 +9,7 @@ from markupsafe import Markup
 from noisegate.desk.answer import Answer
 from noisegate.desk.display import percent
 from noisegate.desk.plan import Expected, Plan
-from noisegate.errors import NoisegateError
+from noisegate.errors import NoisegateError, Waiting
 from noisegate.inert import json_text
 from noisegate.ledger.account import Balance
 from noisegate.server.console.charts import charts
@@ -19,6 +19,7 @@ from noisegate.server.runs import Run
 
 CONFIDENCE: Final = 0.95
 ROWS_MAX: Final = 200
+ENDED: Final = ("done", "failed", "cancelled")
 _NOTES: Final = ("mind", "clipping")
 _SHOWN_ELSEWHERE: Final = (*_NOTES, "error", "price", "columns")
 _LONG: Final = 400  # letters of a value that is no table
@@ -104,21 +105,30 @@ def _expected(margin: float | None, best: float | None) -> dict[str, str]:
 
 def run_shown(visit: Visit, run: Run, seconds: float = 1.0) -> dict[str, Any]:
     """A run as it is now: waiting, refused, or with its answer."""
-    run.wait(seconds)  # which also keeps to the ladder of times
+    if run.told != "waiting":
+        run.wait(seconds)
+    state = run.told  # on the ladder of times
+    ended = state in ENDED
     shown: dict[str, Any] = {
-        "id": run.id, "practice": run.practice, "waiting": not run.ended, "error": None,
-        "title": _TITLES.get(run.state, "Answer"), "words": run.words or "Nothing is spent yet.",
+        "id": run.id, "practice": run.practice, "waiting": not ended, "error": None,
+        "title": _TITLES.get(state, "Answer"), "words": run.words or "Nothing is spent yet.",
         "percent": round(100 * run.progress), "facts": [], "columns": [], "rows": [], "charts": [],
         "left_out": 0, "caption": "", "promise": "", "caveats": [], "files": [],
         "price": None, "headline": "",
     }  # fmt: skip
-    if not run.ended:
+    if not ended:
         return shown
     try:
-        result = run.result()
-        return shown | _answer(result, practice=run.practice)
+        return shown | _answer(run.result(), practice=run.practice)
     except NoisegateError as error:
         return shown | {"title": _TITLES["failed"], "error": visit.refused(error)}
+
+
+def result_of(run: Run) -> Result:
+    """What a run made; one that is not done in a second says so."""
+    if not run.wait(1):
+        raise Waiting("This is not done yet.", fix="Look again later.", about=run.told)
+    return run.result()
 
 
 def _answer(result: Result, *, practice: bool) -> dict[str, Any]:

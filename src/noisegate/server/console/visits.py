@@ -63,6 +63,21 @@ def static(name: str) -> bytes:
     return (_HERE / "static" / name).read_bytes()
 
 
+@cache
+def _templates() -> Environment:
+    """What writes pages: everything is escaped, and what is not said is a mistake."""
+    made = Environment(
+        loader=FileSystemLoader(_HERE / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: lines(value) if type(value) is str else value,
+    )
+    made.globals["static"] = _address
+    return made
+
+
 @final
 class Console:
     """What all visits share."""
@@ -71,15 +86,6 @@ class Console:
         self.service = service
         self.sessions = Sessions(service.store, service.people)
         self.attempts = Attempts()
-        self.templates = Environment(
-            loader=FileSystemLoader(_HERE / "templates"),
-            autoescape=True,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-            finalize=lambda value: lines(value) if type(value) is str else value,
-        )
-        self.templates.globals["static"] = _address
 
     def session(self, request: Request) -> Session | None:
         """Who is there."""
@@ -149,7 +155,7 @@ class Visit:
             "error": None,
             "run": None,
         }
-        return self.console.templates.get_template(template).render(shared | values)
+        return _templates().get_template(template).render(shared | values)
 
     def page(self, template: str, status: int = 200, **values: object) -> Response:
         """A whole page."""
