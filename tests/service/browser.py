@@ -2,14 +2,20 @@
 
 import html
 import re
+import shutil
+from pathlib import Path
 
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from noisegate.server.console import console_routes
+from noisegate.server.service import Service
+from noisegate.server.settings import Settings
 
 ORIGIN = "http://testserver"
 HOME = "/console"
+EXAMPLES = Path(__file__).parents[2] / "examples"
+ROLES = {"sam": "steward", "ana": "analyst", "ben": "analyst", "aud": "auditor"}
 BY_WARD = "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward"
 
 
@@ -64,3 +70,13 @@ def asked(browser, sql=BY_WARD, do="ask", **more):
 
 def run_id(reply):
     return re.search(r"run=(\w+)", str(reply.url))[1]
+
+
+def clinic_service(folder, **settings):
+    """The clinic with its people, for a whole file of tests."""
+    shutil.copytree(EXAMPLES / "clinic", folder / "clinic")
+    policy = shutil.copy(EXAMPLES / "clinic.toml", folder)
+    made = Service([policy], settings=Settings(quantum=0, **settings))
+    for name, role in ROLES.items():
+        made.people.add(name, role)
+    return made

@@ -7,11 +7,9 @@ import re
 
 import pyarrow.parquet as pq
 import pytest
-from browser import BY_WARD, HOME, Browser, Everybody, asked, run_id, words
+from browser import BY_WARD, HOME, Browser, Everybody, asked, clinic_service, run_id, words
 
 from noisegate.orders import order_from
-from noisegate.server.service import Service
-from noisegate.server.settings import Settings
 
 
 @pytest.fixture
@@ -187,10 +185,8 @@ def test_a_new_person_signs_in_and_a_disabled_one_does_not(browsers, service):
     assert browser.get(f"{HOME}/audit").url.path == f"{HOME}/sign-in"
 
 
-def test_a_steward_approves_or_declines_what_is_dear(clinic):
-    service = Service([clinic], settings=Settings(quantum=0, approve_above=0.1))
-    for name, role in {"sam": "steward", "ana": "analyst"}.items():
-        service.people.add(name, role)
+def test_a_steward_approves_or_declines_what_is_dear(tmp_path):
+    service = clinic_service(tmp_path, approve_above=0.1)
     ana, sam = (Browser(service).sign_in(service, name) for name in ("ana", "sam"))
     run = run_id(waiting := asked(ana))
     assert "Waiting for approval" in words(waiting)

@@ -5,13 +5,11 @@ import html
 import io
 import json
 import re
-import shutil
 from datetime import timedelta
 from html.parser import HTMLParser
-from pathlib import Path
 
 import pytest
-from browser import BY_WARD, HOME, ORIGIN, Browser, Everybody, asked, run_id, words
+from browser import BY_WARD, HOME, ORIGIN, Browser, Everybody, asked, clinic_service, run_id, words
 
 from noisegate.errors import Busy
 from noisegate.orders import order_from
@@ -20,8 +18,6 @@ from noisegate.server.console.visits import BODY_MAX, HEADERS
 from noisegate.server.service import Service
 from noisegate.server.settings import Settings
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
-ROLES = {"sam": "steward", "ana": "analyst", "ben": "analyst", "aud": "auditor"}
 PAGES = ("ask", "releases", "history", "budget", "policy", "audit", "audit/csv", "audit/report")
 SEEN = {
     "ana": {"ask", "releases", "history"},
@@ -33,11 +29,7 @@ SEEN = {
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
     """One service for all tests of this file: what is refused leaves no trace."""
-    folder = tmp_path_factory.mktemp("guard")
-    shutil.copytree(EXAMPLES / "clinic", folder / "clinic")
-    made = Service([shutil.copy(EXAMPLES / "clinic.toml", folder)], settings=Settings(quantum=0))
-    for name, role in ROLES.items():
-        made.people.add(name, role)
+    made = clinic_service(tmp_path_factory.mktemp("guard"))
     yield made
     made.close()
 

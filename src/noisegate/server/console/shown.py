@@ -22,6 +22,7 @@ ROWS_MAX: Final = 200
 ENDED: Final = ("done", "failed", "cancelled")
 _NOTES: Final = ("mind", "clipping")
 _SHOWN_ELSEWHERE: Final = (*_NOTES, "error", "price", "columns")
+_SCROLLED: Final = '<div class="scroll" tabindex="0" role="region" aria-label="Table"><table>'
 _LONG: Final = 400  # letters of a value that is no table
 _TITLES: Final = {
     "waiting": "Waiting for approval",
@@ -43,8 +44,10 @@ def number(value: float) -> str:
 
 def markdown(text: str) -> Markup:
     """A page in Markdown as HTML; tags in it are shown, not obeyed."""
-    reader = MarkdownIt("commonmark", {"html": False}).enable("table")
-    return Markup(reader.render(text).replace("<table>", '<table class="wide">'))  # noqa: S704 - written by the renderer, tags escaped
+    page = MarkdownIt("commonmark", {"html": False}).enable("table").render(text)
+    for plain, ours in (("<table>", _SCROLLED), ("</table>", "</table></div>")):
+        page = page.replace(plain, ours)
+    return Markup(page)  # noqa: S704 - written by the renderer, which escapes tags
 
 
 def balance_of(balance: Balance) -> dict[str, float]:
