@@ -20,8 +20,9 @@ BY_WARD = "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward"
 
 
 class Browser(TestClient):
-    def __init__(self, service, **options):
-        super().__init__(Starlette(routes=console_routes(service)), **options)
+    def __init__(self, service, *, proxied=False, **options):
+        routes = console_routes(service, proxied=proxied)
+        super().__init__(Starlette(routes=routes), **options)
 
     def page(self, path, status=200):
         reply = self.get(f"{HOME}/{path}")

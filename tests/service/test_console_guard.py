@@ -13,7 +13,7 @@ from browser import BY_WARD, HOME, ORIGIN, Browser, Everybody, asked, clinic_ser
 
 from noisegate.errors import Busy
 from noisegate.orders import order_from
-from noisegate.server.console.sessions import Attempts
+from noisegate.server.console.sessions import Attempts, Session
 from noisegate.server.console.visits import BODY_MAX, HEADERS
 from noisegate.server.service import Service
 from noisegate.server.settings import Settings
@@ -122,11 +122,6 @@ def test_a_session_is_a_cookie_for_these_pages_that_no_script_reads(service):
     assert secret not in str(kept)
 
 
-def test_with_tls_the_cookie_is_for_tls_alone(service):
-    browser = Browser(service, base_url="https://testserver")
-    assert "Secure" in browser.get(f"{HOME}/sign-in").headers["set-cookie"]
-
-
 def test_signing_in_makes_a_new_session_each_time(service):
     browser = Browser(service).sign_in(service, "ana")
     first = browser.cookies["noisegate_session"]
@@ -170,10 +165,10 @@ def test_a_made_up_cookie_opens_nothing(service):
         assert browser.get(f"{HOME}/ask").url.path == f"{HOME}/sign-in"
 
 
-def test_ten_wrong_attempts_close_the_way_in_for_a_while(service):
+def test_many_wrong_attempts_close_the_way_in_for_a_while(service):
     browser, right = Browser(service), {"token": service.people.new_token("ana")}
     form = browser.form_token()
-    wrong = [browser.submit("sign-in", {"token": f"ng_x_{n}"}, form=form) for n in range(10)]
+    wrong = [browser.submit("sign-in", {"token": f"ng_x_{n}"}, form=form) for n in range(50)]
     assert {each.status_code for each in wrong} == {401}
     assert browser.submit("sign-in", right, form=form).status_code == 429
 
@@ -182,13 +177,34 @@ def test_attempts_are_counted_by_address_and_by_name_for_five_minutes(monkeypatc
     attempts, time = Attempts(), [0.0]
     monkeypatch.setattr("noisegate.server.console.sessions.time.monotonic", lambda: time[0])
     for n in range(10):
-        attempts.require(f"address {n}", "name eve")
-        attempts.failed(f"address {n}", "name eve")
+        attempts.require(address=str(n), name="eve")
+        attempts.failed(address=str(n), name="eve")
     with pytest.raises(Busy):
-        attempts.require("address new", "name eve")
-    attempts.require("address 0", "name ana")
+        attempts.require(address="new", name="eve")
+    attempts.require(address="0", name="ana")
     time[0] = 301
-    attempts.require("address new", "name eve")
+    attempts.require(address="new", name="eve")
+
+
+def test_behind_a_proxy_cookies_are_for_tls_and_attempts_are_those_of_the_caller(service):
+    browser = Browser(service, proxied=True)
+    assert "Secure" in browser.get(f"{HOME}/sign-in").headers["set-cookie"]
+    assert (
+        "Secure"
+        in Browser(service, base_url="https://testserver")
+        .get(f"{HOME}/sign-in")
+        .headers["set-cookie"]
+    )
+    form = {"Origin": ORIGIN, "Cookie": "noisegate_form=x"}
+    fields = {"csrf": Session(cookie="x", caller=None).form, "token": "wrong"}
+
+    def tried(address):
+        headers = form | {"X-Forwarded-For": f"made-up, {address}"}
+        return browser.post(f"{HOME}/sign-in", data=fields, headers=headers).status_code
+
+    assert {tried("10.0.0.1") for _ in range(50)} == {401}
+    assert tried("10.0.0.1") == 429
+    assert tried("10.0.0.2") == 401
 
 
 def test_a_wrong_name_and_a_wrong_password_look_the_same(service):

@@ -15,7 +15,7 @@ from noisegate.server.console.shown import CONFIDENCE, plan_shown, run_shown
 from noisegate.server.console.visits import Visit
 from noisegate.server.refusals import status_of
 from noisegate.server.runs import Run
-from noisegate.server.service import View
+from noisegate.server.views import View
 
 _KEYS_SHOWN: Final = 8
 _PATIENCE: Final = 2.0  # seconds until a page says that it is still waiting

@@ -12,7 +12,7 @@ from noisegate.planning.meaning import meaning
 from noisegate.server.access import Access
 from noisegate.server.console.shown import balance_of, meter, number
 from noisegate.server.console.visits import Visit
-from noisegate.server.service import View
+from noisegate.server.views import View
 from noisegate.sheets import csv_text
 
 _SHOWN: Final = 300  # lines on a page

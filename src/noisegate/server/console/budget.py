@@ -21,7 +21,7 @@ from noisegate.server.console.visits import Visit
 from noisegate.server.people import ROLES
 from noisegate.server.refusals import no_such, status_of
 from noisegate.server.runs import Run
-from noisegate.server.service import View
+from noisegate.server.views import View
 
 _WITHIN: Final = (10, 50, 250)  # of counts that the rest buys
 _STEPS_MAX: Final = 400  # of a burn-down

@@ -12,7 +12,7 @@ from noisegate.planning.meaning import meaning
 from noisegate.root import check_policy, policy_page
 from noisegate.server.console.shown import CONFIDENCE, markdown, number
 from noisegate.server.console.visits import Visit
-from noisegate.server.service import View
+from noisegate.server.views import View
 
 _LADDER: Final = ("0.01", "0.1", "0.5", "1", "2", "5")
 _PRIOR: Final = "1"  # percent

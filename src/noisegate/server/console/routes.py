@@ -28,9 +28,12 @@ _STEWARDS = frozenset({STEWARD})
 _WATCHERS = frozenset({STEWARD, AUDITOR})
 
 
-def console_routes(service: Service) -> list[BaseRoute]:
-    """All pages of a service, to be mounted at the root; they live under /console."""
-    console = Console(service)
+def console_routes(service: Service, *, proxied: bool = False) -> list[BaseRoute]:
+    """All pages of a service, to be mounted at the root; they live under /console.
+
+    ``proxied``: a proxy in front speaks TLS, keeps the Host, and says where requests come from.
+    """
+    console = Console(service, proxied=proxied)
 
     def get(path: str, handler: Handler, roles: frozenset[str] | None) -> Route:
         return route(console, path, handler, roles=roles)

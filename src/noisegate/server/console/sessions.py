@@ -20,7 +20,7 @@ from noisegate.server.refusals import Busy, Unauthenticated
 from noisegate.server.store import Store
 
 HOURS: Final = 8
-_WRONG_MAX: Final = 10  # in _SECONDS, by one address or for one name
+_WRONG_MAX: Final = {"name": 10, "address": 50}  # in _SECONDS
 _SECONDS: Final = 300.0
 _REMEMBERED: Final = 10_000  # addresses and names
 
@@ -94,30 +94,30 @@ class Sessions:
 
 @final
 class Attempts:
-    """Failed attempts to sign in, by address and by name: after ten, a pause of five minutes."""
+    """Failed attempts to sign in, by name and by address: after some, a pause of five minutes."""
 
     def __init__(self) -> None:
-        self._failed: OrderedDict[str, list[float]] = OrderedDict()
+        self._failed: OrderedDict[tuple[str, str], list[float]] = OrderedDict()
         self._lock = Lock()
 
-    def require(self, *who: str) -> None:
+    def require(self, **who: str) -> None:
         """Refuse if one of them failed too often."""
         with self._lock:
-            if any(len(self._recent(each)) >= _WRONG_MAX for each in who):
+            if any(len(self._recent(each)) >= _WRONG_MAX[each[0]] for each in who.items()):
                 raise Busy(
                     "Too many attempts to sign in failed.", fix="Wait five minutes, then try again."
                 )
 
-    def failed(self, *who: str) -> None:
+    def failed(self, **who: str) -> None:
         """Note a failure of each."""
         with self._lock:
-            for each in who:
+            for each in who.items():
                 self._failed[each] = [*self._recent(each), time.monotonic()]
                 self._failed.move_to_end(each)
             while len(self._failed) > _REMEMBERED:
                 self._failed.popitem(last=False)
 
-    def _recent(self, who: str) -> list[float]:
+    def _recent(self, who: tuple[str, str]) -> list[float]:
         since = time.monotonic() - _SECONDS
         return [at for at in self._failed.get(who, ()) if at > since]
 

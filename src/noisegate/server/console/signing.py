@@ -2,7 +2,7 @@
 
 from starlette.responses import Response
 
-from noisegate.server.console.visits import COOKIE, FIRST, HOME, Visit, keep
+from noisegate.server.console.visits import COOKIE, FIRST, HOME, Visit
 from noisegate.server.people import Caller
 from noisegate.server.refusals import Busy, Unauthenticated, status_of
 
@@ -16,26 +16,25 @@ def sign_in_page(visit: Visit) -> Response:
     """The forms, bound to a cookie that opens nothing."""
     if visit.session.caller is not None:
         return home(visit)
-    return keep(visit.page("sign_in.html", title="Sign in"), visit.session, visit.request)
+    return visit.keep(visit.page("sign_in.html", title="Sign in"), visit.session)
 
 
 def sign_in(visit: Visit) -> Response:
     """Who has this token, or this name and password, has a new session."""
     attempts, name = visit.console.attempts, visit.form.get("name", "")
-    client = visit.request.client
-    who = (f"address {client.host if client else ''}", *([f"name {name}"] if name else []))
+    who = {"address": visit.address} | ({"name": name} if name else {})
     try:
-        attempts.require(*who)
+        attempts.require(**who)
         caller = _caller(visit, name)
     except (Busy, Unauthenticated) as error:
         if isinstance(error, Unauthenticated):
-            attempts.failed(*who)
+            attempts.failed(**who)
         said = visit.refused(error)
         reply = visit.page("sign_in.html", status_of(error), title="Sign in", error=said)
-        return keep(reply, visit.session, visit.request)
+        return visit.keep(reply, visit.session)
     session = visit.console.sessions.begin(caller)
     visit.service.log.add(caller.name, "sign-in", face="console", token=caller.token)
-    return keep(visit.to(FIRST[caller.role]), session, visit.request)
+    return visit.keep(visit.to(FIRST[caller.role]), session)
 
 
 def sign_out(visit: Visit) -> Response:

@@ -24,7 +24,8 @@ from noisegate.inert import lines
 from noisegate.server.console.sessions import HOURS, Attempts, Session, Sessions
 from noisegate.server.people import Caller
 from noisegate.server.refusals import Unauthenticated, body_of, no_such, status_of
-from noisegate.server.service import Service, View
+from noisegate.server.service import Service
+from noisegate.server.views import View
 
 HOME: Final = "/console"
 COOKIE: Final = "noisegate_session"
@@ -82,8 +83,8 @@ def _templates() -> Environment:
 class Console:
     """What all visits share."""
 
-    def __init__(self, service: Service) -> None:
-        self.service = service
+    def __init__(self, service: Service, *, proxied: bool) -> None:
+        self.service, self.proxied = service, proxied
         self.sessions = Sessions(service.store, service.people)
         self.attempts = Attempts()
 
@@ -115,6 +116,26 @@ class Visit:
         if self.session.caller is None:
             raise Unauthenticated("Nobody is signed in.", fix="Sign in.")
         return self.session.caller
+
+    @property
+    def address(self) -> str:
+        """Where the request comes from, as a proxy in front says it where there is one."""
+        if self.console.proxied:
+            return self.request.headers.get("x-forwarded-for", "").rpartition(",")[2].strip()
+        return self.request.client.host if self.request.client else ""
+
+    def keep(self, reply: Response, session: Session) -> Response:
+        """Give the cookie of a session to the browser."""
+        reply.set_cookie(
+            FORM_COOKIE if session.caller is None else COOKIE,
+            session.cookie,
+            max_age=HOURS * 3600,
+            path=HOME,
+            secure=self.console.proxied or self.request.url.scheme == "https",
+            httponly=True,
+            samesite="strict",
+        )
+        return reply
 
     def said(self, name: str, default: str = "") -> str:
         """What a form, or else the address, says."""
@@ -208,20 +229,6 @@ def route(
             return _said(visit, error, live=live)
 
     return Route(f"{HOME}{path}", endpoint, methods=["POST" if post else "GET"])
-
-
-def keep(reply: Response, session: Session, request: Request) -> Response:
-    """Give the cookie of a session to the browser."""
-    reply.set_cookie(
-        FORM_COOKIE if session.caller is None else COOKIE,
-        session.cookie,
-        max_age=HOURS * 3600,
-        path=HOME,
-        secure=request.url.scheme == "https",
-        httponly=True,
-        samesite="strict",
-    )
-    return reply
 
 
 def _stranger(request: Request) -> Session:
