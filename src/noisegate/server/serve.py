@@ -175,9 +175,9 @@ async def _serve(service: Service, serving: Serving, started: Callable[[str], No
     uvicorn: Any = extra("uvicorn", "The service")
     from noisegate.server.http import http_app  # noqa: PLC0415 - starlette may be missing
 
-    tls = serving.tls
+    tls, app = serving.tls, http_app(service, pages(service, serving))
     config = uvicorn.Config(
-        http_app(service, pages(service, serving)), host=serving.host, port=serving.port, log_config=None,
+        app, host=serving.host, port=serving.port, log_config=None,
         access_log=False, server_header=False, proxy_headers=False, lifespan="off",
         ssl_certfile=serving.tls_cert, ssl_keyfile=serving.tls_key, limit_concurrency=_OPEN_MAX,
         timeout_graceful_shutdown=_PATIENCE, timeout_keep_alive=_IDLE,
