@@ -73,10 +73,11 @@ def run_id(reply):
     return re.search(r"run=(\w+)", str(reply.url))[1]
 
 
-def clinic_service(folder, **settings):
-    """The clinic with its people, for a whole file of tests."""
+def clinic_service(folder, changed=str, **settings):
+    """The clinic with its people; ``changed``: what is made of the text of its policy."""
     shutil.copytree(EXAMPLES / "clinic", folder / "clinic")
-    policy = shutil.copy(EXAMPLES / "clinic.toml", folder)
+    policy = folder / "clinic.toml"
+    policy.write_text(changed((EXAMPLES / "clinic.toml").read_text()))
     made = Service([policy], settings=Settings(quantum=0, **settings))
     for name, role in ROLES.items():
         made.people.add(name, role)

@@ -247,3 +247,23 @@ def test_the_report_says_what_is_protected_spent_published_and_not_promised(brow
     for each in ("one patient", "ε = 0.5 is spent", "1 questions were answered", "not promised",
                  "Ledger of clinic: verified", "ana"):  # fmt: skip
         assert each in said
+
+
+def test_the_bar_of_a_concentrated_account_has_shares_that_add_up(tmp_path):
+    """Forty questions that read as ε = 0.5 each fit into ε = 4: bars are about ρ, which adds up."""
+    service = clinic_service(
+        tmp_path, changed=lambda text: text.replace("[budget]", '[budget]\naccountant = "zcdp"')
+    )
+    ana, sam = (Browser(service).sign_in(service, name) for name in ("ana", "sam"))
+    fields = {"sql": BY_WARD, "by": "epsilon", "epsilon": "0.1"}
+    before = ana.submit("ask/price", fields, home="ask").json()["html"]
+    share = float(re.search(r"([\d.]+) % of the budget", before)[1])
+    assert 0 < share < 10
+    asked(ana, epsilon="0.1")
+    page = sam.page("budget").text
+    spent = [
+        float(each) for each in re.findall(r'class="spent" x="0" y="1" width="([\d.]+)%', page)
+    ]
+    assert spent[1] == pytest.approx(share, abs=0.006)  # of ana, in two digits
+    assert spent[0] < spent[1]
+    service.close()

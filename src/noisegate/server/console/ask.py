@@ -42,7 +42,7 @@ def ask(visit: Visit) -> Response:
     try:
         order = _order(said)
         if visit.form.get("do") == "price":
-            plan = plan_shown(view.plan(order), view.facts()["budget"])
+            plan = plan_shown(view.plan(order), view.gate)
             return _page(visit, view, said, plan=plan)
         practice = visit.form.get("do") != "ask"
         key = _key(visit.form.get("key", ""), order, practice=practice)
@@ -59,7 +59,7 @@ def ask(visit: Visit) -> Response:
 def _plan(view: View, order: Order[Any, Any]) -> dict[str, Any] | None:
     """What a question that was asked would cost now: mostly nothing."""
     try:
-        return plan_shown(view.plan(order), view.facts()["budget"])
+        return plan_shown(view.plan(order), view.gate)
     except NoisegateError:
         return None  # its refusal is shown as the run's
 
@@ -72,7 +72,7 @@ def price(visit: Visit) -> Response:
     plan = view.plan(_order(said))
     margins = list(plan.margins(CONFIDENCE).values())
     known = [each for each in margins if each is not None]
-    shown = plan_shown(plan, view.facts()["budget"])
+    shown = plan_shown(plan, view.gate)
     return JSONResponse(
         {
             "html": visit.write("plan.html", plan=shown),

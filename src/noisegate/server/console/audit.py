@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from noisegate.planning.meaning import meaning
 from noisegate.server.access import Access
-from noisegate.server.console.shown import balance_of, meter, number
+from noisegate.server.console.shown import meter, number
 from noisegate.server.console.visits import Visit
 from noisegate.server.views import View
 from noisegate.sheets import csv_text
@@ -84,7 +84,7 @@ def report_page(visit: Visit) -> Response:
         budget=str(root.budget),
         spent=str(root.spent),
         accountant=root.accountant,
-        bar=meter(balance_of(root)),
+        bar=meter(root),
         sentences=risk.sentences,
         shares=_shares(view),
         counts={"answered": len(answered), "refused": len(asked) - len(answered),

@@ -16,7 +16,7 @@ from noisegate.planning.budgets import questions
 from noisegate.planning.calibrate import geometric_scale_for_error
 from noisegate.privacy.distance import L1
 from noisegate.privacy.event import GeometricEvent
-from noisegate.server.console.shown import CONFIDENCE, balance_of, meter, number
+from noisegate.server.console.shown import CONFIDENCE, meter, number
 from noisegate.server.console.visits import Visit
 from noisegate.server.people import ROLES
 from noisegate.server.refusals import no_such, status_of
@@ -47,7 +47,7 @@ def budget_page(visit: Visit, **values: Any) -> Response:  # noqa: ANN401 - of a
         "data": view.name,
         "paused": visit.service.is_paused(view.name),
         "accountant": root.accountant,
-        "bar": meter(balance_of(root)),
+        "bar": meter(root),
         "burn": burn_down(root, view.ledger.history(view.name), datetime.now(UTC)),
         "buys": _buys(root),
         "shares": [_share(view, name) for name in names],
@@ -182,7 +182,7 @@ def _share(view: View, account: str) -> dict[str, Any]:
     balance = view.ledger.balance(account)
     return {
         "name": account.removeprefix(f"{view.name}/"),
-        "bar": meter(balance_of(balance)),
+        "bar": meter(balance),
         "burn": burn_down(balance, view.ledger.history(account), datetime.now(UTC)),
         "questions": balance.reservations,
         "unsettled": balance.unsettled,

@@ -6,12 +6,15 @@ from typing import Any, Final
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
+from noisegate.accounting.accountants import accountant_named
 from noisegate.desk.answer import Answer
 from noisegate.desk.display import percent
 from noisegate.desk.plan import Expected, Plan
 from noisegate.errors import NoisegateError, Waiting
+from noisegate.gate import Gate
 from noisegate.inert import json_text
 from noisegate.ledger.account import Balance
+from noisegate.privacy.loss import ApproxDP
 from noisegate.server.console.charts import charts
 from noisegate.server.console.visits import Visit
 from noisegate.server.results import Result
@@ -50,34 +53,57 @@ def markdown(text: str) -> Markup:
     return Markup(page)  # noqa: S704 - written by the renderer, which escapes tags
 
 
-def balance_of(balance: Balance) -> dict[str, float]:
-    """A balance of the ledger, for a bar."""
-    return {
-        "epsilon": float(balance.budget.epsilon),
-        "spent": float(balance.spent.epsilon),
-        "remaining": float(balance.remaining.epsilon),
-    }
+def meter(
+    balance: Balance,
+    *,
+    left: ApproxDP | None = None,
+    price: ApproxDP | None = None,
+    fits: bool = True,
+) -> dict[str, Any]:
+    """A budget as a bar: what is spent, what a question would take, what is left.
 
-
-def meter(budget: Mapping[str, Any], price: float | None = None, *, fits: bool = True) -> Any:  # noqa: ANN401 - of a template
-    """A budget as a bar: what is spent, what a question would take, what is left."""
-    whole, spent, left = (float(budget[name]) for name in ("epsilon", "spent", "remaining"))
-    share = 100 / whole if whole > 0 else 0
-    taken = min(100.0, spent * share)
-    bite = 0.0 if not price else max(min(100 - taken, price * share), 0.4)
-    after = max(0.0, left - (price or 0) * fits)
+    Shares are those of the account's own measure (ε, ρ), which adds up; the ε of a concentrated
+    account are readings, which do not.
+    """
+    whole, room = balance.limit.amount, left or balance.remaining
+    taken = 100 * min(1.0, balance.charge.amount / whole) if whole else 100.0
+    share = 0.0 if price is None else 100 * _share(price, balance)
+    adds_up = balance.accountant == "pure"
+    after = room.epsilon - price.epsilon if price and fits and adds_up else room.epsilon
+    bite = f"this question ε = {_of(price)}, {number(share)} % of the budget" if share else ""
     words = {
-        "spent_words": f"spent ε = {number(spent)}",
-        "bite_words": f"this question ε = {number(price)}" if price else "",
-        "left_words": f"left {'afterwards ' if price and fits else ''}ε = {number(after)} "
-        f"of {number(whole)}",
+        "spent_words": f"spent ε = {_of(balance.spent)}",
+        "bite_words": bite if price else "",
+        "left_words": f"left {'afterwards ' if bite and fits and adds_up else ''}"
+        f"ε = {number(max(0.0, float(after)))} of {_of(balance.budget)}",
     }
     said = ", ".join(filter(None, words.values()))
-    return {"spent": round(taken, 2), "bite": round(bite, 2), "fits": fits, "words": said, **words}
+    drawn = max(min(100 - taken, share), 0.4) if share else 0
+    return {"spent": round(taken, 2), "bite": round(drawn, 2), "fits": fits, "words": said, **words}
 
 
-def plan_shown(plan: Plan[Expected], budget: Mapping[str, Any]) -> dict[str, Any]:
-    """What an order would cost and return."""
+def _share(price: ApproxDP, balance: Balance) -> float:
+    """Which part of a budget a price is, as the account adds up.
+
+    A price is what its charge implies with the budget's δ; the limit of it is that charge again.
+    """
+    if price.epsilon == 0 or not balance.limit.amount:
+        return 0.0
+    implied = ApproxDP(price.epsilon, balance.budget.delta)
+    try:
+        charge = accountant_named(balance.accountant).limit(implied)
+    except NoisegateError:  # an order of Rényi's that says nothing about so little
+        return float(price.epsilon / balance.budget.epsilon)
+    return charge.amount / balance.limit.amount
+
+
+def _of(loss: ApproxDP | None) -> str:
+    return number(0 if loss is None else float(loss.epsilon))
+
+
+def plan_shown(plan: Plan[Expected], gate: Gate) -> dict[str, Any]:
+    """What an order would cost and return, and what it would take of the gate's account."""
+    balance = gate.ledger.balance(gate.door.account)
     facts, record = plan.facts(CONFIDENCE), plan.to_dict(CONFIDENCE)
     best = record.get("margins_at_best") or {}
     columns = [
@@ -91,7 +117,7 @@ def plan_shown(plan: Plan[Expected], budget: Mapping[str, Any]) -> dict[str, Any
         "why_free": dict(facts)["price"] if plan.free else "",
         "fits": plan.fits,
         "columns": columns,
-        "bar": meter(budget, float(plan.price.epsilon), fits=plan.fits),
+        "bar": meter(balance, left=gate.remaining, price=plan.price, fits=plan.fits),
         "groups": groups,
         "facts": [(name, words) for name, words in facts if name not in shown],
         "notes": list(dict.fromkeys(words for name, words in facts if name in _NOTES)),
