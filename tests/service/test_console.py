@@ -69,8 +69,7 @@ def test_a_refusal_says_the_fix_and_keeps_the_question(browsers, service, fields
     for path in ("ask/price", "ask"):
         reply = browsers["ana"].submit(path, {"by": "epsilon", "do": "ask"} | fields, home="ask")
         text = reply.json()["html"] if path == "ask/price" else reply.text
-        if path == "ask/price" or reply.status_code != 200:
-            assert reply.status_code == code
+        assert reply.status_code == code
         assert said in text
         assert path == "ask/price" or fields["sql"] in text
     assert service.view(service.people.caller_of("ana"), "clinic").gate.spent.epsilon == 0
@@ -121,6 +120,28 @@ def test_releases_have_a_picture_and_a_card(browsers, service):
     assert "Nothing was released yet" in words(browsers["ben"].page("releases"))
     run = re.search(r"runs/(\w+)/card", page.text)[1]
     assert "Release card" in words(browsers["ana"].page(f"runs/{run}/card"))
+
+
+def test_a_table_is_described_for_one_price_and_free_afterwards(browsers, service):
+    ana = browsers["ana"]
+    fields = {"table": "patients", "epsilon": "0.5", "data": "clinic", "key": "k"}
+    live = ana.submit("describe/price", fields, home="describe").json()
+    assert "birth_year median" in live["html"]
+    assert "ε = 0.5" in live["html"]
+    practised = words(ana.submit("describe", fields | {"do": "practise"}, home="describe"))
+    assert "Practice." in practised
+    paid = ana.submit("describe", fields | {"do": "ask"}, home="describe")
+    assert "birth_year" in words(paid)
+    assert "median" in words(paid)
+    gate = service.view(service.people.caller_of("ana"), "clinic").gate
+    assert 0.4 < gate.spent.epsilon <= 0.5  # less where no town is found
+    free = ana.submit("describe/price", fields, home="describe").json()
+    assert "released before" in free["html"]
+    assert "describe" in words(ana.page("releases"))
+    for wrong in ({"table": "none"}, {"table": ""}, {"epsilon": "x"}, {"table": "<script>"}):
+        refused = ana.submit("describe", fields | {"do": "ask"} | wrong, home="describe")
+        assert 400 <= refused.status_code < 500
+        assert "<script>" not in refused.text.partition("<main")[2]
 
 
 # stewards and auditors

@@ -16,7 +16,7 @@ from noisegate.orders import order_from
 from noisegate.server.console import console_routes
 
 PAGES = {
-    "ana": ("ask", "releases", "history"),
+    "ana": ("ask", "describe", "releases", "history"),
     "sam": ("budget", "policy", "audit", "audit/report", "history"),
 }
 
@@ -162,13 +162,13 @@ def test_a_steward_walks_through_levers_sliders_and_the_ledger(visit):
 
 def test_every_page_fits_a_phone_in_the_dark_and_can_be_told_without_colour(visit, service):
     view = service.view(service.people.caller_of("ana"), "clinic")
-    view.ask(order_from({"kind": "sql", "sql": BY_WARD, "epsilon": "0.5"}))
+    run = view.ask(order_from({"kind": "sql", "sql": BY_WARD, "epsilon": "0.5"})).id
     terms = {"table": "patients", "columns": {"birth_year": 10}, "epsilon": "0.2"}
     view.ask(order_from({"kind": "release", "name": "histogram", **terms}))
     small = {"width": 360, "height": 740}
     for name, pages in PAGES.items():
         page = visit(name, viewport=small, color_scheme="dark")
-        for each in pages:
+        for each in (*pages, f"runs/{run}", f"runs/{run}/card"):
             page.goto(page.url.partition(HOME)[0] + f"{HOME}/{each}")
             wide = page.evaluate("document.documentElement.scrollWidth")
             assert wide <= small["width"], (each, wide)

@@ -18,9 +18,19 @@ from noisegate.server.console.visits import BODY_MAX, HEADERS
 from noisegate.server.service import Service
 from noisegate.server.settings import Settings
 
-PAGES = ("ask", "releases", "history", "budget", "policy", "audit", "audit/csv", "audit/report")
+PAGES = (
+    "ask",
+    "describe",
+    "releases",
+    "history",
+    "budget",
+    "policy",
+    "audit",
+    "audit/csv",
+    "audit/report",
+)
 SEEN = {
-    "ana": {"ask", "releases", "history"},
+    "ana": {"ask", "describe", "releases", "history"},
     "sam": {"releases", "history", "budget", "policy", "audit", "audit/csv", "audit/report"},
     "aud": {"history", "policy", "audit", "audit/csv", "audit/report"},
 }

@@ -44,13 +44,9 @@ def ask(visit: Visit) -> Response:
         if visit.form.get("do") == "price":
             plan = plan_shown(view.plan(order), view.gate)
             return _page(visit, view, said, plan=plan)
-        practice = visit.form.get("do") != "ask"
-        key = _key(visit.form.get("key", ""), order, practice=practice)
-        run = view.start(order, key=key, practice=practice, face="console")
+        run = started(visit, view, order)
     except NoisegateError as error:
         return _page(visit, view, said, status=status_of(error), error=visit.refused(error))
-    if run.told != "waiting":
-        run.wait(_PATIENCE)
     reply = visit.to("ask", data=view.name, run=run.id)
     reply.headers["location"] += "#result"
     return reply
@@ -69,7 +65,12 @@ def price(visit: Visit) -> Response:
     view, said = visit.view(), _said(visit)
     if not said["sql"].strip():
         return JSONResponse({"html": visit.write("plan.html", plan=None)})
-    plan = view.plan(_order(said))
+    return priced(visit, view, _order(said))
+
+
+def priced(visit: Visit, view: View, order: Order[Any, Any]) -> Response:
+    """A plan as JSON."""
+    plan = view.plan(order)
     margins = list(plan.margins(CONFIDENCE).values())
     known = [each for each in margins if each is not None]
     shown = plan_shown(plan, view.gate)
@@ -77,10 +78,24 @@ def price(visit: Visit) -> Response:
         {
             "html": visit.write("plan.html", plan=shown),
             "fits": plan.fits,
-            "epsilon": _field(float(plan.epsilon)),
-            "within": _field(max(known)) if known and len(known) == len(margins) else None,
+            "epsilon": field(float(plan.epsilon)),
+            "within": field(max(known)) if known and len(known) == len(margins) else None,
         }
     )
+
+
+def started(visit: Visit, view: View, order: Order[Any, Any]) -> Run:
+    """The run of what a form orders: on made-up rows, unless its button says ask.
+
+    What cannot be planned is refused here, beside the form.
+    """
+    practice = visit.form.get("do") != "ask"
+    view.plan(order, practice=practice)
+    key = _key(visit.form.get("key", ""), order, practice=practice)
+    run = view.start(order, key=key, practice=practice, face="console")
+    if run.told != "waiting":
+        run.wait(_PATIENCE)
+    return run
 
 
 def _key(page: str, order: Order[Any, Any], *, practice: bool) -> str:
@@ -90,7 +105,6 @@ def _key(page: str, order: Order[Any, Any], *, practice: bool) -> str:
 
 def _page(visit: Visit, view: View, said: dict[str, str], **values: Any) -> Response:  # noqa: ANN401 - of a template
     facts = view.facts()
-    most = facts["max_epsilon"] or (facts["budget"] or {}).get("epsilon") or 1
     shared = {
         "title": f"Ask {view.name}",
         "names": visit.names(),
@@ -98,7 +112,7 @@ def _page(visit: Visit, view: View, said: dict[str, str], **values: Any) -> Resp
             "name": view.name,
             "promise": f"Protects {facts['protects']}.",
             "paused": facts["paused"],
-            "slider": round(log10(most), 3),
+            "slider": slider_of(facts),
             "tables": [_table(table) for table in facts["tables"]],
             "example": _example(facts["tables"]),
         },
@@ -115,7 +129,7 @@ def _blank(view: View) -> dict[str, str]:
     default = view.facts()["default_epsilon"]
     return {
         "sql": "", "by": "epsilon", "within": "",
-        "epsilon": "" if default is None else _field(default),
+        "epsilon": "" if default is None else field(default),
     }  # fmt: skip
 
 
@@ -133,7 +147,7 @@ def _said_by(run: Run, view: View) -> dict[str, str]:
     by = "within" if record.get("within") is not None else "epsilon"
     paid = record.get(by)
     said = _blank(view) | {"sql": str(record["sql"]), "by": by}
-    return said if paid is None else said | {by: _field(float(fraction(paid)))}
+    return said if paid is None else said | {by: field(float(fraction(paid)))}
 
 
 def _order(said: dict[str, str]) -> Order[Any, Any]:
@@ -141,7 +155,13 @@ def _order(said: dict[str, str]) -> Order[Any, Any]:
     return SqlOrder.make(sql=said["sql"].strip().rstrip(";"), **terms)
 
 
-def _field(value: float) -> str:
+def slider_of(facts: dict[str, Any]) -> float:
+    """Where a slider for ε ends: at the most that one question may cost."""
+    most = facts["max_epsilon"] or (facts["budget"] or {}).get("epsilon") or 1
+    return round(log10(most), 3)
+
+
+def field(value: float) -> str:
     """A number for a field: rounded up to three digits, so that a price is enough."""
     if value <= 0:
         return ""

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from noisegate.planning.meaning import meaning
 from noisegate.server.access import Access
-from noisegate.server.console.shown import meter, number
+from noisegate.server.console.shown import meter, price
 from noisegate.server.console.visits import Visit
 from noisegate.server.views import View
 from noisegate.sheets import csv_text
@@ -123,7 +123,7 @@ def _seen(visit: Visit, lines: list[Access]) -> list[Access]:
 
 
 def _line(each: Access) -> dict[str, Any]:
-    order, price = each.detail.get("order") or {}, each.detail.get("price")
+    order, paid = each.detail.get("order") or {}, each.detail.get("price")
     others = {k: v for k, v in each.detail.items() if k not in _BESIDE}
     what = (
         order.get("sql") or order.get("name") or ", ".join(f"{k}: {v}" for k, v in others.items())
@@ -131,13 +131,13 @@ def _line(each: Access) -> dict[str, Any]:
     return {
         "seq": each.seq, "at": each.at[:19].replace("T", " "), "person": each.person,
         "token": each.token or "", "face": each.face, "action": each.action,
-        "dataset": each.dataset or "", "price": "" if price is None else _price(str(price)),
+        "dataset": each.dataset or "", "price": "" if paid is None else _price(str(paid)),
         "what": str(what), "refused": each.detail.get("refused") or "", "hash": each.hash,
     }  # fmt: skip
 
 
 def _price(text: str) -> str:
-    return number(float(Fraction(text)))
+    return price(float(Fraction(text)))
 
 
 def _checks(visit: Visit, only: View | None = None) -> list[dict[str, Any]]:

@@ -4,7 +4,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from noisegate.server.console import ask, audit, budget, policy, runs, signing
+from noisegate.server.console import ask, audit, budget, describe, policy, runs, signing
 from noisegate.server.console.visits import (
     ANALYST,
     AUDITOR,
@@ -53,6 +53,9 @@ def console_routes(service: Service, *, proxied: bool = False) -> list[BaseRoute
         get("/ask", ask.ask_page, _ASKERS),
         post("/ask", ask.ask, _ASKERS),
         post("/ask/price", ask.price, _ASKERS, live=True),
+        get("/describe", describe.describe_page, _ASKERS),
+        post("/describe", describe.describe, _ASKERS),
+        post("/describe/price", describe.describe_price, _ASKERS, live=True),
         get("/runs/{run}", runs.run_page, _OWNERS),
         get("/runs/{run}/card", runs.card_page, _OWNERS),
         get("/runs/{run}/{form}", runs.run_file, _OWNERS),

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from noisegate.errors import SpecError
 from noisegate.inert import json_text
-from noisegate.server.console.shown import CONFIDENCE, markdown, number, result_of, run_shown
+from noisegate.server.console.shown import CONFIDENCE, markdown, number, price, result_of, run_shown
 from noisegate.server.console.visits import Visit
 from noisegate.server.refusals import no_such
 
@@ -110,7 +110,7 @@ def _line(each: dict[str, Any], visit: Visit) -> dict[str, Any]:
         "what": _order(each["order"]),
         "practice": each["practice"],
         "state": each["state"],
-        "price": None if each["price"] is None else number(each["price"]),
+        "price": None if each["price"] is None else price(each["price"]),
         "may_open": mine or visit.caller.is_steward,
     }
 

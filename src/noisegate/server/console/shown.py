@@ -1,6 +1,7 @@
 """Plans, budgets and runs as templates write them: words and places, nothing to compute."""
 
 from collections.abc import Mapping
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context
 from typing import Any, Final
 
 from markdown_it import MarkdownIt
@@ -15,6 +16,7 @@ from noisegate.gate import Gate
 from noisegate.inert import json_text
 from noisegate.ledger.account import Balance
 from noisegate.privacy.loss import ApproxDP
+from noisegate.releases.describe.description import Description
 from noisegate.server.console.charts import charts
 from noisegate.server.console.visits import Visit
 from noisegate.server.results import Result
@@ -36,13 +38,21 @@ _TITLES: Final = {
 }
 
 
-def number(value: float) -> str:
-    """A number in few digits.
+def number(value: float, rounding: str = ROUND_HALF_EVEN) -> str:
+    """A number in four digits, or all of its whole ones.
 
-    >>> number(0.1), number(1234.5678), number(0)
-    ('0.1', '1,235', '0')
+    >>> number(0.1), number(1234.5678), number(0), number(0.44375, ROUND_CEILING)
+    ('0.1', '1,235', '0', '0.4438')
     """
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    rounded = Context(prec=4, rounding=rounding).create_decimal(repr(float(value)))
+    return f"{float(rounded):.4g}"
+
+
+def price(value: float) -> str:
+    """A price or what is spent, never shown smaller than it is."""
+    return number(value, ROUND_CEILING)
 
 
 def markdown(text: str) -> Markup:
@@ -57,7 +67,7 @@ def meter(
     balance: Balance,
     *,
     left: ApproxDP | None = None,
-    price: ApproxDP | None = None,
+    cost: ApproxDP | None = None,
     fits: bool = True,
 ) -> dict[str, Any]:
     """A budget as a bar: what is spent, what a question would take, what is left.
@@ -67,38 +77,38 @@ def meter(
     """
     whole, room = balance.limit.amount, left or balance.remaining
     taken = 100 * min(1.0, balance.charge.amount / whole) if whole else 100.0
-    share = 0.0 if price is None else 100 * _share(price, balance)
+    share = 0.0 if cost is None else 100 * _share(cost, balance)
     adds_up = balance.accountant == "pure"
-    after = room.epsilon - price.epsilon if price and fits and adds_up else room.epsilon
-    bite = f"this question ε = {_of(price)}, {number(share)} % of the budget" if share else ""
+    after = room.epsilon - cost.epsilon if cost and fits and adds_up else room.epsilon
+    bite = f"this question ε = {_of(cost)}, {number(share)} % of the budget" if share else ""
     words = {
         "spent_words": f"spent ε = {_of(balance.spent)}",
-        "bite_words": bite if price else "",
+        "bite_words": bite if cost else "",
         "left_words": f"left {'afterwards ' if bite and fits and adds_up else ''}"
-        f"ε = {number(max(0.0, float(after)))} of {_of(balance.budget)}",
+        f"ε = {number(max(0.0, float(after)), ROUND_FLOOR)} of {_of(balance.budget)}",
     }
     said = ", ".join(filter(None, words.values()))
     drawn = max(min(100 - taken, share), 0.4) if share else 0
     return {"spent": round(taken, 2), "bite": round(drawn, 2), "fits": fits, "words": said, **words}
 
 
-def _share(price: ApproxDP, balance: Balance) -> float:
+def _share(cost: ApproxDP, balance: Balance) -> float:
     """Which part of a budget a price is, as the account adds up.
 
     A price is what its charge implies with the budget's δ; the limit of it is that charge again.
     """
-    if price.epsilon == 0 or not balance.limit.amount:
+    if cost.epsilon == 0 or not balance.limit.amount:
         return 0.0
-    implied = ApproxDP(price.epsilon, balance.budget.delta)
+    implied = ApproxDP(cost.epsilon, balance.budget.delta)
     try:
         charge = accountant_named(balance.accountant).limit(implied)
     except NoisegateError:  # an order of Rényi's that says nothing about so little
-        return float(price.epsilon / balance.budget.epsilon)
+        return float(cost.epsilon / balance.budget.epsilon)
     return charge.amount / balance.limit.amount
 
 
 def _of(loss: ApproxDP | None) -> str:
-    return number(0 if loss is None else float(loss.epsilon))
+    return "0" if loss is None else price(float(loss.epsilon))
 
 
 def plan_shown(plan: Plan[Expected], gate: Gate) -> dict[str, Any]:
@@ -117,7 +127,7 @@ def plan_shown(plan: Plan[Expected], gate: Gate) -> dict[str, Any]:
         "why_free": dict(facts)["price"] if plan.free else "",
         "fits": plan.fits,
         "columns": columns,
-        "bar": meter(balance, left=gate.remaining, price=plan.price, fits=plan.fits),
+        "bar": meter(balance, left=gate.remaining, cost=plan.price, fits=plan.fits),
         "groups": groups,
         "facts": [(name, words) for name, words in facts if name not in shown],
         "notes": list(dict.fromkeys(words for name, words in facts if name in _NOTES)),
@@ -166,12 +176,18 @@ def _answer(result: Result, *, practice: bool) -> dict[str, Any]:
         return {"facts": _plain(result.to_dict(CONFIDENCE)), "files": [("json", "JSON")]}
     files = [("csv", "CSV"), ("json", "JSON"), ("parquet", "Parquet")]
     card = [] if practice else [("card", "Release card")]
-    return _table(answer) | {"files": files + card}
+    if isinstance(result.made, Description):  # a row for each column is read more easily
+        shown = _table(result.made.shown(CONFIDENCE), result.made.footer(CONFIDENCE))
+        return shown | {"files": files + card}
+    return _table(answer, answer.footer(CONFIDENCE)) | {
+        "charts": charts(answer, CONFIDENCE),
+        "files": files + card,
+    }
 
 
-def _table(answer: Answer) -> dict[str, Any]:
+def _table(answer: Answer, footer: str) -> dict[str, Any]:
     cells, widths = answer.cells(CONFIDENCE), answer.half_widths(CONFIDENCE)
-    paid, *caveats = answer.footer(CONFIDENCE).split("\n")
+    paid, *caveats = footer.split("\n")
     return {
         "columns": [
             {"name": name, "noisy": each is not None}
@@ -179,7 +195,6 @@ def _table(answer: Answer) -> dict[str, Any]:
         ],
         "rows": cells[:ROWS_MAX],
         "left_out": max(0, len(cells) - ROWS_MAX),
-        "charts": charts(answer, CONFIDENCE),
         "caption": f"± at {percent(CONFIDENCE)} confidence",
         "price": paid,
         "promise": answer.promise,

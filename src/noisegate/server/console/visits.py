@@ -48,6 +48,7 @@ ANALYST, STEWARD, AUDITOR = "analyst", "steward", "auditor"
 EVERYBODY: Final = frozenset({ANALYST, STEWARD, AUDITOR})
 PAGES: Final[tuple[tuple[str, str, frozenset[str]], ...]] = (
     ("ask", "Ask", frozenset({ANALYST})),
+    ("describe", "Describe", frozenset({ANALYST})),
     ("releases", "Releases", frozenset({ANALYST, STEWARD})),
     ("history", "History", EVERYBODY),
     ("budget", "Budget", frozenset({STEWARD})),
