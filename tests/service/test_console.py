@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from browser import BY_WARD, HOME, Browser, Everybody, asked, clinic_service, run_id, words
 
+from noisegate.desk.card import Card, verify
 from noisegate.orders import order_from
 
 
@@ -83,7 +84,7 @@ def test_a_question_that_does_not_fit_shows_so_before_and_after(browsers):
     assert "Not answered" in words(asked(ben))
 
 
-def test_answers_are_files(browsers):
+def test_answers_are_files(browsers, service):
     ana = browsers["ana"]
     run = run_id(asked(ana))
     rows = list(csv.DictReader(io.StringIO(ana.page(f"runs/{run}/csv").text)))
@@ -96,6 +97,9 @@ def test_answers_are_files(browsers):
     given = ana.page(f"runs/{run}/csv").headers["content-disposition"]
     assert re.fullmatch(r'attachment; filename="noisegate-\w{12}\.csv"', given)
     assert "Release card" in words(ana.page(f"runs/{run}/card"))
+    stated = Card.from_json(ana.page(f"runs/{run}/card.json").text)
+    gate = service.view(service.people.caller_of("ana"), "clinic").gate
+    assert verify(stated, gate.ledger) == []
 
 
 def test_history_shows_mine_with_the_price_and_everybodys_to_those_who_watch(browsers):

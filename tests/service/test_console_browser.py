@@ -104,6 +104,7 @@ def test_a_question_by_keyboard_from_the_first_letter_to_the_file(visit, service
         "() => document.querySelector('#plan dd')?.textContent.includes('ε = 0.1')"
     )
     assert price.inner_text() == "ε = 0.1"
+    assert page.get_by_role("status").inner_text().startswith("Price ε = 0.1; n ±")
     assert "this question ε = 0.1" in page.locator("#plan figcaption").inner_text()
     assert float(page.get_by_label("largest error", exact=True).input_value()) > 0
     page.get_by_label("ε to spend", exact=True).fill("0.5")
@@ -160,21 +161,20 @@ def test_a_steward_walks_through_levers_sliders_and_the_ledger(visit):
     assert page.get_by_text("verified.").count() == 2
 
 
-def test_every_page_fits_a_phone_in_the_dark_and_can_be_told_without_colour(visit, service):
+@pytest.mark.parametrize("name", PAGES)
+def test_every_page_fits_a_phone_in_the_dark_and_can_be_told_without_colour(visit, service, name):
     view = service.view(service.people.caller_of("ana"), "clinic")
     run = view.ask(order_from({"kind": "sql", "sql": BY_WARD, "epsilon": "0.5"})).id
     terms = {"table": "patients", "columns": {"birth_year": 10}, "epsilon": "0.2"}
     view.ask(order_from({"kind": "release", "name": "histogram", **terms}))
     small = {"width": 360, "height": 740}
-    for name, pages in PAGES.items():
-        page = visit(name, viewport=small, color_scheme="dark")
-        for each in (*pages, f"runs/{run}", f"runs/{run}/card"):
-            page.goto(page.url.partition(HOME)[0] + f"{HOME}/{each}")
-            wide = page.evaluate("document.documentElement.scrollWidth")
-            assert wide <= small["width"], (each, wide)
-            unnamed = page.locator("svg:not([aria-label])")
-            assert unnamed.count() == 0
-            assert page.evaluate(CONTRAST) == [], each
+    page = visit(name, viewport=small, color_scheme="dark")
+    for each in (*PAGES[name], f"runs/{run}", f"runs/{run}/card"):
+        page.goto(page.url.partition(HOME)[0] + f"{HOME}/{each}")
+        wide = page.evaluate("document.documentElement.scrollWidth")
+        assert wide <= small["width"], (each, wide)
+        assert page.locator("svg:not([aria-label])").count() == 0
+        assert page.evaluate(CONTRAST) == [], each
 
 
 CONTRAST = """() => {  // texts whose contrast with what is behind them is below 4.5 to 1

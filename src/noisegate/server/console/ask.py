@@ -19,7 +19,6 @@ from noisegate.server.views import View
 
 _KEYS_SHOWN: Final = 8
 _PATIENCE: Final = 2.0  # seconds until a page says that it is still waiting
-_LOOK_AGAIN: Final = 2  # seconds
 
 
 def ask_page(visit: Visit) -> Response:
@@ -32,8 +31,8 @@ def ask_page(visit: Visit) -> Response:
     if run is None:
         return _page(visit, view, said)
     shown = run_shown(visit, run)
-    refresh = _LOOK_AGAIN if shown["waiting"] else None
-    return _page(visit, view, said, run=shown, refresh=refresh, plan=_plan(view, run.order))
+    plan = _plan(view, run.order)
+    return _page(visit, view, said, run=shown, refresh=shown["refresh"], plan=plan)
 
 
 def ask(visit: Visit) -> Response:
@@ -64,7 +63,7 @@ def price(visit: Visit) -> Response:
     """The same as JSON, while one types: what to show, and what moves the sliders."""
     view, said = visit.view(), _said(visit)
     if not said["sql"].strip():
-        return JSONResponse({"html": visit.write("plan.html", plan=None)})
+        return JSONResponse({"html": visit.write("plan.html", plan=None), "words": ""})
     return priced(visit, view, _order(said))
 
 
@@ -77,6 +76,7 @@ def priced(visit: Visit, view: View, order: Order[Any, Any]) -> Response:
     return JSONResponse(
         {
             "html": visit.write("plan.html", plan=shown),
+            "words": shown["words"],
             "fits": plan.fits,
             "epsilon": field(float(plan.epsilon)),
             "within": field(max(known)) if known and len(known) == len(margins) else None,

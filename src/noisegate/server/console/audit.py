@@ -16,6 +16,7 @@ from noisegate.server.views import View
 from noisegate.sheets import csv_text
 
 _SHOWN: Final = 300  # lines on a page
+_LOOKED_AT: Final = 10_000  # of whom and what can be filtered by
 _COLUMNS: Final = (
     "seq", "at", "person", "token", "face", "action", "dataset", "price", "what", "refused", "hash",
 )  # fmt: skip
@@ -31,7 +32,7 @@ _NOT_PROMISED: Final = (
 def audit_page(visit: Visit, **values: Any) -> Response:  # noqa: ANN401 - of a template
     """The access log, filtered."""
     lines = _lines(visit)
-    everything = _seen(visit, visit.service.log.lines())
+    everything = _seen(visit, visit.service.log.lines(limit=_LOOKED_AT))
     shared = {
         "title": "Audit",
         "names": visit.names(),

@@ -50,7 +50,9 @@ def what_if_live(visit: Visit) -> Response:
     """The same while a slider moves."""
     view = visit.view()
     found = what_if(view, _said(visit, view))
-    return JSONResponse({"html": visit.write("what_if.html", found=found)})
+    chosen = next(row for row in found["rows"] if row["chosen"])
+    words = f"COUNT {chosen['count']}; odds {chosen['odds']}; belief {chosen['posterior']}"
+    return JSONResponse({"html": visit.write("what_if.html", found=found), "words": words})
 
 
 def what_if(view: View, said: dict[str, str]) -> dict[str, Any]:

@@ -58,6 +58,7 @@ def console_routes(service: Service, *, proxied: bool = False) -> list[BaseRoute
         post("/describe/price", describe.describe_price, _ASKERS, live=True),
         get("/runs/{run}", runs.run_page, _OWNERS),
         get("/runs/{run}/card", runs.card_page, _OWNERS),
+        get("/runs/{run}/card.json", runs.card_file, _OWNERS),
         get("/runs/{run}/{form}", runs.run_file, _OWNERS),
         post("/runs/{run}/cancel", runs.cancel, _OWNERS),
         get("/releases", runs.releases_page, _OWNERS),

@@ -6,11 +6,13 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
+from noisegate.desk.card import Card
 from noisegate.errors import SpecError
 from noisegate.inert import json_text
 from noisegate.server.console.shown import CONFIDENCE, markdown, number, price, result_of, run_shown
 from noisegate.server.console.visits import Visit
 from noisegate.server.refusals import no_such
+from noisegate.server.runs import Run
 
 _FILES: Final = {
     "csv": "text/csv; charset=utf-8",
@@ -20,7 +22,6 @@ _FILES: Final = {
 _FRACTION: Final = re.compile(r"-?\d+/[1-9]\d*")
 _SHOWN: Final = 200  # runs in a history
 _PICTURES: Final = 24  # releases in the gallery
-_LOOK_AGAIN: Final = 2  # seconds
 
 
 def run_page(visit: Visit) -> Response:
@@ -34,7 +35,7 @@ def run_page(visit: Visit) -> Response:
         order=_order(run.order.to_dict()),
         asked={"by": run.person, "at": _time(run.created), "data": run.dataset},
         may_change=run.order.kind == "sql" and run.person == visit.caller.name,
-        refresh=_LOOK_AGAIN if shown["waiting"] else None,
+        refresh=shown["refresh"],
     )
 
 
@@ -53,13 +54,24 @@ def run_file(visit: Visit) -> Response:
 def card_page(visit: Visit) -> Response:
     """The release card of an answer."""
     run = visit.service.run_of(visit.caller, visit.request.path_params["run"])
-    answer = result_of(run).answer
-    if answer is None:
-        raise SpecError("What this gives is no table, and has no card.", fix="Use the JSON.")
-    card = answer.card(CONFIDENCE)
+    card = _card(run)
     return visit.page(
         "card.html", title="Release card", id=run.id, card=markdown(card.to_markdown())
     )
+
+
+def card_file(visit: Visit) -> Response:
+    """The same for machines: `noisegate ledger verify --head` takes it."""
+    run = visit.service.run_of(visit.caller, visit.request.path_params["run"])
+    headers = {"Content-Disposition": f'attachment; filename="noisegate-{run.id[:12]}-card.json"'}
+    return Response(_card(run).to_json(), media_type="application/json", headers=headers)
+
+
+def _card(run: Run) -> Card:
+    answer = result_of(run).answer
+    if answer is None:
+        raise SpecError("What this gives is no table, and has no card.", fix="Use the JSON.")
+    return answer.card(CONFIDENCE)
 
 
 def cancel(visit: Visit) -> Response:

@@ -24,6 +24,7 @@ from noisegate.server.runs import Run
 
 CONFIDENCE: Final = 0.95
 ROWS_MAX: Final = 200
+LOOK_AGAIN: Final = 2  # seconds until a page that waits is loaded again
 ENDED: Final = ("done", "failed", "cancelled")
 _NOTES: Final = ("mind", "clipping")
 _SHOWN_ELSEWHERE: Final = (*_NOTES, "error", "price", "columns")
@@ -123,7 +124,10 @@ def plan_shown(plan: Plan[Expected], gate: Gate) -> dict[str, Any]:
     groups = [(name, words) for name, words in facts if name == "groups"]
     shown = (*_SHOWN_ELSEWHERE, "groups")
     return {
-        "price": "free" if plan.free else str(plan.price),
+        "price": (cost := "free" if plan.free else str(plan.price)),
+        "words": "; ".join(
+            [f"Price {cost}", *(f"{each['name']} {each['margin']}" for each in columns)]
+        ),
         "why_free": dict(facts)["price"] if plan.free else "",
         "fits": plan.fits,
         "columns": columns,
@@ -149,6 +153,7 @@ def run_shown(visit: Visit, run: Run, seconds: float = 1.0) -> dict[str, Any]:
     state = run.told  # on the ladder of times
     ended = state in ENDED
     shown: dict[str, Any] = {
+        "refresh": None if ended or state == "waiting" else LOOK_AGAIN,
         "id": run.id, "practice": run.practice, "waiting": not ended, "error": None,
         "title": _TITLES.get(state, "Answer"), "words": run.words or "Nothing is spent yet.",
         "percent": round(100 * run.progress), "facts": [], "columns": [], "rows": [], "charts": [],

@@ -251,7 +251,8 @@ def _said(visit: Visit, error: Exception, *, live: bool) -> Response:
         place = stumbled(error)
         visit.log("error", reference=said["reference"], code=place.code, problem=place.problem)
     if live:
-        return JSONResponse({"html": visit.write("plan.html", error=said)}, status_code=status)
+        body = {"html": visit.write("plan.html", error=said), "words": ""}  # an alert tells itself
+        return JSONResponse(body, status_code=status)
     title = "There is no such page" if status == 404 else "This was not done"
     return visit.page("message.html", status, title=title, error=said)
 

@@ -16,6 +16,7 @@ function live(form) {
       if (reply.status === 401) return location.reload();
       const said = await reply.json();
       into.innerHTML = said.html; // written and escaped by the server
+      document.getElementById(`${into.id}-told`).textContent = said.words; // for those who listen
       form.dispatchEvent(new CustomEvent("said", { detail: said }));
     } catch {
       if (number === asked) into.textContent = "The service does not answer. Try again.";
@@ -61,7 +62,7 @@ function completion(area) {
   const names = [...document.querySelectorAll("[data-name]")].map((each) => [each.dataset.name, each.dataset.of || ""]);
   let chosen = -1;
   const word = () => area.value.slice(0, area.selectionStart).match(/[\p{L}_][\p{L}\p{N}_]*$/u)?.[0] ?? "";
-  const close = () => { list.hidden = true; chosen = -1; area.setAttribute("aria-expanded", "false"); area.removeAttribute("aria-activedescendant"); };
+  const close = () => { list.hidden = true; chosen = -1; area.removeAttribute("aria-activedescendant"); };
   function mark(place) {
     chosen = (place + list.children.length) % list.children.length;
     [...list.children].forEach((each, i) => each.setAttribute("aria-selected", String(i === chosen)));
@@ -95,7 +96,6 @@ function completion(area) {
     if (!found.length) return close();
     list.hidden = false;
     list.style.top = `${below()}px`;
-    area.setAttribute("aria-expanded", "true");
     chosen = -1;
   }
   area.addEventListener("input", open);
