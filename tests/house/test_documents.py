@@ -13,7 +13,7 @@ from test_layers import FLOOR_OF, SRC, python_files, room_of
 
 import noisegate
 from noisegate.algebra.functions import FUNCTIONS
-from noisegate.cli import app, ledger_app, main, policy_app
+from noisegate.cli import app, ledger_app, main, people_app, policy_app
 from noisegate.errors import Unsupported
 from noisegate.isolated.lockdown import can_lock
 
@@ -32,6 +32,7 @@ PAGES = (
     "docs/learners.md",
     "docs/robust.md",
     "docs/audit.md",
+    "docs/service.md",
     "docs/reference.md",
 )
 
@@ -237,9 +238,9 @@ def test_every_command_is_documented():
     text = (ROOT / "docs/reference.md").read_text()
     for command in app.registered_commands:
         assert f"`noisegate {command.name or command.callback.__name__}" in text
-    for name, group in (("ledger", ledger_app), ("policy", policy_app)):
+    for name, group in (("ledger", ledger_app), ("policy", policy_app), ("people", people_app)):
         for command in group.registered_commands:
-            assert f"`noisegate {name} {command.name}" in text
+            assert f"`noisegate {name} {command.name or command.callback.__name__}" in text
 
 
 def test_every_sampler_of_the_noise_room_is_documented():

@@ -21,6 +21,7 @@ from noisegate.cli import (
     stewards,
 )
 from noisegate.cli.app import app, lab_app, ledger_app, main, policy_app
+from noisegate.cli.serving import people_app
 
 __all__ = [
     "app",
@@ -37,6 +38,7 @@ __all__ = [
     "main",
     "many",
     "orders",
+    "people_app",
     "policy_app",
     "questions",
     "releases",

@@ -23,17 +23,22 @@ from noisegate.inert import json_text
 from noisegate.orders.results import record_of
 from noisegate.privacy.loss import ApproxDP
 
+UNPRICED: Final = ("caps", "bounds")  # kinds of orders whose results state no price
 FORMS: Final = ("json", "arrow", "parquet", "csv")
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What an order made, and what was left afterwards."""
+    """What an order made, and what was left afterwards.
+
+    ``planned`` is the price of what does not state its own: see `UNPRICED`.
+    """
 
     order: Order[Any, Expected]
     made: Any
     left: ApproxDP
+    planned: ApproxDP | None = None
 
     @property
     def kind(self) -> str:
@@ -53,7 +58,7 @@ class Result:
         if (answer := self.answer) is not None:
             return answer.cost
         found = getattr(self.made, "cost", None) or getattr(self.made, "cost_", None)
-        return found or ApproxDP(0)
+        return found or self.planned or ApproxDP(0)
 
     @property
     def is_lasting(self) -> bool:

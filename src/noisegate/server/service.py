@@ -34,7 +34,7 @@ from noisegate.server.oidc import Issuer
 from noisegate.server.people import Caller, People
 from noisegate.server.queue import FairQueue
 from noisegate.server.refusals import no_such
-from noisegate.server.results import Result
+from noisegate.server.results import UNPRICED, Result
 from noisegate.server.runs import RUN, Run
 from noisegate.server.settings import Settings
 from noisegate.server.store import Store
@@ -229,7 +229,9 @@ class Service:
             return
         made: Result | Exception
         try:
-            gate = view.gate_for(run)
+            gate, planned = view.gate_for(run), None
+            if run.order.kind in UNPRICED:
+                planned = gate.plan(run.order, fresh=run.fresh).price
             try:
                 done = gate.run(run.order, fresh=run.fresh, progress=run.tell)
             except OverBudget:
@@ -237,7 +239,7 @@ class Service:
                     raise
                 gate = self.gate(view.hosted, view.caller, practice=True, anew=True)
                 done = gate.run(run.order, fresh=run.fresh, progress=run.tell)
-            made = Result(order=run.order, made=done, left=gate.remaining)
+            made = Result(order=run.order, made=done, left=gate.remaining, planned=planned)
             if not run.practice and not run.fresh and made.is_lasting:
                 self._answers[asked(view, run)] = made
                 while len(self._answers) > self.settings.kept:
