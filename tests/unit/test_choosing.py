@@ -335,7 +335,7 @@ def test_the_command_plans_chooses_and_says_it_in_json(tmp_path):
     assert "ahead by" in shown
     found = json.loads(run(*words, "--gap", "-k", "2", "--json", cwd=tmp_path).stdout)
     assert found["winners"] == ["north", "south"]
-    assert found["cost"]["epsilon"] == 0
+    assert found["price"] == 0
     refused = run("choose", "data.csv", "SELECT COUNT(*) FROM data", "--epsilon", "1", code=2,
                   cwd=tmp_path)  # fmt: skip
     assert "two candidates" in refused.stderr

@@ -68,37 +68,17 @@ def learn(
 
 def print_model(model: str, learner: Any, gate: "Gate", *, as_json: bool) -> None:  # noqa: ANN401 - an estimator
     """What was fitted, with the price and the promise."""
-    facts = _facts(learner)
+    from noisegate.orders.results import balance, fitted  # noqa: PLC0415 - quick help
+
     if as_json:
-        record = {
-            "model": model, "fitted": facts, "guarantee": str(learner.guarantee_),
-            "price": {"epsilon": float(learner.cost_.epsilon), "delta": float(learner.cost_.delta)},
-            "remaining": {"epsilon": float(gate.remaining.epsilon)},
-        }  # fmt: skip
-        say_json(record)
+        paid = balance(learner.cost_, gate.remaining)
+        promise = {"guarantee": str(learner.guarantee_)}
+        say_json({"model": model, "fitted": fitted(learner), **promise, **paid})
         return
+    facts = fitted(learner)
     print_table(None, (model, ""), [(name, _shown(value)) for name, value in facts.items()])
     say(f"paid {learner.cost_}, left {gate.remaining:left}")
     say(str(learner.guarantee_))
-
-
-def _facts(learner: Any) -> dict[str, Any]:  # noqa: ANN401 - an estimator
-    return {name: _plain(value) for name, value in sorted(vars(learner).items()) if _is_fact(name)}
-
-
-def _is_fact(name: str) -> bool:
-    hidden = ("cost_", "remaining_", "guarantee_", "coordinates_", "target_", "stopped_")
-    return name.endswith("_") and not name.startswith("_") and name not in hidden
-
-
-def _plain(value: Any) -> Any:  # noqa: ANN401 - JSON
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    if isinstance(value, dict):
-        return {str(name): _plain(each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    return value if isinstance(value, int | float | str | bool | None) else str(value)
 
 
 def _shown(value: Any) -> str:  # noqa: ANN401 - JSON
@@ -118,9 +98,11 @@ def _shown(value: Any) -> str:  # noqa: ANN401 - JSON
 
 
 def _save(path: Path, learner: Any) -> None:  # noqa: ANN401 - an estimator
+    from noisegate.orders.results import fitted  # noqa: PLC0415 - quick help
+
     ending = path.suffix.lower()
     if ending == ".json":
-        write_file(path, json_text(_facts(learner), indent=1) + "\n")
+        write_file(path, json_text(fitted(learner), indent=1) + "\n")
     elif ending != ".joblib":
         from noisegate.desk.plot import write  # noqa: PLC0415 - only when asked for
 

@@ -25,6 +25,8 @@ from noisegate.cli.reading import read_text
 from noisegate.errors import SpecError
 
 if TYPE_CHECKING:
+    from noisegate.desk.order import Order
+    from noisegate.desk.plan import Expected
     from noisegate.gate import Gate
 
 _ANSWERS = ("sql", "smooth", "distance", "claim", "graph")
@@ -44,6 +46,7 @@ def order(
 ) -> None:
     """Run an order that was made elsewhere. What was released before is free."""
     from noisegate.orders import ManyOrder, order_from  # noqa: PLC0415 - quick help
+    from noisegate.orders.results import record_of  # noqa: PLC0415
 
     try:
         record = json.loads(read_text(order_file))
@@ -58,43 +61,31 @@ def order(
     else:
         with bar() as progress:
             made = gate.run(ordered, fresh=fresh, progress=progress)
-        _show(ordered.kind, made, gate, confidence, as_json=as_json)
+        if as_json:
+            say_json(record_of(ordered, made, gate.remaining, confidence))
+        else:
+            _show(ordered, made, gate, confidence)
 
 
-def _show(kind: str, made: Any, gate: "Gate", confidence: str, *, as_json: bool) -> None:  # noqa: ANN401 - what an order makes
-    match kind:
+def _show(order: "Order[Any, Expected]", made: Any, gate: "Gate", confidence: str) -> None:  # noqa: ANN401 - what an order makes
+    match order.kind:
         case "choose":
-            print_choice(made, confidence, as_json=as_json)
+            print_choice(made, confidence, as_json=False)
         case "fit":
-            print_model(type(made).__name__, made, gate, as_json=as_json)
-        case "caps" if as_json:
-            say_json({"table": made.table, "units": list(made.units), "scale": made.scale})
+            print_model(type(made).__name__, made, gate, as_json=False)
         case "caps":
             print_caps(made)
-        case "bounds" if as_json:
-            say_json({"between": [float(end) for end in made]})
         case "bounds":
             say(f"between = [{float(made[0]):g}, {float(made[1]):g}]")
         case "statistic":
-            _show_means(made, confidence, as_json=as_json)
-        case _ if as_json:
-            say_json(made.to_dict(confidence))
-        case _ if kind in _ANSWERS:
+            widths = made.within(confidence)
+            rows = zip(made.names, made.values, widths, strict=True)
+            print_table(
+                None, ("mean of", "", ""), [(n, f"{v:.6g}", f"± {w:.3g}") for n, v, w in rows]
+            )
+            say(f"paid {made.cost}, left {made.remaining:left}")
+            say(str(made.guarantee))
+        case kind if kind in _ANSWERS:
             print_answer(made, confidence)
         case _:
             print_release(made, confidence)
-
-
-def _show_means(made: Any, confidence: str, *, as_json: bool) -> None:  # noqa: ANN401 - Expectations
-    names = [each.name for each in made.means.coordinates]
-    values, margins = made.values.tolist(), made.within(confidence).tolist()
-    if as_json:
-        paid = {"epsilon": float(made.cost.epsilon), "delta": float(made.cost.delta)}
-        left = {"epsilon": float(made.remaining.epsilon)}
-        say_json({"names": names, "values": values, "margins": margins, "price": paid,
-                  "remaining": left})  # fmt: skip
-        return
-    rows = [(n, f"{v:.6g}", f"± {m:.3g}") for n, v, m in zip(names, values, margins, strict=True)]
-    print_table(None, ("mean of", "", ""), rows)
-    say(f"paid {made.cost}, left {made.remaining:left}")
-    say(str(made.guarantee))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from noisegate.connect.arrays import Memory as Memory
     from noisegate.connect.arrays import memory as memory
+    from noisegate.connect.opening import Hosted as Hosted
     from noisegate.connect.opening import ledger_beside as ledger_beside
     from noisegate.connect.opening import open as open  # noqa: A004 - noisegate.open
     from noisegate.connect.opening import open_policy as open_policy
@@ -21,13 +22,14 @@ if TYPE_CHECKING:
     from noisegate.connect.stewards import draft_policy as draft_policy
     from noisegate.connect.stewards import policy_page as policy_page
     from noisegate.connect.stewards import policy_schema as policy_schema
+    from noisegate.connect.stewards import read_policy as read_policy
 
 _HOME = {
     "Memory": "arrays", "memory": "arrays",
-    "ledger_beside": "opening", "open": "opening", "open_policy": "opening",
+    "Hosted": "opening", "ledger_beside": "opening", "open": "opening", "open_policy": "opening",
     "Rehearsal": "rehearsal", "made_up_rows": "rehearsal",
     "check_policy": "stewards", "check_rows": "stewards", "draft_policy": "stewards",
-    "policy_page": "stewards", "policy_schema": "stewards",
+    "policy_page": "stewards", "policy_schema": "stewards", "read_policy": "stewards",
 }  # fmt: skip
 
 

@@ -2,11 +2,11 @@
 
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
 from noisegate.curator.curator import Curator
 from noisegate.desk.rules import EPSILON_MAX, Rules
@@ -142,49 +142,82 @@ def open_policy(
     practice: bool = False,
 ) -> Gate:
     """Open a gate in front of the tables of a policy."""
-    data, tables = tables_of(policy)
-    keep(policy.file, POLICY)
-    for where in data.values():
-        place = str(where.file if isinstance(where, Within) else where)
-        if "://" not in place:
-            keep(place, TABLE)
-    if all(table.is_public for table in tables.values()):
-        raise PolicyError(
-            "The policy has no private table.", fix="Public tables can be read without a gate."
+    return Hosted(policy, ledger=ledger, practice=practice).gate(analyst)
+
+
+@final
+class Hosted:
+    """The tables of a policy, opened once, with its ledger: a gate for each analyst."""
+
+    def __init__(
+        self,
+        policy: "Policy",
+        *,
+        ledger: "str | Path | Ledger | None" = None,
+        practice: bool = False,
+    ) -> None:
+        data, tables = tables_of(policy)
+        keep(policy.file, POLICY)
+        for where in data.values():
+            place = str(where.file if isinstance(where, Within) else where)
+            if "://" not in place:
+                keep(place, TABLE)
+        if all(table.is_public for table in tables.values()):
+            raise PolicyError(
+                "The policy has no private table.", fix="Public tables can be read without a gate."
+            )
+        self.policy, self.tables, self.practice = policy, tables, practice
+        self._source = _source(data, tables, practice=practice)
+        where = ledger if ledger is not None else policy.ledger_url()
+        self.ledger = book_of(where, None, practice=practice)
+        open_root(
+            self.ledger,
+            policy.name,
+            protected_by(self.ledger, policy.name, units_of(tables.values())),
+            budget=policy.budget,
+            accountant=policy.accountant,
+            origins=_NOWHERE if practice else _origins(tables),
         )
-    rows = _source(data, tables, practice=practice)
-    book = book_of(ledger if ledger is not None else policy.ledger_url(), None, practice=practice)
-    dataset = policy.name
-    units = protected_by(book, dataset, units_of(tables.values()))
-    open_root(
-        book,
-        dataset,
-        units,
-        budget=policy.budget,
-        accountant=policy.accountant,
-        origins=_NOWHERE if practice else _origins(tables),
-    )
-    share = None if analyst is None else policy.share_of(analyst)
-    if analyst is None and policy.analysts and not practice:
-        raise PolicyError(
-            "This policy lists analysts, and no analyst was given.",
-            fix=f"Say who is asking: analyst= one of {', '.join(policy.analysts)}.",
-            about="analyst",
+
+    def gate(
+        self,
+        analyst: str | None,
+        *,
+        allowed: Collection[str] | None = None,
+        request: str | None = None,
+    ) -> Gate:
+        """The gate of an analyst, or that of the data set's own account.
+
+        Args:
+            analyst: One of the policy's, if it lists any.
+            allowed: Optional capabilities; never one that the policy does not allow.
+            request: A name for what is asked of this gate: where new draws are paid for, the same
+                name draws and pays once, however often it is tried.
+        """
+        policy = self.policy
+        share = None if analyst is None else policy.share_of(analyst)
+        if analyst is None and policy.analysts and not self.practice:
+            raise PolicyError(
+                "This policy lists analysts, and no analyst was given.",
+                fix=f"Say who is asking: analyst= one of {', '.join(policy.analysts)}.",
+                about="analyst",
+            )
+        account = _open_analyst(self.ledger, policy.name, analyst=analyst, share=share)
+        rules = Rules(
+            epsilon=policy.default_epsilon,
+            epsilon_max=policy.max_epsilon,
+            keys_delta=policy.keys_delta,
+            practice=self.practice,
+            crowd=policy.crowd,
+            rows_max={n: t.rows_max for n, t in policy.tables.items() if t.rows_max is not None},
         )
-    account = _open_analyst(book, dataset, analyst=analyst, share=share)
-    rules = Rules(
-        epsilon=policy.default_epsilon,
-        epsilon_max=policy.max_epsilon,
-        keys_delta=policy.keys_delta,
-        practice=practice,
-        crowd=policy.crowd,
-        rows_max={n: t.rows_max for n, t in policy.tables.items() if t.rows_max is not None},
-    )
-    curator = Curator(
-        source=rows, tables=tables, ledger=book, account=account, packages=policy.packages,
-        allowed=policy.allowed_of(analyst),
-    )  # fmt: skip
-    return Gate(curator, rules)
+        most = policy.allowed_of(analyst)
+        curator = Curator(
+            source=self._source, tables=self.tables, ledger=self.ledger, account=account,
+            packages=policy.packages, allowed=most if allowed is None else most & set(allowed),
+            request=request,
+        )  # fmt: skip
+        return Gate(curator, rules)
 
 
 def tables_of(policy: "Policy") -> tuple[dict[str, Data], dict[str, TableDomain]]:

@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from fractions import Fraction
 from functools import partial
+from itertools import count
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias, final
 from uuid import uuid4
@@ -53,7 +54,8 @@ _AMPLIFIED: Final = frozenset({"pure", "zcdp"})  # accountants that price a reci
 class Curator:
     """The only way out of a source. Analysts hold a curator with their own account.
 
-    ``allowed`` are the optional capabilities of this account; None: all of them.
+    ``allowed`` are the optional capabilities of this account; None: all of them. ``request`` names
+    the one request that this curator was made for: see `fresh_id`.
     """
 
     def __init__(  # noqa: PLR0913 - what the door holds
@@ -65,6 +67,7 @@ class Curator:
         account: str,
         packages: Collection[str] | None = None,
         allowed: Collection[str] | None = None,
+        request: str | None = None,
         bits: Bits = SYSTEM,
     ) -> None:
         ledger.require_secure(type(bits) is SystemBits)
@@ -73,6 +76,7 @@ class Curator:
         self._source, self._bits = source, bits
         self._packages = None if packages is None else frozenset(packages)
         self._allowed = frozenset(CAPABILITIES if allowed is None else allowed)
+        self._request, self._numbers = request, count()
         self.tables, self.ledger, self.account = MappingProxyType(dict(tables)), ledger, account
 
     def measure(self, measurement: Asked, *, request_id: str | None = None) -> Release:
@@ -224,8 +228,13 @@ class Curator:
         return tuple(found)
 
     def fresh_id(self) -> str:
-        """A request id that was never used: asking with it draws anew and pays anew."""
-        return uuid4().hex
+        """A request id that was never used: asking with it draws anew and pays anew.
+
+        Those of a named request are its name and a number: where it is tried again, a draw that was
+        settled is found, and one that was only charged is drawn under its charge. A name that was
+        used for another question is refused by the ledger.
+        """
+        return uuid4().hex if self._request is None else f"{self._request} {next(self._numbers)}"
 
     def _own_id(self, name: str) -> str:
         """Ids belong to accounts, so that no analyst can take another's."""

@@ -186,10 +186,10 @@ class Choice:
             "confidence": float(fraction(confidence)),
             **self.expected.to_dict(confidence),
             "notes": list(self.notes),
-            "cost": {"epsilon": float(self.cost.epsilon), "delta": float(self.cost.delta)},
-            "remaining": {
-                "epsilon": float(self.remaining.epsilon), "delta": float(self.remaining.delta),
-            },
+            "price": float(self.cost.epsilon),
+            "price_delta": float(self.cost.delta),
+            "remaining": float(self.remaining.epsilon),
+            "remaining_delta": float(self.remaining.delta),
             "guarantee": self.guarantee.to_dict(),
             "practice": self.practice,
         }  # fmt: skip

@@ -1,0 +1,79 @@
+"""What is public about a data set: its tables and their declared facts, as plain values."""
+
+from datetime import timedelta
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from noisegate.privacy.capability import CAPABILITIES
+from noisegate.privacy.domain import EPOCH, Column, Kind, TableDomain
+from noisegate.privacy.guarantee import units_of
+from noisegate.privacy.unit import protected
+
+if TYPE_CHECKING:
+    from noisegate.connect import Hosted
+    from noisegate.gate import Gate
+
+
+def facts_of(hosted: "Hosted", gate: "Gate | None") -> dict[str, Any]:
+    """A data set for people who may ask it. Nothing in here is derived from private rows."""
+    policy = hosted.policy
+    allowed = hosted.policy.allowed if gate is None else gate.door.allowed
+    return {
+        "name": policy.name,
+        "protects": protected(units_of(hosted.tables.values())),
+        "snapshot": policy.snapshot,
+        "accountant": policy.accountant,
+        "default_epsilon": _number(policy.default_epsilon),
+        "max_epsilon": _number(policy.max_epsilon),
+        "capabilities": {name: name in allowed for name in CAPABILITIES},
+        "tables": [table_facts(table) for table in hosted.tables.values()],
+        "budget": None if gate is None else _budget(gate),
+    }
+
+
+def table_facts(table: TableDomain) -> dict[str, Any]:
+    """A table: whose rows, and its columns but for the hidden ones."""
+    return {
+        "name": table.name,
+        "public": table.is_public,
+        "unit": None if table.unit is None else str(table.unit),
+        "rows_per_unit": table.rows_per_unit_max,
+        "groups_per_unit": table.groups_per_unit_max,
+        "columns": [_column(each) for each in table.columns.values() if not each.hidden],
+    }
+
+
+def _column(column: Column) -> dict[str, Any]:
+    keys = None if column.keys is None else [_plain(key) for key in column.keys]
+    ends = column.between
+    between = None if ends is None else [_end(end, column.kind) for end in ends]
+    return {
+        "name": column.name, "type": column.kind.value, "nullable": column.nullable,
+        "in": keys, "between": between,
+    }  # fmt: skip
+
+
+def _budget(gate: "Gate") -> dict[str, Any]:
+    budget = gate.ledger.balance(gate.door.account).budget
+    spent, left = gate.spent, gate.remaining
+    return {
+        "epsilon": float(budget.epsilon), "delta": float(budget.delta),
+        "spent": float(spent.epsilon), "spent_delta": float(spent.delta),
+        "remaining": float(left.epsilon), "remaining_delta": float(left.delta),
+    }  # fmt: skip
+
+
+def _end(end: Fraction, kind: Kind) -> int | float | str:
+    if kind is Kind.DATE:
+        return (EPOCH + timedelta(days=int(end))).date().isoformat()
+    if kind is Kind.TIMESTAMP:
+        return (EPOCH + timedelta(microseconds=int(end))).isoformat()
+    return int(end) if end.denominator == 1 else float(end)
+
+
+def _plain(key: object) -> object:
+    return key if key is None or isinstance(key, str | int | bool) else str(key)
+
+
+def _number(said: Fraction | None) -> float | None:
+    return None if said is None else float(said)

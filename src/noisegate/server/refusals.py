@@ -1,0 +1,95 @@
+"""What is said to a caller instead of an answer: one shape, whoever asks by whatever face."""
+
+from http import HTTPStatus
+from secrets import token_hex
+from typing import Any, Final, TypeAlias
+
+from noisegate.errors import (
+    Forbidden,
+    NoisegateError,
+    OverBudget,
+    RequestConflict,
+    SpecError,
+    UserError,
+    stumbled,
+)
+
+Body: TypeAlias = dict[str, Any]
+
+
+class Unauthenticated(UserError):  # noqa: N818 - the name is the refusal
+    """Nobody known is asking."""
+
+    code = "unauthenticated"
+
+
+class NotFound(UserError):  # noqa: N818
+    """There is no such thing, or none that the caller may see: the two look the same."""
+
+    code = "not-found"
+
+
+class Paused(UserError):  # noqa: N818
+    """The steward has stopped all questions for now."""
+
+    code = "paused"
+
+
+class Busy(UserError):  # noqa: N818
+    """Too much is asked at once."""
+
+    code = "busy"
+
+
+class Cancelled(UserError):  # noqa: N818
+    """The run was cancelled. What was drawn before stays charged."""
+
+    code = "cancelled"
+
+
+class Waiting(UserError):  # noqa: N818
+    """A steward has to approve it first. Nothing was spent."""
+
+    code = "waiting"
+
+
+_STATUS: Final[tuple[tuple[type[NoisegateError], HTTPStatus], ...]] = (
+    (Unauthenticated, HTTPStatus.UNAUTHORIZED),
+    (NotFound, HTTPStatus.NOT_FOUND),
+    (Paused, HTTPStatus.SERVICE_UNAVAILABLE),
+    (Busy, HTTPStatus.TOO_MANY_REQUESTS),
+    (Waiting, HTTPStatus.ACCEPTED),
+    (Cancelled, HTTPStatus.CONFLICT),
+    (Forbidden, HTTPStatus.FORBIDDEN),
+    (OverBudget, HTTPStatus.PAYMENT_REQUIRED),
+    (RequestConflict, HTTPStatus.CONFLICT),
+    (SpecError, HTTPStatus.BAD_REQUEST),
+    (UserError, HTTPStatus.UNPROCESSABLE_ENTITY),
+)
+
+
+def no_such(what: str) -> NotFound:
+    """The refusal of something that is absent or not the caller's."""
+    return NotFound(f"There is no such {what} here.", fix="Check its name, or ask the steward.")
+
+
+def status_of(error: BaseException) -> int:
+    """The HTTP status of a refusal."""
+    for kind, status in _STATUS:
+        if isinstance(error, kind):
+            return int(status)
+    return int(HTTPStatus.SERVICE_UNAVAILABLE if isinstance(error, NoisegateError) else 500)
+
+
+def body_of(error: BaseException, *, steward: bool = False) -> Body:
+    """What is wrong and what to do. Analysts see of the operator's errors a reference alone."""
+    found = stumbled(error)
+    if isinstance(found, UserError) or steward:
+        return {"code": found.code, "message": found.problem, "fix": found.fix}
+    return {
+        "code": "unavailable",
+        "message": "The service cannot answer this now.",
+        "fix": "Try again later with the same request, which is charged at most once, or give the "
+        "reference to the steward.",
+        "reference": token_hex(4),
+    }

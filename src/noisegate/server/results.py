@@ -1,0 +1,107 @@
+"""What leaves the service: released numbers in the form that a caller asks for.
+
+Everything here holds released numbers only: turning them into bytes draws nothing, and is free.
+"""
+
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final, final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from noisegate.desk.answer import Answer
+from noisegate.desk.order import Order
+from noisegate.desk.plan import Expected
+from noisegate.desk.release import Held
+from noisegate.errors import Unsupported
+from noisegate.exact import Number
+from noisegate.inert import json_text
+from noisegate.orders.results import record_of
+from noisegate.privacy.loss import ApproxDP
+
+FORMS: Final = ("json", "arrow", "parquet", "csv")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What an order made, and what was left afterwards."""
+
+    order: Order[Any, Expected]
+    made: Any
+    left: ApproxDP
+
+    @property
+    def kind(self) -> str:
+        """The kind of order."""
+        return self.order.kind
+
+    @property
+    def answer(self) -> Answer | None:
+        """It as a table with error bars; None where it is not a table."""
+        if isinstance(self.made, Answer):
+            return self.made
+        return self.made.answer() if isinstance(self.made, Held) else None
+
+    @property
+    def price(self) -> ApproxDP:
+        """What was charged for it now."""
+        if (answer := self.answer) is not None:
+            return answer.cost
+        found = getattr(self.made, "cost", None) or getattr(self.made, "cost_", None)
+        return found or ApproxDP(0)
+
+    def to_dict(self, confidence: Number = 0.95) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return record_of(self.order, self.made, self.left, confidence)
+
+    def to_json(self, confidence: Number = 0.95) -> bytes:
+        """`to_dict` as text."""
+        return json_text(self.to_dict(confidence)).encode()
+
+    def to_arrow(self, confidence: Number | None = None) -> bytes:
+        """The table as an Arrow stream; with a confidence, error bars have columns of their own."""
+        table, sink = self._table().to_arrow(confidence), BytesIO()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        return sink.getvalue()
+
+    def to_csv(self, confidence: Number = 0.95) -> bytes:
+        """The table as comma-separated rows with error bars."""
+        return self._table().to_csv(confidence=confidence).encode()
+
+    def to_parquet(self, confidence: Number = 0.95) -> bytes:
+        """The table as a Parquet file. That of a release is complete: its class can load it."""
+        if isinstance(self.made, Held):
+            return _saved(self.made, ".parquet", confidence)
+        sink = BytesIO()
+        pq.write_table(self._table().to_arrow(confidence), sink)
+        return sink.getvalue()
+
+    def to_bytes(self, form: str, confidence: Number = 0.95) -> bytes:
+        """It in one of `FORMS`."""
+        match form:
+            case "arrow":
+                return self.to_arrow(confidence)
+            case "parquet":
+                return self.to_parquet(confidence)
+            case "csv":
+                return self.to_csv(confidence)
+        return self.to_json(confidence)
+
+    def _table(self) -> Answer:
+        if (found := self.answer) is None:
+            raise Unsupported(
+                f"What {self.kind!r} gives is not a table.", fix="Ask for JSON.", about="form"
+            )
+        return found
+
+
+def _saved(release: Held, ending: str, confidence: Number) -> bytes:
+    with TemporaryDirectory(prefix="noisegate-") as folder:
+        file = Path(folder) / f"release{ending}"
+        release.save(file, confidence)
+        return file.read_bytes()

@@ -1,0 +1,182 @@
+"""Runs: orders that are waiting, being worked on, or done; each is asked for once.
+
+A run that was named by an idempotency key is found by it again, in this process or in another that
+shares the store. What it drew is in the ledger: a process that died left nothing else, and the same
+key goes on from there, at no second charge.
+"""
+
+import json
+import time
+from asyncio import AbstractEventLoop, Future
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from threading import Condition
+from typing import Any, Final, Literal, TypeAlias, final
+
+from noisegate.desk.order import Order
+from noisegate.desk.plan import Expected
+from noisegate.server.refusals import Cancelled, Waiting, body_of
+from noisegate.server.results import Result
+
+State: TypeAlias = Literal["waiting", "queued", "running", "done", "failed", "cancelled"]
+_ENDED: Final = ("done", "failed", "cancelled")
+_EVEN: Final = 8  # steps of the same length
+
+
+@final
+@dataclass(eq=False, kw_only=True)
+class Run:
+    """One order of one caller. Its fields change under ``changed``; it ends once."""
+
+    id: str
+    person: str
+    dataset: str
+    order: Order[Any, Expected]
+    fresh: bool
+    practice: bool
+    face: str
+    created: str
+    key: str | None = None
+    token: str | None = None
+    state: State = "queued"
+    progress: float = 0.0
+    words: str = ""
+    quantum: float = 0.0
+    price: Fraction | None = None  # that was planned for, where that had to be known
+    ended_at: float = 0.0  # when the answer may leave, by the monotonic clock
+    begun_at: float = field(default_factory=time.monotonic)
+    _error: Exception | None = None
+    _result: Result | None = None
+    _changed: Condition = field(default_factory=Condition)
+    _waiters: list[Callable[[], None]] = field(default_factory=list)
+
+    @property
+    def ended(self) -> bool:
+        """Whether it will not change any more."""
+        return self.state in _ENDED
+
+    def begin(self) -> bool:
+        """Whether it is to be worked on: it was not cancelled while it waited."""
+        with self._changed:
+            if self.state != "queued":
+                return False
+            self.state = "running"
+            return True
+
+    def tell(self, part: float, words: str) -> None:
+        """How far it is; here a run that was cancelled stops."""
+        self.progress, self.words = part, words
+        if self.state == "cancelled":
+            raise Cancelled("The run was cancelled.", fix="What was drawn before stays charged.")
+
+    def finish(self, made: Result | Exception) -> None:
+        """The end: a result or a refusal. It leaves on the ladder of times."""
+        with self._changed:
+            if self.state == "cancelled":
+                made = Cancelled("The run was cancelled.", fix="What was drawn stays charged.")
+            elif isinstance(made, Exception):
+                self.state = "failed"
+            else:
+                self.state, self.progress = "done", 1.0
+            if isinstance(made, Exception):
+                self._error = made
+            else:
+                self._result = made
+            self.ended_at = self.begun_at + rung(time.monotonic() - self.begun_at, self.quantum)
+            waiters, self._waiters = self._waiters, []
+            self._changed.notify_all()
+        for tell in waiters:
+            tell()
+
+    def cancel(self) -> None:
+        """Stop it. What was drawn stays charged, and a question that is in the engine ends."""
+        with self._changed:
+            if self.state in ("queued", "waiting"):
+                self._error = Cancelled("The run was cancelled.", fix="Nothing was spent.")
+                self.ended_at = time.monotonic()
+            if not self.ended:
+                self.state = "cancelled"
+            waiters, self._waiters = self._waiters, []
+            self._changed.notify_all()
+        for tell in waiters:
+            tell()
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Wait for its end; whether that came in time."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: self.ended, seconds):
+                return False
+        time.sleep(max(0.0, self.ended_at - time.monotonic()))
+        return True
+
+    async def until(self, seconds: float | None = None) -> bool:
+        """The same for an event loop: nobody's thread waits."""
+        import asyncio  # noqa: PLC0415 - for those with a loop
+
+        loop = asyncio.get_running_loop()
+        ended: Future[None] = loop.create_future()
+        with self._changed:
+            if not self.ended:
+                self._waiters.append(lambda: _set(loop, ended))
+            else:
+                ended.set_result(None)
+        try:
+            await asyncio.wait_for(ended, seconds)
+        except TimeoutError:
+            return False
+        await asyncio.sleep(max(0.0, self.ended_at - time.monotonic()))
+        return True
+
+    def result(self) -> Result:
+        """What it made; a run that failed raises its refusal."""
+        if self._error is not None:
+            raise self._error
+        if self._result is None:
+            raise Waiting(
+                "A steward has to approve this first."
+                if self.state == "waiting"
+                else "This is not done yet.",
+                fix="Look again later.",
+                about=self.state,
+            )
+        return self._result
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        error = None if self._error is None else body_of(self._error)
+        return {
+            "id": self.id, "dataset": self.dataset, "person": self.person, "state": self.state,
+            "progress": self.progress, "words": self.words, "created": self.created,
+            "practice": self.practice, "fresh": self.fresh, "order": self.order.to_dict(),
+            "error": error,
+        }  # fmt: skip
+
+    def text(self) -> str:
+        """The order as JSON: what an idempotency key stands for."""
+        return json.dumps([self.order.to_dict(), self.fresh, self.practice], sort_keys=True)
+
+
+def rung(seconds: float, quantum: float) -> float:
+    """The next time on the ladder: multiples of the quantum, doubled from eight of them on.
+
+    >>> [rung(t, 0.05) for t in (0, 0.02, 0.12, 0.5)]
+    [0.05, 0.05, 0.15, 0.8]
+    """
+    if quantum <= 0:
+        return seconds
+    steps = int(seconds / quantum) + 1
+    if steps > _EVEN:
+        steps = 1 << (steps - 1).bit_length()
+    return round(steps * quantum, 9)
+
+
+def _set(loop: AbstractEventLoop, ended: "Future[None]") -> None:
+    def done() -> None:
+        if not ended.done():
+            ended.set_result(None)
+
+    try:
+        loop.call_soon_threadsafe(done)
+    except RuntimeError:  # the loop is closed: nobody waits any more
+        return

@@ -1,0 +1,149 @@
+"""What the service keeps beside the ledger: people, tokens, runs, the access log.
+
+A SQLite file, or tables of a schema in a Postgres database where several replicas share a ledger.
+Nothing in here decides about privacy: the ledger does. Statements are written once, with ? for
+parameters.
+"""
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from threading import RLock
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, final
+
+from noisegate.errors import OperatorError
+from noisegate.extras import extra
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+T = TypeVar("T")
+Row: TypeAlias = tuple[Any, ...]
+Do: TypeAlias = Callable[[str, Sequence[Any]], list[Row]]  # one statement; its rows, if any
+
+_TABLES: Final = """
+CREATE TABLE IF NOT EXISTS people (
+    name TEXT PRIMARY KEY, role TEXT NOT NULL, password TEXT, salt TEXT NOT NULL,
+    created TEXT NOT NULL, disabled TEXT)
+
+CREATE TABLE IF NOT EXISTS tokens (
+    id TEXT PRIMARY KEY, person TEXT NOT NULL, label TEXT NOT NULL, digest TEXT NOT NULL,
+    stored_key TEXT NOT NULL, server_key TEXT NOT NULL, datasets TEXT, allow TEXT,
+    epsilon_question TEXT, epsilon_hour TEXT, created TEXT NOT NULL, expires TEXT, revoked TEXT)
+
+CREATE TABLE IF NOT EXISTS runs (
+    id TEXT PRIMARY KEY, person TEXT NOT NULL, dataset TEXT NOT NULL, key TEXT,
+    ordered TEXT NOT NULL, fresh INTEGER NOT NULL, practice INTEGER NOT NULL, face TEXT NOT NULL,
+    token TEXT, state TEXT NOT NULL, created TEXT NOT NULL, finished TEXT, price TEXT,
+    UNIQUE (person, dataset, key))
+
+CREATE INDEX IF NOT EXISTS runs_by_person ON runs (person, created)
+
+CREATE TABLE IF NOT EXISTS access (
+    seq INTEGER PRIMARY KEY, at TEXT NOT NULL, person TEXT NOT NULL, token TEXT,
+    face TEXT NOT NULL, action TEXT NOT NULL, dataset TEXT, detail TEXT NOT NULL,
+    hash TEXT NOT NULL)
+
+CREATE TABLE IF NOT EXISTS pauses (dataset TEXT PRIMARY KEY, at TEXT NOT NULL, person TEXT NOT NULL)
+
+CREATE TABLE IF NOT EXISTS sessions (
+    digest TEXT PRIMARY KEY, person TEXT NOT NULL, token TEXT, csrf TEXT NOT NULL,
+    expires TEXT NOT NULL)
+""".strip().split("\n\n")
+
+
+@final
+class Store:
+    """Runs statements in transactions. Threads may share it."""
+
+    def __init__(self, where: str | Path) -> None:
+        self._where, self._lock = str(where), RLock()
+        self._connection: Any = None
+        self._mark = "%s" if self._is_server else "?"
+        with self._lock, self._transaction() as run:
+            for table in _TABLES:
+                run(table.replace("seq INTEGER", "seq BIGINT") if self._is_server else table, ())
+
+    @property
+    def _is_server(self) -> bool:
+        return self._where.startswith(("postgresql://", "postgres://"))
+
+    def do(self, work: Callable[[Do], T]) -> T:
+        """Run ``work`` in one transaction; on any error nothing of it remains."""
+        with self._lock, self._transaction() as run:
+            return work(run)
+
+    def alone(self, run: Do, table: str) -> None:
+        """Inside of a transaction: nobody else writes to ``table`` before it ends."""
+        if self._is_server:  # SQLite has one writer anyway
+            run(f"LOCK TABLE {table} IN EXCLUSIVE MODE", ())
+
+    def one(self, statement: str, *parameters: object) -> Row | None:
+        """The first row of a statement."""
+        found = self.all(statement, *parameters)
+        return found[0] if found else None
+
+    def all(self, statement: str, *parameters: object) -> list[Row]:
+        """All rows of a statement in a transaction of its own."""
+        with self._lock, self._transaction(writing=not statement.startswith("SELECT")) as run:
+            return run(statement, parameters)
+
+    def close(self) -> None:
+        """Let go of the file or the connection."""
+        with self._lock:
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                connection.close()
+
+    @contextmanager
+    def _transaction(self, *, writing: bool = True) -> "Iterator[Do]":
+        lost: tuple[type[Exception], ...] = (sqlite3.Error, OSError, *self._errors())
+        try:
+            connection = self._connected()
+            if not self._is_server:
+                connection.execute("BEGIN IMMEDIATE" if writing else "BEGIN")
+            try:
+                yield lambda statement, parameters: self._run(connection, statement, parameters)
+            except BaseException:
+                connection.rollback()
+                raise
+            connection.commit()
+        except lost:
+            self.close()
+            raise OperatorError(
+                "The service's store cannot be read or written.",
+                fix="Check the disk and the address given as --state.",
+                about="store",
+            ) from None
+
+    def _errors(self) -> tuple[type[Exception], ...]:
+        if not self._is_server:
+            return ()
+        return (extra("psycopg", "A store in Postgres").Error,)
+
+    def _run(self, connection: Any, statement: str, parameters: Sequence[Any]) -> list[Row]:  # noqa: ANN401 - of either driver
+        cursor = connection.execute(statement.replace("?", self._mark), tuple(parameters))
+        return list(cursor.fetchall()) if cursor.description is not None else []
+
+    def _connected(self) -> Any:  # noqa: ANN401 - of either driver
+        if self._connection is None:
+            self._connection = self._connect()
+        return self._connection
+
+    def _connect(self) -> Any:  # noqa: ANN401 - of either driver
+        if self._is_server:
+            connection = extra("psycopg", "A store in Postgres").connect(self._where)
+            connection.execute("CREATE SCHEMA IF NOT EXISTS noisegate_service")
+            connection.execute("SET search_path = noisegate_service")
+            connection.commit()
+            return connection
+        path = Path(self._where)
+        if not path.exists():
+            path.touch(mode=0o600)
+        connection = sqlite3.connect(
+            path, isolation_level=None, check_same_thread=False, timeout=30
+        )
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        return connection

@@ -1,0 +1,50 @@
+"""The clinic behind a service, in a folder of its own for each test; people and their tokens."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from noisegate.server.service import Service
+from noisegate.server.settings import Settings
+from postgres import Server
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+QUICK = Settings(quantum=0)
+
+
+@pytest.fixture
+def clinic(tmp_path):
+    """A copy of the example policy and its rows."""
+    shutil.copytree(EXAMPLES / "clinic", tmp_path / "clinic")
+    return Path(shutil.copy(EXAMPLES / "clinic.toml", tmp_path))
+
+
+@pytest.fixture
+def service(clinic):
+    """A service with a steward, two analysts and an auditor; closed after the test."""
+    made = Service([clinic], settings=QUICK)
+    for name, role in {
+        "sam": "steward",
+        "ana": "analyst",
+        "ben": "analyst",
+        "aud": "auditor",
+    }.items():
+        made.people.add(name, role)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def callers(service):
+    """Everybody, as recognised by a token of theirs."""
+    people = service.people
+    return {each.name: people.by_token(people.new_token(each.name)) for each in people.everybody()}
+
+
+@pytest.fixture(scope="session")
+def postgres():
+    """A real Postgres server."""
+    made = Server()
+    yield made
+    made.stop()
