@@ -12,22 +12,23 @@ The tables of a policy are opened once; a caller has a gate with their own accou
 
 import json
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from threading import RLock
-from typing import Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, final
 from uuid import uuid4
 
-from noisegate.connect import Hosted, read_policy
+from noisegate.connect import Hosted, made_up_rows, read_policy
 from noisegate.desk.order import Order
 from noisegate.desk.plan import Expected, Plan
 from noisegate.errors import Forbidden, RequestConflict, SpecError, stumbled
 from noisegate.gate import Gate
 from noisegate.orders import order_from
+from noisegate.privacy.domain import TableDomain
 from noisegate.server.access import AuditLog, now
 from noisegate.server.facts import facts_of
 from noisegate.server.people import Caller, People
@@ -37,6 +38,9 @@ from noisegate.server.results import Result
 from noisegate.server.runs import Run
 from noisegate.server.settings import Settings
 from noisegate.server.store import Store
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 STATE_SUFFIX: Final = ".service"
 _KEY_MAX: Final = 200
@@ -164,11 +168,12 @@ class Service:
         name = hosted.policy.name, practice, caller.name, caller.allow
         with self._lock:
             if name not in self._gates:
-                home = self._twin(hosted) if practice else hosted
+                home = self.twin(hosted) if practice else hosted
                 self._gates[name] = home.gate(caller.name, allowed=caller.allow)
             return self._gates[name]
 
-    def _twin(self, hosted: Hosted) -> Hosted:
+    def twin(self, hosted: Hosted) -> Hosted:
+        """The same policy over made-up rows."""
         name = hosted.policy.name
         if name not in self._twins:
             self._twins[name] = Hosted(hosted.policy, practice=True)
@@ -302,6 +307,15 @@ class View:
     def practice(self) -> Gate:
         """A gate in front of made-up rows: free, and says nothing about anybody."""
         return self._service.gate(self._hosted, self.caller, practice=True)
+
+    @property
+    def tables(self) -> Mapping[str, TableDomain]:
+        """The tables and what is public about them, also for those without an account."""
+        return self._hosted.tables
+
+    def made_up(self) -> "dict[str, pa.Table]":
+        """Made-up rows of all tables, those of the practice twin; public tables as they are."""
+        return made_up_rows(self._service.twin(self._hosted).gate(None))
 
     @property
     def may_ask(self) -> bool:
