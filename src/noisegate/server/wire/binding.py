@@ -37,7 +37,7 @@ _CASTS: Final = {
 }  # fmt: skip
 
 
-def literal(value: Any) -> exp.Expression:  # noqa: ANN401 - of any type
+def literal(value: Any) -> exp.Expr:  # noqa: ANN401 - of any type
     """A value as a node of a tree."""
     if value is None:
         return exp.Null()
@@ -61,7 +61,7 @@ def _digits(value: float | Decimal) -> str:
     return f"{value:f}" if isinstance(value, Decimal) else repr(value)
 
 
-def type_of(tree: exp.Expression, facts: Facts, given: Sequence[int]) -> list[Type]:
+def type_of(tree: exp.Expr, facts: Facts, given: Sequence[int]) -> list[Type]:
     """The type of each parameter: as the client says, else by what it stands beside."""
     nodes = dict(reversed(list(parameters_of(tree))))
     count = max((*nodes, len(given)), default=0)
@@ -74,7 +74,7 @@ def type_of(tree: exp.Expression, facts: Facts, given: Sequence[int]) -> list[Ty
     return found
 
 
-def samples(tree: exp.Expression, facts: Facts, kinds: Sequence[Type]) -> list[Any]:
+def samples(tree: exp.Expr, facts: Facts, kinds: Sequence[Type]) -> list[Any]:
     """A value for each parameter that it may have: for learning columns before values are known."""
     nodes = dict(reversed(list(parameters_of(tree))))
     found = []
@@ -89,7 +89,7 @@ def _sample(kind: Type) -> Any:  # noqa: ANN401
     return [] if kind.item is not None else _SAMPLES.get(kind.oid, "")
 
 
-def _beside(node: exp.Expression, facts: Facts) -> tuple[Type, Any]:
+def _beside(node: exp.Expr, facts: Facts) -> tuple[Type, Any]:
     parent = node.parent
     while isinstance(parent, exp.Paren | exp.Neg):
         parent = parent.parent

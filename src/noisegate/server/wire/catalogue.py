@@ -48,6 +48,7 @@ class Catalogue:
     ) -> None:
         self._engine = duckdb.connect(":memory:", config=_CONFIG)
         self._lock = Lock()
+        self._engine.begin()
         for schema, relations in (("pg", PG), ("info", INFORMATION)):
             self._engine.execute(f"CREATE SCHEMA {schema}")
             for name, spec in relations.items():
@@ -60,9 +61,10 @@ class Catalogue:
             marks = ", ".join("?" * len(row))
             into = f"INSERT INTO {schema}.{name} ({columns}) VALUES ({marks})"  # noqa: S608 - ours
             self._engine.execute(into, list(row.values()))
+        self._engine.commit()
         self._engine.execute("SET lock_configuration = true")
 
-    def answer(self, tree: exp.Expression, context: Context) -> pa.Table:
+    def answer(self, tree: exp.Expr, context: Context) -> pa.Table:
         """The answer to a question about the catalogue."""
         sql = rewritten(tree, context)
         with self._lock:

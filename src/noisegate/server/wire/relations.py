@@ -235,8 +235,9 @@ class Facts:
             "reltuples": -1.0, "relpages": 0, "relreplident": "d", "relispopulated": True,
             **dict.fromkeys(("reltype", "reloftype", "reltoastrelid", "reltablespace",
                              "relfilenode", "relrewrite", "relchecks", "relallvisible"), 0),
-            **dict.fromkeys(("relhasindex", "relisshared", "relhasrules", "relhastriggers",
-                             "relhassubclass", "relrowsecurity", "relforcerowsecurity",
+            "relhastriggers": True,  # as tables with foreign keys have
+            **dict.fromkeys(("relhasindex", "relisshared", "relhasrules", "relhassubclass",
+                             "relrowsecurity", "relforcerowsecurity",
                              "relispartition", "relhasoids"), False),
         }  # fmt: skip
         yield "pg", "pg_tables", {

@@ -15,6 +15,7 @@ from sqlglot.tokenizer_core import Token
 
 from noisegate.errors import Unsupported
 from noisegate.server.wire.commands import tokens_of
+from noisegate.server.wire.naming import with_names
 from noisegate.server.wire.relations import CLASSES, INFORMATION, PG
 from noisegate.server.wire.statements import DIALECT
 
@@ -55,6 +56,9 @@ _FALSE: Final = frozenset(
     """pg_is_in_recovery pg_is_other_temp_schema pg_has_role row_security_active has_sequence_privilege
     pg_is_wal_replay_paused has_server_privilege has_tablespace_privilege""".split()
 )
+_TABLE_FUNCTIONS: Final = frozenset({"unnest", "generate_series", "generate_subscripts"})
+_LISTING: Final = (exp.Unnest, exp.GenerateSeries, exp.ExplodingGenerateSeries)
+_BOMBS: Final = frozenset({"repeat", "read_csv", "read_parquet", "pad"})
 _NOT_HERE: Final = "Use what \\d, information_schema and pg_catalog of common clients use."
 
 
@@ -69,18 +73,19 @@ class Context:
     settings: Mapping[str, str]
 
 
-def rewritten(tree: exp.Expression, context: Context) -> str:
+def rewritten(tree: exp.Expr, context: Context) -> str:
     """The SQL for DuckDB."""
+    tree = tree.copy()
     if any(str(each.this).lower() == "_pg_expandarray" for each in tree.find_all(exp.Anonymous)):
         return _no_rows(tree)
     ctes = {each.alias.lower() for each in tree.find_all(exp.CTE)}
     for table in list(tree.find_all(exp.Table)):
         _place(table, ctes)
-    rewriter = _Rewriter(context)
-    return tree.copy().transform(rewriter.node).sql(dialect=DIALECT, comments=False)
+    made = with_names(tree).transform(_Rewriter(context).node)
+    return made.sql(dialect=DIALECT, comments=False)
 
 
-def parsed(sql: str) -> exp.Expression:
+def parsed(sql: str) -> exp.Expr:
     """The tree of a question about the catalogue, as Postgres spells it."""
     try:
         (tree,) = sqlglot.parse(_cleaned(sql), dialect="postgres")
@@ -123,7 +128,7 @@ def _spelled(sql: str, token: Token) -> str:
     return sql[token.start : token.end + 1]
 
 
-def _no_rows(tree: exp.Expression) -> str:
+def _no_rows(tree: exp.Expr) -> str:
     """The columns without a row: keys of indexes, of which there are none."""
     names = [name for name in tree.named_selects if name != "*"]
     none = [exp.alias_(exp.cast(exp.Null(), "VARCHAR"), name, quoted=True) for name in names]
@@ -140,7 +145,9 @@ def _place(table: exp.Table, ctes: set[str]) -> None:
         if name in PG:
             table.set("this", exp.to_identifier(name))
     if isinstance(called, exp.Func) and name not in PG:
-        return  # a function of numbers: looked at as such
+        if name not in _TABLE_FUNCTIONS and not isinstance(called, _LISTING):
+            raise Unsupported(f"There is no function {name!r} here.", fix=_NOT_HERE, about="function")
+        return
     if not schema and name in ctes:
         return
     if schema == "information_schema" and name in INFORMATION:
@@ -164,7 +171,7 @@ class _Rewriter:
     def __init__(self, context: Context) -> None:
         self._context = context
 
-    def node(self, node: exp.Expression) -> exp.Expression:
+    def node(self, node: exp.Expr) -> exp.Expr:
         """What stands in its place."""
         if isinstance(node, exp.Cast):
             return self._cast(node)
@@ -180,12 +187,12 @@ class _Rewriter:
             return self._function(node)
         return node
 
-    def _bare(self, node: exp.Column) -> exp.Expression:
+    def _bare(self, node: exp.Column) -> exp.Expr:
         if node.name.lower() in ("current_role", "user") and not node.this.quoted:
             return exp.Literal.string(self._context.user)
         return node
 
-    def _cast(self, node: exp.Cast) -> exp.Expression:
+    def _cast(self, node: exp.Cast) -> exp.Expr:
         name = node.to.sql(dialect="postgres").upper().rpartition(".")[2]
         if name == "REGCLASS":
             return _class(node.this)
@@ -199,7 +206,7 @@ class _Rewriter:
             return exp.cast(_list(node.this), node.to)
         return node
 
-    def _function(self, node: exp.Func) -> exp.Expression:  # noqa: PLR0911 - one for each kind
+    def _function(self, node: exp.Func) -> exp.Expr:  # noqa: PLR0911 - one for each kind
         typed = not isinstance(node, exp.Anonymous)
         name = (node.sql_name() if typed else str(node.this)).lower()
         args = list(node.args.values()) if typed else node.expressions
@@ -215,14 +222,14 @@ class _Rewriter:
             return looked(args)
         if name in ("current_setting", "set_config"):
             return self._setting(args)
-        if typed or name in _PLAIN:
+        if name in _PLAIN or (typed and name not in _BOMBS):
             return node
         raise Unsupported(f"There is no function {name!r} here.", fix=_NOT_HERE, about="function")
 
     def _known(self, name: str) -> str | None:
         context = self._context
         return {
-            "version": f"PostgreSQL {context.version} (noisegate)",
+            "current_version": f"PostgreSQL {context.version} (noisegate)",
             "current_database": context.dataset, "current_catalog": context.dataset,
             "current_schema": "public", "current_user": context.user,
             "session_user": context.user, "getdatabaseencoding": "UTF8",
@@ -230,7 +237,7 @@ class _Rewriter:
             "pg_get_userbyid": "steward", "pg_postmaster_start_time": "2000-01-01 00:00:00+00",
         }.get(name)  # fmt: skip
 
-    def _setting(self, args: list[exp.Expression]) -> exp.Expression:
+    def _setting(self, args: list[exp.Expr]) -> exp.Expr:
         name = args[0].name.lower() if args and isinstance(args[0], exp.Literal) else ""
         if len(args) > 2 and name.startswith("noisegate."):
             raise Unsupported("set_config changes nothing here.", fix=f"Use SET {name} = …")
@@ -238,14 +245,14 @@ class _Rewriter:
         return exp.cast(exp.Null(), "VARCHAR") if value is None else exp.Literal.string(value)
 
 
-def _list(node: exp.Expression) -> exp.Expression:
+def _list(node: exp.Expr) -> exp.Expr:
     """A list that was written as a text: '{r,v}'."""
     inside = str(node.this).strip("{}")
     items = inside.split(",") if inside else []
     return exp.Array(expressions=[exp.Literal.string(item.strip('"')) for item in items])
 
 
-def _select(sql: str, **given: exp.Expression) -> exp.Expression:
+def _select(sql: str, **given: exp.Expr) -> exp.Expr:
     """A sub-query with expressions in place of its names."""
     tree = sqlglot.parse_one(sql, dialect=DIALECT)
     for each in list(tree.find_all(exp.Placeholder)):
@@ -253,7 +260,7 @@ def _select(sql: str, **given: exp.Expression) -> exp.Expression:
     return exp.Subquery(this=tree)
 
 
-def _class(node: exp.Expression) -> exp.Expression:
+def _class(node: exp.Expr) -> exp.Expr:
     """A relation's OID by its name; of an OID, the name."""
     plain = node.unnest()
     if isinstance(plain, exp.Literal) and plain.is_string and not plain.this.isdigit():
@@ -268,7 +275,7 @@ def _class(node: exp.Expression) -> exp.Expression:
     return _select(sql, oid=node)
 
 
-def _type(node: exp.Expression) -> exp.Expression:
+def _type(node: exp.Expr) -> exp.Expr:
     plain = node.unnest()
     if isinstance(plain, exp.Literal) and plain.is_string and not plain.this.isdigit():
         sql = "SELECT x.oid FROM pg.pg_type AS x WHERE x.typname = $name OR x.formatted = $name"
@@ -276,12 +283,12 @@ def _type(node: exp.Expression) -> exp.Expression:
     return _format_type([node])
 
 
-def _format_type(args: list[exp.Expression]) -> exp.Expression:
+def _format_type(args: list[exp.Expr]) -> exp.Expr:
     sql = "SELECT x.formatted FROM pg.pg_type AS x WHERE CAST(x.oid AS BIGINT) = CAST($oid AS BIGINT)"
     return _select(sql, oid=args[0])
 
 
-def _description(args: list[exp.Expression]) -> exp.Expression:
+def _description(args: list[exp.Expr]) -> exp.Expr:
     sql = (
         "SELECT x.description FROM pg.pg_description AS x"
         " WHERE x.objsubid = $place AND CAST(x.objoid AS BIGINT) = CAST($oid AS BIGINT)"
@@ -290,16 +297,16 @@ def _description(args: list[exp.Expression]) -> exp.Expression:
     return _select(sql, oid=args[0], place=args[1] if numbered else exp.Literal.number(0))
 
 
-def _constraint(args: list[exp.Expression]) -> exp.Expression:
+def _constraint(args: list[exp.Expr]) -> exp.Expr:
     sql = "SELECT x.definition FROM pg.pg_constraint AS x WHERE x.oid = $oid"
     return _select(sql, oid=args[0])
 
 
-def _relation(args: list[exp.Expression]) -> exp.Expression:
+def _relation(args: list[exp.Expr]) -> exp.Expr:
     return _class(args[0])
 
 
-_LOOKED_UP: Final[Mapping[str, Callable[[list[exp.Expression]], exp.Expression]]] = {
+_LOOKED_UP: Final[Mapping[str, Callable[[list[exp.Expr]], exp.Expr]]] = {
     "format_type": _format_type,
     "obj_description": lambda args: _description(args[:1]),
     "col_description": _description,

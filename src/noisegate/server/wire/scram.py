@@ -1,8 +1,8 @@
 """SCRAM-SHA-256, the server's side (RFC 5802, RFC 7677), without channel binding.
 
-The password never travels, and what is stored does not let anybody in. Whoever is not known gets a
-salt as well, the same one each time, and fails at the same step in the same words: the exchange
-does not tell who exists. A person's tokens share a salt; the proof is checked against each.
+The password never travels, and what is stored does not let anybody in. Somebody without keys gets a
+salt as well and fails at the same step in the same words: the exchange does not tell who exists. A
+person's tokens share a salt; the proof is checked against each.
 """
 
 import base64
@@ -12,8 +12,8 @@ import hmac
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from secrets import token_hex
 from typing import Final, final
-from uuid import uuid4
 
 NAME: Final = "SCRAM-SHA-256"
 _GS2: Final = re.compile(rb"([ny]),,")
@@ -45,20 +45,12 @@ class Secrets:
     keys: Sequence[Key]
 
 
-def mock(name: str, secret: bytes, iterations: int) -> Secrets:
-    """Secrets for somebody who does not exist: nobody has a proof for them."""
-    salt = hmac.digest(secret, b"salt" + name.encode(), "sha256")[:16]
-    never = hmac.digest(secret, b"key" + name.encode(), "sha256")
-    return Secrets(salt, iterations, (Key(never, never, ""),))
-
-
 @final
 @dataclass(slots=True)
 class Exchange:
     """One exchange: `first`, then `final`."""
 
     secrets: Secrets
-    known: bool
     _header: bytes = b""
     _nonce: bytes = b""
     _said: list[bytes] = field(default_factory=list)
@@ -69,7 +61,7 @@ class Exchange:
         found = _FIRST.fullmatch(data, header.end()) if header else None
         if header is None or found is None:
             raise Denied
-        self._header, self._nonce = header[0], found[1] + uuid4().hex.encode()
+        self._header, self._nonce = header[0], found[1] + token_hex(18).encode()
         salt = base64.b64encode(self.secrets.salt)
         answer = b"r=%s,s=%s,i=%d" % (self._nonce, salt, self.secrets.iterations)
         self._said = [data[header.end() :], answer]
@@ -82,7 +74,7 @@ class Exchange:
             raise Denied
         proof, signed = _decoded(found[4]), b",".join([*self._said, found[1]])
         right = [each for each in self.secrets.keys if _is_proof(proof, each.stored, signed)]
-        if not right or not self.known:
+        if not right:
             raise Denied
         signature = hmac.digest(right[0].server, signed, "sha256")
         return b"v=" + base64.b64encode(signature), right[0].token

@@ -49,7 +49,7 @@ class Asked:
 
     form: Form
     sql: str
-    tree: exp.Expression | None
+    tree: exp.Expr | None
     terms: Terms
     exact: bool = True
 
@@ -63,7 +63,7 @@ class Asked:
         """How many parameters it has."""
         return max((place for place, _ in parameters_of(self.tree)), default=0)
 
-    def bound(self, values: Mapping[int, exp.Expression]) -> "Asked":
+    def bound(self, values: Mapping[int, exp.Expr]) -> "Asked":
         """The same with values in place of its parameters."""
         if self.tree is None or not self.parameters:
             return self
@@ -103,12 +103,12 @@ def read(sql: str, tables: Mapping[str, TableDomain], dataset: str) -> Asked:
     )
 
 
-def spelled(tree: exp.Expression) -> str:
+def spelled(tree: exp.Expr) -> str:
     """The SQL of a tree, without comments: what hints said is in its terms."""
     return tree.sql(dialect=DIALECT, comments=False)
 
 
-def parameters_of(tree: exp.Expression | None) -> Iterator[tuple[int, exp.Expression]]:
+def parameters_of(tree: exp.Expr | None) -> Iterator[tuple[int, exp.Expr]]:
     """The places of parameters in a tree: $1, $2, …"""
     if tree is None:
         return
@@ -119,7 +119,7 @@ def parameters_of(tree: exp.Expression | None) -> Iterator[tuple[int, exp.Expres
         yield int(name), node
 
 
-def _parsed(sql: str) -> exp.Expression | None:
+def _parsed(sql: str) -> exp.Expr | None:
     for dialect in (DIALECT, "postgres"):
         try:
             (tree,) = sqlglot.parse(sql, dialect=dialect)
@@ -130,7 +130,7 @@ def _parsed(sql: str) -> exp.Expression | None:
     return None
 
 
-def _named(tree: exp.Expression) -> set[str]:
+def _named(tree: exp.Expr) -> set[str]:
     """The tables that are read, in small letters; those of other schemas with a dot."""
     ctes = {each.alias.lower() for each in tree.find_all(exp.CTE)}
     found = set()
@@ -141,7 +141,7 @@ def _named(tree: exp.Expression) -> set[str]:
     return found
 
 
-def _without_schema(tree: exp.Expression, known: Collection[str]) -> bool:
+def _without_schema(tree: exp.Expr, known: Collection[str]) -> bool:
     """Take ``public.`` off names of tables and columns, and off the data set's; whether any was."""
     changed = False
     for node in tree.find_all(exp.Table, exp.Column):
@@ -157,7 +157,7 @@ def _without_schema(tree: exp.Expression, known: Collection[str]) -> bool:
 # what only looks
 
 
-def _form(tree: exp.Expression) -> Form:
+def _form(tree: exp.Expr) -> Form:
     if not _gathers(tree):
         return "preview"
     if _is_empty(tree):
@@ -165,7 +165,7 @@ def _form(tree: exp.Expression) -> Form:
     return "scan" if _is_scan(tree) else "aggregate"
 
 
-def _gathers(tree: exp.Expression) -> bool:
+def _gathers(tree: exp.Expr) -> bool:
     """Whether rows are put together anywhere: only then an answer can be about all of them."""
     named = (str(each.this).lower() for each in tree.find_all(exp.Anonymous))
     return tree.find(*_GATHERED) is not None or any(
@@ -173,7 +173,7 @@ def _gathers(tree: exp.Expression) -> bool:
     )
 
 
-def _is_empty(tree: exp.Expression) -> bool:
+def _is_empty(tree: exp.Expr) -> bool:
     """LIMIT 0, or a condition that is never true: only the columns are wanted."""
     limit = tree.args.get("limit")
     if limit is not None and _value(limit.expression) == 0:
@@ -182,7 +182,7 @@ def _is_empty(tree: exp.Expression) -> bool:
     return where is not None and _is_never(where.this)
 
 
-def _is_never(condition: exp.Expression) -> bool:
+def _is_never(condition: exp.Expr) -> bool:
     plain = condition.unnest()
     if isinstance(plain, exp.And):
         return _is_never(plain.left) or _is_never(plain.right)
@@ -200,7 +200,7 @@ def _value(node: Any) -> int | str | None:  # noqa: ANN401 - of a tree
     return str(node.this) if node.is_string or not node.this.isdigit() else int(node.this)
 
 
-def _is_scan(tree: exp.Expression) -> bool:
+def _is_scan(tree: exp.Expr) -> bool:
     """Rows counted, values listed, ends of a column: of a whole table, as it is."""
     if not isinstance(tree, exp.Select) or tree.args.get("joins") or tree.args.get("with_"):
         return False
@@ -227,7 +227,7 @@ def _is_whole(tree: exp.Select) -> bool:
     return _is_scan(inner.this) or (_is_whole(inner.this) and not _gathers(inner.this))
 
 
-def _is_known(condition: exp.Expression) -> bool:
+def _is_known(condition: exp.Expr) -> bool:
     """``c IS NOT NULL``, which lists of values leave out."""
     plain = condition.unnest()
     if isinstance(plain, exp.And):
@@ -248,7 +248,7 @@ def _is_usual(tree: exp.Select) -> bool:
     return tree.find(exp.Window) is None
 
 
-def _is_end(item: exp.Expression) -> bool:
+def _is_end(item: exp.Expr) -> bool:
     """COUNT, MIN, MAX or SUM(1) of something plain, maybe cast; or a constant."""
     while isinstance(item, exp.Cast | exp.Paren):
         item = item.this
