@@ -33,7 +33,7 @@ _CASTS: Final = {
     "BOOLEAN": types.BOOL, "SMALLINT": types.INT2, "INT": types.INT4, "BIGINT": types.INT8,
     "FLOAT": types.FLOAT4, "DOUBLE": types.FLOAT8, "DECIMAL": types.NUMERIC, "DATE": types.DATE,
     "TIMESTAMP": types.TIMESTAMP, "TIMESTAMPTZ": types.TIMESTAMPTZ, "TIME": types.TIME,
-    "TEXT": types.TEXT, "VARCHAR": types.TEXT, "UUID": types.UUID_,
+    "OID": types.OID, "TEXT": types.TEXT, "VARCHAR": types.TEXT, "UUID": types.UUID_,
 }  # fmt: skip
 
 
@@ -89,18 +89,27 @@ def _sample(kind: Type) -> Any:  # noqa: ANN401
     return [] if kind.item is not None else _SAMPLES.get(kind.oid, "")
 
 
+def _cast(to: exp.Expr) -> Type:
+    name = getattr(to.this, "name", str(to.this))
+    if name == "ARRAY" and to.expressions:
+        return _array(_cast(to.expressions[0]))
+    return _CASTS.get(name, types.TEXT)
+
+
+def _array(item: Type) -> Type:
+    return next((each for each in types.KNOWN.values() if each.item == item), types.KNOWN[1009])
+
+
 def _beside(node: exp.Expr, facts: Facts) -> tuple[Type, Any]:
     parent = node.parent
     while isinstance(parent, exp.Paren | exp.Neg):
         parent = parent.parent
     if isinstance(parent, exp.Cast):
-        return _CASTS.get(parent.to.this.name, types.TEXT), None
+        return _cast(parent.to), None
     if isinstance(parent, exp.Limit | exp.Offset | exp.Fetch):
         return types.INT8, None
     if isinstance(parent, exp.Any | exp.All):
-        kind, _ = _beside(parent, facts)
-        array = (each for each in types.KNOWN.values() if each.item == kind)
-        return next(array, types.KNOWN[1009]), None
+        return _array(_beside(parent, facts)[0]), None
     others = () if parent is None else parent.find_all(exp.Column)
     for column in others:
         if (known := facts(column.name)) is not None:

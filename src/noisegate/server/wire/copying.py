@@ -48,11 +48,12 @@ def _quoted(text: str, between: str, missing: str) -> str:
 
 
 def _binary(outcome: Outcome) -> Iterator[bytes]:
-    yield _SIGNATURE
+    head = _SIGNATURE  # clients expect it in one piece with the first row
     for row in outcome.rows:
-        parts = [struct.pack("!h", len(outcome.columns))]
+        parts = [head, struct.pack("!h", len(outcome.columns))]
+        head = b""
         for value, (_, kind) in zip(row, outcome.columns, strict=True):
             raw = written(value, kind, BINARY)
             parts += [struct.pack("!i", -1 if raw is None else len(raw)), raw or b""]
         yield b"".join(parts)
-    yield struct.pack("!h", -1)
+    yield head + struct.pack("!h", -1)

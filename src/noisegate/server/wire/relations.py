@@ -161,6 +161,9 @@ _NAMES: Final = {  # of types, where typname is not the first word of what SQL s
     "timestamp with time zone": "timestamptz", "time without time zone": "time",
     '"char"': "char", "character varying": "varchar", "character": "bpchar",
 }  # fmt: skip
+_UNDERSCORED: Final = frozenset(  # whose functions are called date_recv and not daterecv
+    {"date", "time", "timestamp", "timestamptz", "numeric", "json", "jsonb", "uuid"}
+)
 _CATEGORY: Final = {
     "bool": "B", "date": "D", "timestamp": "D", "timestamptz": "D", "time": "D", "bytea": "U",
     "uuid": "U", "json": "U", "jsonb": "U", "unknown": "X",
@@ -302,7 +305,7 @@ def _types() -> Iterator[tuple[str, str, dict[str, Any]]]:
     for kind in types.KNOWN.values():
         name = type_name(kind)
         category = "A" if kind.item else _CATEGORY.get(name, "S")
-        proc = "array" if kind.item else name
+        proc = "array_" if kind.item else f"{name}_" if name in _UNDERSCORED else name
         yield "pg", "pg_type", {
             "oid": kind.oid, "typname": name, "typnamespace": 11, "typowner": OWNER,
             "typlen": kind.size, "typtype": "p" if name == "unknown" else "b",
@@ -310,8 +313,8 @@ def _types() -> Iterator[tuple[str, str, dict[str, Any]]]:
             "typelem": kind.item.oid if kind.item else 0, "typarray": arrays.get(kind.oid, 0),
             "typbasetype": 0, "typtypmod": -1, "typndims": 0, "typnotnull": False,
             "typcollation": 100 if category == "S" else 0, "typispreferred": name == "text",
-            "typinput": f"{proc}_in", "typoutput": f"{proc}_out", "typreceive": f"{proc}_recv",
-            "typsend": f"{proc}_send", "formatted": kind.name, "typbyval": 0 < kind.size <= 8,
+            "typinput": f"{proc}in", "typoutput": f"{proc}out", "typreceive": f"{proc}recv",
+            "typsend": f"{proc}send", "formatted": kind.name, "typbyval": 0 < kind.size <= 8,
             "typalign": "i", "typstorage": "p" if kind.size > 0 else "x",
         }  # fmt: skip
 

@@ -16,8 +16,9 @@ from sqlglot.tokenizer_core import Token
 from noisegate.errors import Unsupported
 from noisegate.server.wire.commands import tokens_of
 from noisegate.server.wire.naming import with_names
-from noisegate.server.wire.relations import CLASSES, INFORMATION, PG
+from noisegate.server.wire.relations import CLASSES, COLUMN_TYPES, INFORMATION, PG
 from noisegate.server.wire.statements import DIALECT
+from noisegate.server.wire.types import TEXT
 
 _TYPES: Final = {
     "NAME": "VARCHAR", '"CHAR"': "VARCHAR", "OID": "BIGINT", "XID": "BIGINT", "REGPROC": "VARCHAR",
@@ -32,7 +33,7 @@ _PLAIN: Final = frozenset(  # functions of the engine that do here what they do 
     split_part starts_with strpos substr substring trim upper abs ceil floor sign sqrt power
     row_number rank dense_rank count min max sum avg array_agg string_agg bool_and bool_or list
     first last now unnest generate_series generate_subscripts to_char date_trunc date_part extract
-    string_to_array ascii random if""".split()
+    string_to_array ascii random if all any""".split()
 )
 _TRUE: Final = frozenset(
     """pg_table_is_visible pg_type_is_visible pg_function_is_visible pg_operator_is_visible
@@ -81,8 +82,12 @@ def rewritten(tree: exp.Expr, context: Context) -> str:
     ctes = {each.alias.lower() for each in tree.find_all(exp.CTE)}
     for table in list(tree.find_all(exp.Table)):
         _place(table, ctes)
-    made = with_names(tree).transform(_Rewriter(context).node)
-    return made.sql(dialect=DIALECT, comments=False)
+    rewriter, tree = _Rewriter(context), with_names(tree)
+    for node in reversed(list(tree.walk())):  # what is inside comes first
+        made = rewriter.node(node)
+        if made is not node:
+            node.replace(made)
+    return tree.sql(dialect=DIALECT, comments=False)
 
 
 def parsed(sql: str) -> exp.Expr:
@@ -177,6 +182,8 @@ class _Rewriter:
             return self._cast(node)
         if isinstance(node, exp.Any | exp.All) and isinstance(node.this, exp.Literal):
             return type(node)(this=_list(node.this))
+        if isinstance(node, exp.EQ | exp.NEQ):
+            return _comparison(node)
         if isinstance(node, exp.Column) and not node.table:
             return self._bare(node)
         if isinstance(node, exp.Column):
@@ -245,6 +252,16 @@ class _Rewriter:
         return exp.cast(exp.Null(), "VARCHAR") if value is None else exp.Literal.string(value)
 
 
+def _comparison(node: exp.Binary) -> exp.Expr:
+    """Names of functions are text here: ``typreceive <> 0``."""
+    left, right = node.left, node.right
+    if isinstance(left, exp.Column) and isinstance(right, exp.Literal) and not right.is_string:
+        kind = COLUMN_TYPES.get(left.name.lower())
+        if kind is not None and kind == TEXT:
+            right.replace(exp.Literal.string(right.this))
+    return node
+
+
 def _list(node: exp.Expr) -> exp.Expr:
     """A list that was written as a text: '{r,v}'."""
     inside = str(node.this).strip("{}")
@@ -267,38 +284,38 @@ def _class(node: exp.Expr) -> exp.Expr:
         name = str(plain.this).replace('"', "").rpartition(".")[2]
         if name in CLASSES:
             return exp.Literal.number(CLASSES[name])
-        sql = "SELECT x.oid FROM pg.pg_class AS x WHERE x.relname = $name"
+        sql = "SELECT ng_oid FROM ng.classes WHERE ng_name = $name"
         return _select(sql, name=exp.Literal.string(name))
     if isinstance(plain, exp.Null):
         return plain
-    sql = "SELECT x.relname FROM pg.pg_class AS x WHERE CAST(x.oid AS VARCHAR) = CAST($oid AS VARCHAR)"
+    sql = "SELECT ng_name FROM ng.classes WHERE CAST(ng_oid AS VARCHAR) = CAST($oid AS VARCHAR)"
     return _select(sql, oid=node)
 
 
 def _type(node: exp.Expr) -> exp.Expr:
     plain = node.unnest()
     if isinstance(plain, exp.Literal) and plain.is_string and not plain.this.isdigit():
-        sql = "SELECT x.oid FROM pg.pg_type AS x WHERE x.typname = $name OR x.formatted = $name"
+        sql = "SELECT MIN(ng_oid) FROM ng.types WHERE ng_name = $name OR ng_words = $name"
         return _select(sql, name=plain)
     return _format_type([node])
 
 
 def _format_type(args: list[exp.Expr]) -> exp.Expr:
-    sql = "SELECT x.formatted FROM pg.pg_type AS x WHERE CAST(x.oid AS BIGINT) = CAST($oid AS BIGINT)"
+    sql = "SELECT ng_words FROM ng.types WHERE ng_oid = CAST($oid AS BIGINT)"
     return _select(sql, oid=args[0])
 
 
 def _description(args: list[exp.Expr]) -> exp.Expr:
     sql = (
-        "SELECT x.description FROM pg.pg_description AS x"
-        " WHERE x.objsubid = $place AND CAST(x.objoid AS BIGINT) = CAST($oid AS BIGINT)"
+        "SELECT ng_words FROM ng.descriptions"
+        " WHERE ng_place = $place AND ng_oid = CAST($oid AS BIGINT)"
     )
     numbered = len(args) > 1 and not (isinstance(args[1], exp.Literal) and args[1].is_string)
     return _select(sql, oid=args[0], place=args[1] if numbered else exp.Literal.number(0))
 
 
 def _constraint(args: list[exp.Expr]) -> exp.Expr:
-    sql = "SELECT x.definition FROM pg.pg_constraint AS x WHERE x.oid = $oid"
+    sql = "SELECT ng_words FROM ng.constraints WHERE ng_oid = CAST($oid AS BIGINT)"
     return _select(sql, oid=args[0])
 
 
@@ -313,6 +330,7 @@ _LOOKED_UP: Final[Mapping[str, Callable[[list[exp.Expr]], exp.Expr]]] = {
     "pg_get_constraintdef": _constraint,
     "to_regclass": _relation,
     "to_regtype": lambda args: _type(args[0]),
+    "json_build_object": lambda args: exp.Anonymous(this="json_object", expressions=args),
     "quote_ident": lambda args: args[0],
     "current_schemas": lambda _: exp.Array(
         expressions=[exp.Literal.string("pg_catalog"), exp.Literal.string("public")]

@@ -173,7 +173,7 @@ class Wire:
     def _home(self, view: View) -> tuple[Catalogue, Twin]:
         with self._lock:
             if view.name not in self._homes:
-                settings = {name.lower(): value for name, value in REPORTED.items()}
+                settings = dict(Settings.of("", {}).all())
                 self._homes[view.name] = (
                     Catalogue(view.name, view.tables, settings),
                     Twin(view.made_up(), view.tables),

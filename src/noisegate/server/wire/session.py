@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, final
 
-from noisegate.errors import NoisegateError, Unsupported
+from noisegate.errors import NoisegateError, Unsupported, stumbled
 from noisegate.server.refusals import Cancelled, Unauthenticated
 from noisegate.server.wire import commands, messages, types
 from noisegate.server.wire.answering import Answering, Columns, Outcome
@@ -22,7 +22,7 @@ from noisegate.server.wire.commands import (
     Setting,
     Show,
 )
-from noisegate.server.wire.connection import Connection, Limits
+from noisegate.server.wire.connection import Connection, Gone, Limits
 from noisegate.server.wire.copying import copied
 from noisegate.server.wire.messages import Bind, Close, Describe, Execute, Malformed, Parse, Query
 from noisegate.server.wire.refusals import (
@@ -98,6 +98,10 @@ class Session:
         except RecursionError:
             nested = Unsupported("The SQL is nested too deeply.", fix="Simplify it.", about="size")
             return await self._refused(nested, kind)
+        except Gone:
+            raise
+        except Exception as error:  # noqa: BLE001 - one statement fails, not the session
+            return await self._refused(stumbled(error), kind)
         return True
 
     async def _refused(self, error: Exception, kind: bytes) -> bool:

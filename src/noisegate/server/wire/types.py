@@ -294,9 +294,14 @@ def _moment(text: str) -> datetime:
     return datetime.fromisoformat(text.strip())
 
 
+def _day(text: str) -> date:
+    """A day; a time of day or a zone after it is cut off, as Postgres does."""
+    return date.fromisoformat(text.strip().partition(" ")[0].partition("T")[0])
+
+
 _READ: Final[dict[int, Callable[[str], Any]]] = {
     BOOL.oid: _bool, INT2.oid: int, INT4.oid: int, INT8.oid: int, OID.oid: int,
-    FLOAT4.oid: float, FLOAT8.oid: float, NUMERIC.oid: _decimal, DATE.oid: date.fromisoformat,
+    FLOAT4.oid: float, FLOAT8.oid: float, NUMERIC.oid: _decimal, DATE.oid: _day,
     TIMESTAMP.oid: _moment, TIMESTAMPTZ.oid: _moment, TIME.oid: time.fromisoformat,
     UUID_.oid: lambda text: str(UUID(text)),
 }  # fmt: skip
