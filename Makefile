@@ -19,6 +19,16 @@ $(STAMP): requirements.lock pyproject.toml
 	$(RUN)python -m compileall -q src  # as pip does with all but an editable package
 	@touch $@
 
+# A browser for the tests of pages: one that is there, else Debian's, where packages may be installed.
+BROWSER := .venv/.browser
+APT := apt-get install -qq -y --no-install-recommends chromium
+$(BROWSER): $(STAMP)
+	@for b in chromium chromium-browser google-chrome; do command -v $$b >/dev/null && exit 0; done; \
+	test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
+	{ $(APT) || { apt-get update -qq && $(APT); }; } >/dev/null 2>&1 || \
+	echo "There is no Chromium, and none could be installed: tests of the pages will be skipped."
+	@touch $@
+
 demo: $(STAMP)  ## a private count of a small table, end to end
 	@$(RUN)noisegate demo
 
@@ -35,7 +45,7 @@ quick: $(STAMP)  ## lint, types and the tests of the main line, in about a minut
 
 # Compiled tests are kept, whatever the environment says: compiling them takes 15 s a process.
 # Two processes fill two cores: more threads for small matrices would only wait for each other.
-test: lint  ## everything a contributor needs, under fifteen minutes on two cores
+test: lint $(BROWSER)  ## everything a contributor needs, under fifteen minutes on two cores
 	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(RUN)python -m pytest -m "not audit" -q -n 2 --dist worksteal
 
 check: lint  ## format, lint, strict types, the rules of the house

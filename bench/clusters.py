@@ -67,8 +67,8 @@ def write(data: Path, size: int) -> None:
 
 def clustered(data: Path, size: int, method: str) -> Row:
     """One fit, at ε = 1."""
-    from noisegate.connect import open as open_gate  # noqa: PLC0415 - its memory counts
     from noisegate.learners import KMeans  # noqa: PLC0415
+    from noisegate.root import open as open_gate  # noqa: PLC0415 - its memory counts
 
     wall, cpu = perf_counter(), process_time()
     names = [f"x{place}" for place in range(COLUMNS)]

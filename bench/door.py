@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from clock import Timing, side_by_side
-from noisegate.connect import open as open_gate
 from noisegate.gate import Gate
+from noisegate.root import open as open_gate
 
 if TYPE_CHECKING:
     from collections.abc import Callable

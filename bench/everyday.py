@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any
 
 from clock import once
-from noisegate.connect import open as open_gate
+from noisegate.root import open as open_gate
 
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "questions"))
 from everyday_worlds import WORLDS, questions, written

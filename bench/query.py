@@ -21,8 +21,8 @@ import duckdb
 import numpy as np
 
 from clock import Timing, peak_gib, side_by_side
-from noisegate.connect import open as open_gate
 from noisegate.errors import UnitWarning
+from noisegate.root import open as open_gate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

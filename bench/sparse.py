@@ -51,9 +51,9 @@ def write(data: Path, cells: int) -> None:
 
 def release(data: Path, epsilon: int) -> Row:
     """One release, through the gate's own parts."""
-    from noisegate.connect import open as open_gate  # noqa: PLC0415 - counted as well
     from noisegate.desk.desk import Desk  # noqa: PLC0415
     from noisegate.releases.sparse.job import SparseOrder, sparse_job  # noqa: PLC0415
+    from noisegate.root import open as open_gate  # noqa: PLC0415 - counted as well
 
     wall, cpu = perf_counter(), process_time()
     columns = {name: {"between": [0, SIDE - 1]} for name in ("start", "stop")}

@@ -14,8 +14,8 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from noisegate.connect import memory as memory
-    from noisegate.connect import open as open  # noqa: A004
+    from noisegate.client import RemoteGate as RemoteGate
+    from noisegate.client import connect as connect
     from noisegate.crowd.histogram import CrowdRelease as CrowdRelease
     from noisegate.desk.answer import Answer as Answer
     from noisegate.desk.plan import Plan as Plan
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from noisegate.gate import Gate as Gate
     from noisegate.planning.meaning import meaning as meaning
     from noisegate.releases.forms.table import TableRelease as TableRelease
+    from noisegate.root import memory as memory
+    from noisegate.root import open as open  # noqa: A004
     from noisegate.sheets import read_csv as read_csv
     from noisegate.synthetic.release import SyntheticRelease as SyntheticRelease
 
@@ -35,8 +37,10 @@ __all__ = [
     "NoisegateError",
     "OverBudget",
     "Plan",
+    "RemoteGate",
     "SyntheticRelease",
     "TableRelease",
+    "connect",
     "meaning",
     "memory",
     "open",
@@ -44,8 +48,10 @@ __all__ = [
 ]
 
 _HOME = {
-    "memory": "noisegate.connect",
-    "open": "noisegate.connect",
+    "connect": "noisegate.client",
+    "RemoteGate": "noisegate.client",
+    "memory": "noisegate.root",
+    "open": "noisegate.root",
     "NoisegateError": "noisegate.errors",
     "OverBudget": "noisegate.errors",
     "meaning": "noisegate.planning.meaning",

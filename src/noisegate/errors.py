@@ -78,6 +78,42 @@ class RequestConflict(UserError):  # noqa: N818
     code = "request-conflict"
 
 
+class Unauthenticated(UserError):  # noqa: N818
+    """Nobody known is asking."""
+
+    code = "unauthenticated"
+
+
+class NotFound(UserError):  # noqa: N818
+    """There is no such thing, or none that the caller may see: the two look the same."""
+
+    code = "not-found"
+
+
+class Paused(UserError):  # noqa: N818
+    """The steward has stopped all questions for now."""
+
+    code = "paused"
+
+
+class Busy(UserError):  # noqa: N818
+    """Too much is asked at once."""
+
+    code = "busy"
+
+
+class Cancelled(UserError):  # noqa: N818
+    """The run was cancelled. What was drawn before stays charged."""
+
+    code = "cancelled"
+
+
+class Waiting(UserError):  # noqa: N818
+    """A steward has to approve it first. Nothing was spent."""
+
+    code = "waiting"
+
+
 class OperatorError(NoisegateError):
     """The data steward may read it and can mend it."""
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from fuzz_target import Finding, NoisegateError, Target, Verdict, refused, shorter_lists
 
-from noisegate.connect import check_policy, open_policy, policy_page
 from noisegate.errors import PolicyError
+from noisegate.root import check_policy, open_policy, policy_page
 from noisegate.sources.policy.form import schema
 from noisegate.sources.policy.policy import read_policy
 

@@ -19,9 +19,9 @@ import pytest
 
 import noisegate as ng
 from noisegate import learners
-from noisegate.connect import opening
 from noisegate.ledger.open import open_ledger, restore_ledger
 from noisegate.ledger.origin import Origin, origins_of
+from noisegate.root import opening
 from noisegate.transforms import records
 
 HERE = Path(__file__).parent

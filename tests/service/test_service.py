@@ -1,6 +1,8 @@
 """The service: who may ask, what a key means, turns, limits, pauses, approvals, the access log."""
 
 import threading
+import time
+from contextlib import closing
 from datetime import timedelta
 from fractions import Fraction
 
@@ -142,6 +144,21 @@ def test_a_key_is_one_run_also_for_fresh_draws_and_after_a_restart(service, call
     found = later.view(callers["ana"], "clinic").ask(COUNT, key="k", fresh=True)
     assert found.result().to_dict()["rows"] == runs[0].result().to_dict()["rows"]
     assert later.view(callers["ana"], "clinic").gate.spent.epsilon == Fraction(1, 10)
+    later.close()
+
+
+def test_a_fresh_release_with_a_key_is_paid_for_once_also_after_a_restart(service, callers, clinic):
+    record = {"kind": "release", "name": "histogram", "table": "visits", "columns": {"ward": None}}
+    order = order_from({**record, "epsilon": "0.5"})
+    view, found = service.view(callers["ana"], "clinic"), []
+    found += [view.ask(order, fresh=True, key=key).result() for key in ("a", "b")]
+    service.close()
+    later = Service([clinic], settings=Settings(quantum=0))
+    view = later.view(callers["ana"], "clinic")
+    found += [view.ask(order, fresh=True, key=key).result() for key in ("a", "b")]
+    rows = [str(each.to_dict()["rows"]) for each in found]
+    assert rows[:2] == rows[2:]
+    assert view.gate.spent.epsilon == 1
     later.close()
 
 
@@ -386,3 +403,33 @@ def test_the_same_store_on_a_postgres_server(postgres, clinic):
     service.close()
     first.close()
     second.close()
+
+
+# the ladder of times
+
+
+def test_nobody_is_told_of_an_end_before_its_time(clinic):
+    """By the state of a run, its progress, or the history: each would tell how long rows took."""
+    with closing(Service([clinic], settings=Settings(quantum=1.5))) as service:
+        service.people.add("ana", "analyst")
+        service.people.add("aud", "auditor")
+        ana, aud = (service.people.caller_of(name) for name in ("ana", "aud"))
+        view = service.view(ana, "clinic")
+        run = view.start(COUNT)
+        while not run.ended:
+            time.sleep(0.01)
+        assert run.state == "done"
+        told = run.to_dict()
+        assert (told["state"], told["progress"], told["error"]) == ("running", 0.0, None)
+        assert [each["state"] for each in view.history()] == ["running"]
+        assert run.wait(5)
+        assert (run.to_dict()["state"], run.to_dict()["progress"]) == ("done", 1.0)
+        (seen,) = view.history()
+        assert (seen["state"], seen["finished"]) == ("done", None)
+        assert service.view(aud, "clinic").history()[0]["finished"] is not None
+
+
+def test_the_head_of_the_ledger_is_for_those_who_see_all(service, callers):
+    assert service.view(callers["aud"], "clinic").head()["seq"] >= 0
+    with pytest.raises(Forbidden, check=about("role")):
+        service.view(callers["ana"], "clinic").head()

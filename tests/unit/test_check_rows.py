@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from noisegate.cli.app import app
-from noisegate.connect import check_rows
+from noisegate.root import check_rows
 
 POLICY = """
 name = "clinic"

@@ -15,7 +15,7 @@ import sklearn.preprocessing
 from sklearn.cluster import KMeans as PlainKMeans
 
 import noisegate.learners as private
-from noisegate.connect import memory
+from noisegate.root import memory
 
 LOW, HIGH = np.array([0.0, 1000.0, -3.0]), np.array([100.0, 1400.0, 1.0])
 HALF = (HIGH - LOW) / 2

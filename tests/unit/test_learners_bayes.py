@@ -12,7 +12,6 @@ from sklearn import naive_bayes as textbook
 from sklearn.datasets import load_digits
 from trial_rows import REACH, trial, unit_columns
 
-from noisegate.connect import memory
 from noisegate.desk.price import Price
 from noisegate.learners.asking import Measured, noise_variance, noises
 from noisegate.learners.linear.moments import LOGISTIC, measure
@@ -25,6 +24,7 @@ from noisegate.learners.trees.naive_bayes import (
 from noisegate.learners.trees.normal_classes import Normals, even_counts
 from noisegate.mechanisms.additive.box_noise import BoxNoise
 from noisegate.mechanisms.additive.geometric import Geometric
+from noisegate.root import memory
 from noisegate.transforms.statistics.features import Bins, Linear
 from noisegate.transforms.statistics.numbers import Shape
 from noisegate.transforms.statistics.statistic import Statistic

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from trial_rows import REACH, unlabelled
 
-from noisegate.connect import memory
 from noisegate.errors import SpecError
 from noisegate.learners import plots
 from noisegate.learners.matrix import Coordinate
 from noisegate.learners.noisy_sums import divided, for_means, joined, shrunk
 from noisegate.learners.shapes.kmeans import KMeans, fit_kmeans, fit_sulq
+from noisegate.root import memory
 from refusals import about
 
 

@@ -10,10 +10,10 @@ import pytest
 from sklearn import linear_model
 from trial_rows import REACH, unlabelled
 
-from noisegate.connect import memory
 from noisegate.learners import plots
 from noisegate.learners.linear import regression
 from noisegate.learners.linear.regression import LinearRegression, Ridge, fit_linear
+from noisegate.root import memory
 
 WEIGHTS = np.array([0.3, -0.2, 0.1, 0.0])
 

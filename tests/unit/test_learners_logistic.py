@@ -16,7 +16,6 @@ from sklearn.metrics import roc_auc_score
 from trial_rows import REACH, clouds, right, trial, unit_columns
 
 import noisegate
-from noisegate.connect import memory
 from noisegate.errors import SpecError
 from noisegate.learners.linear.logistic import LogisticRegression, fit_logistic
 from noisegate.learners.linear.moments import LOGISTIC, calmed, descended, measure
@@ -30,6 +29,7 @@ from noisegate.learners.linear.scores import (
     square_of,
     useful,
 )
+from noisegate.root import memory
 from noisegate.transforms.statistics.features import Linear, One
 from noisegate.transforms.statistics.statistic import Statistic
 from noisegate.transforms.statistics.weighings import Slopes

@@ -7,8 +7,8 @@ import pytest
 from scipy.stats import multivariate_normal
 from trial_rows import on_grid, unlabelled
 
-from noisegate.connect import memory
 from noisegate.learners.shapes.mixture import Clouds, GaussianMixture, fit_mixture, step
+from noisegate.root import memory
 
 REACH = 512
 WEIGHTS = np.array([0.5, 0.3, 0.2])

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from trial_rows import REACH, on_grid, unlabelled
 
-from noisegate.connect import memory
 from noisegate.learners.shapes.pca import (
     PCA,
     EmpiricalCovariance,
@@ -14,6 +13,7 @@ from noisegate.learners.shapes.pca import (
     fit_pca,
     fit_sulq,
 )
+from noisegate.root import memory
 from trials import TrialRows
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from trial_rows import clouds, right, trial
 
-from noisegate.connect import memory
 from noisegate.learners.linear.perceptron import Perceptron, fit_perceptron, fit_sulq
+from noisegate.root import memory
 
 
 def classes(rows, kinds):

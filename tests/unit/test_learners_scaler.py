@@ -5,9 +5,9 @@ import pandas as pd
 import pytest
 from trial_rows import on_grid, unlabelled
 
-from noisegate.connect import memory
 from noisegate.errors import SpecError
 from noisegate.learners.shapes.scaler import StandardScaler, fit_scaler
+from noisegate.root import memory
 from refusals import about
 
 

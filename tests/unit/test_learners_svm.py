@@ -10,9 +10,9 @@ import pytest
 from scipy.optimize import minimize
 from trial_rows import clouds, right, trial
 
-from noisegate.connect import memory
 from noisegate.learners.linear.moments import descended
 from noisegate.learners.linear.svm import HINGE, LinearSVC, fit_svc
+from noisegate.root import memory
 
 
 def classes(rows, kinds):

@@ -12,7 +12,6 @@ from sklearn import tree as textbook
 from sklearn.datasets import load_wine
 from trial_rows import REACH, trial
 
-from noisegate.connect import memory
 from noisegate.learners.matrix import Coordinate
 from noisegate.learners.trees.class_sides import Leanings
 from noisegate.learners.trees.forest import RandomForestClassifier, fit_forest
@@ -31,6 +30,7 @@ from noisegate.learners.trees.tree import (
 )
 from noisegate.noise.bits import SYSTEM
 from noisegate.releases.cells.chance import public_coins
+from noisegate.root import memory
 from trials import TrialRows
 
 

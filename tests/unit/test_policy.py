@@ -14,7 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from noisegate.errors import PolicyError
+import noisegate
+from noisegate.errors import Forbidden, OverBudget, PolicyError
 from noisegate.privacy.domain import Kind, Step
 from noisegate.privacy.loss import ApproxDP
 from noisegate.sources.policy.form import schema
@@ -574,3 +575,44 @@ def test_the_page_needs_no_rows(read):
     assert re.search(r"\| code +\| text \| +\| anything +\|", text)
     assert "Every row is one person, by declaration." in text
     assert "a\\|b" in text
+
+
+# shares that renew, and end
+
+
+def at(monkeypatch, day):
+    class Clock(dt.datetime):
+        @classmethod
+        def now(cls, zone=None):
+            return cls.fromisoformat(f"{day}T12:00:00+00:00")
+
+    monkeypatch.setattr("noisegate.connect.opening.datetime", Clock)
+
+
+def test_a_share_that_renews_stays_within_the_budget(tmp_path, monkeypatch):
+    text = (CLINIC).read_text().replace("ana = 2 ", 'ana = { epsilon = 1, every = "month" } ')
+    shutil.copytree(CLINIC.parent / "clinic", tmp_path / "clinic")
+    (tmp_path / "clinic.toml").write_text(text.replace("epsilon = 4", "epsilon = 2.5"))
+    asked = "SELECT COUNT(*) FROM visits"
+    for day, left in (("2026-10-31", 1), ("2026-11-01", 1), ("2026-11-30", 0), ("2026-12-01", 0.5)):
+        at(monkeypatch, day)
+        gate = noisegate.open(tmp_path / "clinic.toml", analyst="ana")
+        assert float(gate.remaining.epsilon) == left
+        if left:
+            gate.sql(asked, epsilon=left, fresh=True)
+    with pytest.raises(OverBudget):
+        gate.sql(asked, epsilon="0.1", fresh=True)
+    assert float(gate.ledger.balance("clinic").spent.epsilon) == 2.5
+
+
+def test_a_share_ends_after_its_last_day(tmp_path, monkeypatch):
+    text = (CLINIC).read_text()
+    shutil.copytree(CLINIC.parent / "clinic", tmp_path / "clinic")
+    (tmp_path / "clinic.toml").write_text(
+        text.replace("ana = 2 ", "ana = { epsilon = 1, until = 2026-11-17 } ")
+    )
+    at(monkeypatch, "2026-11-17")
+    noisegate.open(tmp_path / "clinic.toml", analyst="ana")
+    at(monkeypatch, "2026-11-18")
+    with pytest.raises(Forbidden, check=about("until")):
+        noisegate.open(tmp_path / "clinic.toml", analyst="ana")

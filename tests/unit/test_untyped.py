@@ -8,8 +8,8 @@ from reading_oracle import OWNERS, exact_answer, same_rows
 from test_cli import run
 
 import noisegate
-from noisegate.connect.opening import tables_of
 from noisegate.errors import Unsupported
+from noisegate.root.opening import tables_of
 from noisegate.sources.policy.policy import read_policy
 from noisegate.sql.reading.reader import read
 from refusals import about, listed

@@ -15,8 +15,8 @@ from numpy.typing import ArrayLike
 
 from noisegate.audit.bounds import as_outputs
 from noisegate.audit.confidence import Floats
-from noisegate.connect import Rehearsal
 from noisegate.gate import Gate
+from noisegate.root import Rehearsal
 
 if TYPE_CHECKING:
     from noisegate.curator.curator import Asked, Curator

@@ -17,12 +17,12 @@ import pyarrow as pa
 from scipy.stats import ks_2samp
 
 from noisegate.audit.door import QuestionRuns, transcript
-from noisegate.connect import Rehearsal, made_up_rows
 from noisegate.curator.measurement import Measurement
 from noisegate.gate import Gate
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.privacy.domain import Column, Kind, TableDomain
+from noisegate.root import Rehearsal, made_up_rows
 
 if TYPE_CHECKING:
     from noisegate.audit.door import Transcript

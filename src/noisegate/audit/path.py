@@ -31,7 +31,6 @@ from noisegate.audit.confidence import Floats
 from noisegate.audit.door import Open
 from noisegate.audit.draws import weaker
 from noisegate.audit.events import best_region, best_threshold
-from noisegate.connect import Rehearsal
 from noisegate.errors import Bug
 from noisegate.gate import Gate
 from noisegate.mechanisms.additive.box_noise import BoxNoise
@@ -48,6 +47,7 @@ from noisegate.mechanisms.quantiles.local_quantile import LocalQuantile
 from noisegate.mechanisms.smooth.graph_numbers import GraphNumber, LocalGraph
 from noisegate.mechanisms.smooth.smooth import SmoothNoise
 from noisegate.privacy.event import Event
+from noisegate.root import Rehearsal
 
 Run: TypeAlias = Callable[[Gate], object]  # all of a release, a fit, a session
 Exact: TypeAlias = tuple[Any, ...]  # what a mechanism was given

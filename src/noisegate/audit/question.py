@@ -12,12 +12,12 @@ from noisegate.audit.confidence import Floats, claims_of
 from noisegate.audit.distinguisher import Score
 from noisegate.audit.door import QuestionRuns, flat, named, transcript
 from noisegate.audit.neighbours import neighbours_of
-from noisegate.connect import Rehearsal
 from noisegate.curator.measurement import Measurement
 from noisegate.errors import Unsupported
 from noisegate.gate import Gate
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric
+from noisegate.root import Rehearsal
 from noisegate.sql.plan import AnswerExpected
 
 if TYPE_CHECKING:

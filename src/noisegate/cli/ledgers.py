@@ -238,8 +238,8 @@ def _stated(head: str) -> str:
 
 
 def _ledger(where: str, *, inspect: bool = False) -> "Ledger":
-    from noisegate.connect import ledger_beside  # noqa: PLC0415
     from noisegate.ledger.open import inspect_ledger, open_ledger  # noqa: PLC0415
+    from noisegate.root import ledger_beside  # noqa: PLC0415
 
     if "://" in where:
         return open_ledger(where)

@@ -82,8 +82,8 @@ class Opening:
 
         Files that will be written must not be those behind the gate.
         """
-        from noisegate.connect import ledger_beside  # noqa: PLC0415 - quick help
-        from noisegate.connect import open as open_gate  # noqa: PLC0415
+        from noisegate.root import ledger_beside  # noqa: PLC0415 - quick help
+        from noisegate.root import open as open_gate  # noqa: PLC0415
 
         ledger, budget = self.ledger, self.budget
         if (

@@ -22,7 +22,7 @@ def init(
     to: Annotated[Path | None, typer.Option(help="Write it here instead of printing it.")] = None,
 ) -> None:
     """Draft a policy from the names and types of columns; no value is read."""
-    from noisegate.connect import draft_policy  # noqa: PLC0415
+    from noisegate.root import draft_policy  # noqa: PLC0415
 
     text = draft_policy(files, name=name or files[0].resolve().parent.name)
     if to is None:
@@ -44,7 +44,7 @@ def check(
     as_json: Json = False,
 ) -> None:
     """Check a policy: what is wrong, and what each choice costs in noise."""
-    from noisegate.connect import check_policy, check_rows  # noqa: PLC0415
+    from noisegate.root import check_policy, check_rows  # noqa: PLC0415
 
     found = [*check_policy(file), *(check_rows(file) if rows else [])]
     if as_json:
@@ -67,7 +67,7 @@ def check(
 @policy_app.command("show")
 def policy_show(file: PolicyFile) -> None:
     """Show a policy as a page: whose rows, budget, columns and what can be asked of them."""
-    from noisegate.connect import policy_page  # noqa: PLC0415
+    from noisegate.root import policy_page  # noqa: PLC0415
 
     say(policy_page(file))
 
@@ -75,6 +75,6 @@ def policy_show(file: PolicyFile) -> None:
 @policy_app.command("schema")
 def policy_schema() -> None:
     """Print the JSON Schema of policies, so that an editor can complete them."""
-    from noisegate.connect import policy_schema as schema  # noqa: PLC0415
+    from noisegate.root import policy_schema as schema  # noqa: PLC0415
 
     say_json(schema(), indent=2)

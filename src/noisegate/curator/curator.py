@@ -76,7 +76,7 @@ class Curator:
         self._source, self._bits = source, bits
         self._packages = None if packages is None else frozenset(packages)
         self._allowed = frozenset(CAPABILITIES if allowed is None else allowed)
-        self._request, self._numbers = request, count()
+        self.request, self._numbers = request, count()
         self.tables, self.ledger, self.account = MappingProxyType(dict(tables)), ledger, account
 
     def measure(self, measurement: Asked, *, request_id: str | None = None) -> Release:
@@ -234,7 +234,7 @@ class Curator:
         settled is found, and one that was only charged is drawn under its charge. A name that was
         used for another question is refused by the ledger.
         """
-        return uuid4().hex if self._request is None else f"{self._request} {next(self._numbers)}"
+        return uuid4().hex if self.request is None else f"{self.request} {next(self._numbers)}"
 
     def _own_id(self, name: str) -> str:
         """Ids belong to accounts, so that no analyst can take another's."""

@@ -42,8 +42,18 @@ class Attempts:
     def begin(
         self, event: Event, *, fresh: bool = False, uses: Collection[str] = ()
     ) -> "Iterator[Allowance]":
-        """An allowance for the next attempt, closed when the block is left."""
+        """An allowance for the next attempt, closed when the block is left.
+
+        Fresh ones of a named request are one attempt: tried again, it has its stored ``answer``.
+        """
         curator = self.curator
+        if fresh and curator.request is not None:
+            name = f"release {digest(self.question)} {curator.request}"
+            with curator.allowance(
+                event, question=self.question, request_id=name, uses=uses
+            ) as allowed:
+                yield allowed
+            return
         begun, open_ones = curator.ledger.attempts(self.question, account=curator.account)
         if not fresh and self.found() is not None:  # since the caller looked
             raise RequestConflict(

@@ -203,6 +203,8 @@ class Recipe(Job[C, R, E]):
     def drawn(self, curator: Curator, progress: Progress, *, fresh: bool) -> Drawn[C]:  # noqa: D102 - see Job
         attempts = Attempts(curator, self.question)
         with attempts.begin(self.event, fresh=fresh, uses=self.capabilities) as allowed:
+            if allowed.answer is not None:
+                return self._drawn(allowed.request_id, allowed.answer, free=True)
             progress(0.0, "measuring")
             stored = self.draw(allowed, progress)
             allowed.finish(stored)

@@ -1,4 +1,4 @@
 """Demonstrations that run: the gate told step by step on made-up rows, and what a budget buys.
 
-Imports `connect` and below. Read `demo.py` first.
+Imports `root` and below. Read `demo.py` first.
 """

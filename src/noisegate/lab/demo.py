@@ -6,11 +6,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from noisegate.connect import ledger_beside
-from noisegate.connect import open as open_gate
 from noisegate.desk.answer import Answer
 from noisegate.errors import OverBudget
 from noisegate.planning.meaning import meaning
+from noisegate.root import ledger_beside
+from noisegate.root import open as open_gate
 
 _WARDS: Final = ("north", "south", "east", "west")
 _PATIENTS: Final = 2_000

@@ -7,7 +7,7 @@ what the bounds are apart; a noisy count of the rows turns sums into means. A ro
 counts as 0, or as the bound next to it; so a condition that is unknown counts as one that fails.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -32,7 +32,7 @@ from noisegate.exact import Number, positive
 from noisegate.learners.asking import Floats, noises
 from noisegate.learners.fitting import REACH
 from noisegate.learners.matrix import Coordinate, Matrix, matrix_of
-from noisegate.mechanisms.base import NoiseMechanism, failure_of, smallest_whole
+from noisegate.mechanisms.base import NoiseMechanism, failure_of, smallest_whole, to_record
 from noisegate.privacy.guarantee import Guarantee, guarantee_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.release import Release
@@ -130,6 +130,33 @@ class Means:
         middles = np.array([float(each.middle) for each in self.coordinates])
         found: Floats = middles + self._halves * inside
         return found
+
+
+def means_record(means: Means) -> dict[str, Any]:
+    """Means of all rows as plain values: all that their ± follows from."""
+    return {
+        "coordinates": [[each.name, str(each.low), str(each.high)] for each in means.coordinates],
+        "sums": means.sums.tolist(), "count": means.count, "reach": means.reach,
+        "whole": means.whole, "noise": to_record(means.noise),
+        "count_noise": to_record(means.count_noise),
+    }  # fmt: skip
+
+
+def means_from(record: Mapping[str, Any]) -> Means:
+    """What `means_record` wrote. The expressions themselves are gone, but for their names."""
+    from noisegate.mechanisms.catalogue import from_record  # noqa: PLC0415 - seldom
+
+    noise: Any = from_record(record["noise"])
+    count_noise: Any = from_record(record["count_noise"])
+    said = [(name, Fraction(low), Fraction(high)) for name, low, high in record["coordinates"]]
+    return Means(
+        coordinates=tuple(
+            Coordinate(name=name, expression=Literal(0), low=low, high=high, column=name)
+            for name, low, high in said
+        ),
+        sums=np.array(record["sums"], np.float64), count=record["count"], reach=record["reach"],
+        whole=record["whole"], noise=noise, count_noise=count_noise,
+    )  # fmt: skip
 
 
 @final

@@ -7,7 +7,7 @@ The vertices are public and labelled; which of them are joined is private. Direc
 double rows say nothing, and rows that name other vertices are left out.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from fractions import Fraction
@@ -141,17 +141,17 @@ class Graph(Generic[T_co]):
 
     def __init__(
         self,
-        desk: Desk,
         then: Then[T_co],
+        count: Callable[[GraphOrder], int],
         **said: Any,  # noqa: ANN401 - checked by the order
     ) -> None:
         self._then, self._said = then, said
-        self._edges = _Edges(Till(desk), GraphOrder.make(asked="edges", **said))
+        self._vertices = count(GraphOrder.make(asked="edges", **said))
 
     @property
     def vertices(self) -> int:
         """How many there are: public."""
-        return self._edges.vertices
+        return self._vertices
 
     def edges(
         self, *, epsilon: Number | None = None, degree: int | None = None, fresh: bool = False
@@ -202,6 +202,11 @@ class Graph(Generic[T_co]):
 
     def _number(self, asked: Asked, *, fresh: bool, **terms: Any) -> T_co:  # noqa: ANN401 - checked by the order
         return self._then(GraphOrder.make(asked=asked, **self._said, **terms), fresh=fresh)
+
+
+def vertices_of(desk: Desk, order: GraphOrder) -> int:
+    """How many vertices the graph of an order has: public. A graph that cannot be is refused."""
+    return _Edges(Till(desk), order).vertices
 
 
 @final

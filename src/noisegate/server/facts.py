@@ -4,14 +4,15 @@ from datetime import timedelta
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from noisegate.desk.sent import loss_texts
 from noisegate.privacy.capability import CAPABILITIES
 from noisegate.privacy.domain import EPOCH, Column, Kind, TableDomain
 from noisegate.privacy.guarantee import units_of
 from noisegate.privacy.unit import protected
 
 if TYPE_CHECKING:
-    from noisegate.connect import Hosted
     from noisegate.gate import Gate
+    from noisegate.root import Hosted
 
 
 def facts_of(hosted: "Hosted", gate: "Gate | None") -> dict[str, Any]:
@@ -28,6 +29,7 @@ def facts_of(hosted: "Hosted", gate: "Gate | None") -> dict[str, Any]:
         "capabilities": {name: name in allowed for name in CAPABILITIES},
         "tables": [table_facts(table) for table in hosted.tables.values()],
         "budget": None if gate is None else _budget(gate),
+        "exact": None if gate is None else _exact(gate),
     }
 
 
@@ -36,7 +38,8 @@ def table_facts(table: TableDomain) -> dict[str, Any]:
     return {
         "name": table.name,
         "public": table.is_public,
-        "unit": None if table.unit is None else str(table.unit),
+        "unit": None if (unit := table.unit) is None else str(unit),
+        "owner": unit and {"column": unit.column, "noun": unit.noun, "ids": unit.ids},
         "rows_per_unit": table.rows_per_unit_max,
         "groups_per_unit": table.groups_per_unit_max,
         "columns": [_column(each) for each in table.columns.values() if not each.hidden],
@@ -61,6 +64,11 @@ def _budget(gate: "Gate") -> dict[str, Any]:
         "spent": float(spent.epsilon), "spent_delta": float(spent.delta),
         "remaining": float(left.epsilon), "remaining_delta": float(left.delta),
     }  # fmt: skip
+
+
+def _exact(gate: "Gate") -> dict[str, list[str]]:
+    """The balance in exact numbers, as texts."""
+    return {"spent": loss_texts(gate.spent), "remaining": loss_texts(gate.remaining)}
 
 
 def _end(end: Fraction, kind: Kind) -> int | float | str:

@@ -15,13 +15,13 @@ from fractions import Fraction
 from secrets import token_bytes, token_hex, token_urlsafe
 from typing import Final, Literal, TypeAlias, final, get_args
 
-from noisegate.errors import SpecError
+from noisegate.errors import SpecError, Unauthenticated
 from noisegate.exact import Number, fraction
 from noisegate.extras import extra
 from noisegate.ledger.rules import require_name
 from noisegate.privacy.capability import CAPABILITIES
 from noisegate.server.access import now
-from noisegate.server.refusals import Unauthenticated, no_such
+from noisegate.server.refusals import no_such
 from noisegate.server.store import Row, Store
 
 Role: TypeAlias = Literal["steward", "analyst", "auditor"]

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from threading import Condition, Thread
 from typing import Final, TypeAlias, final
 
-from noisegate.server.refusals import Busy
+from noisegate.errors import Busy
 
 Work: TypeAlias = Callable[[], None]  # handles its own errors
 WAITING_MAX: Final = 100  # of one person

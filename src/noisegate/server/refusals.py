@@ -5,52 +5,26 @@ from secrets import token_hex
 from typing import Any, Final, TypeAlias
 
 from noisegate.errors import (
+    Busy,
+    Cancelled,
     Forbidden,
     NoisegateError,
+    NotFound,
     OverBudget,
+    Paused,
     RequestConflict,
     SpecError,
+    Unauthenticated,
     UserError,
+    Waiting,
     stumbled,
 )
 
+__all__ = [  # those of a service as well, for its faces
+    "Body", "Busy", "Cancelled", "NotFound", "Paused", "Unauthenticated", "Waiting", "body_of",
+    "no_such", "status_of",
+]  # fmt: skip
 Body: TypeAlias = dict[str, Any]
-
-
-class Unauthenticated(UserError):  # noqa: N818 - the name is the refusal
-    """Nobody known is asking."""
-
-    code = "unauthenticated"
-
-
-class NotFound(UserError):  # noqa: N818
-    """There is no such thing, or none that the caller may see: the two look the same."""
-
-    code = "not-found"
-
-
-class Paused(UserError):  # noqa: N818
-    """The steward has stopped all questions for now."""
-
-    code = "paused"
-
-
-class Busy(UserError):  # noqa: N818
-    """Too much is asked at once."""
-
-    code = "busy"
-
-
-class Cancelled(UserError):  # noqa: N818
-    """The run was cancelled. What was drawn before stays charged."""
-
-    code = "cancelled"
-
-
-class Waiting(UserError):  # noqa: N818
-    """A steward has to approve it first. Nothing was spent."""
-
-    code = "waiting"
 
 
 _STATUS: Final[tuple[tuple[type[NoisegateError], HTTPStatus], ...]] = (

@@ -16,6 +16,7 @@ from noisegate.desk.answer import Answer
 from noisegate.desk.order import Order
 from noisegate.desk.plan import Expected
 from noisegate.desk.release import Held
+from noisegate.desk.sent import loss_texts, sent
 from noisegate.errors import Unsupported
 from noisegate.exact import Number
 from noisegate.inert import json_text
@@ -59,12 +60,29 @@ class Result:
         return record_of(self.order, self.made, self.left, confidence)
 
     def to_json(self, confidence: Number = 0.95) -> bytes:
-        """`to_dict` as text."""
-        return json_text(self.to_dict(confidence)).encode()
+        """`to_dict` as text, and what is `exact`."""
+        return json_text(self.to_dict(confidence) | {"exact": self.exact()}).encode()
 
-    def to_arrow(self, confidence: Number | None = None) -> bytes:
-        """The table as an Arrow stream; with a confidence, error bars have columns of their own."""
-        table, sink = self._table().to_arrow(confidence), BytesIO()
+    def exact(self) -> dict[str, Any]:
+        """What was paid and what is left in exact numbers, and whatever JSON alone does not hold.
+
+        From it a client makes the same object that a gate gives.
+        """
+        found: dict[str, Any] = {
+            "cost": loss_texts(self.price), "remaining": loss_texts(self.left),
+        }  # fmt: skip
+        if self.kind in ("statistic", "fit"):
+            promise = self.made.guarantee if self.kind == "statistic" else self.made.guarantee_
+            found["guarantee"] = promise.to_dict()
+        if self.kind == "statistic":
+            from noisegate.learners.expectations import means_record  # noqa: PLC0415 - when asked
+
+            found["means"] = means_record(self.made.means)
+        return found
+
+    def to_arrow(self, confidence: Number = 0.95) -> bytes:
+        """The table as an Arrow stream, error bars in columns of their own; see `desk.sent`."""
+        table, sink = sent(self._table(), confidence), BytesIO()
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table)
         return sink.getvalue()

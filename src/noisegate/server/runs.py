@@ -16,7 +16,8 @@ from typing import Any, Final, Literal, TypeAlias, final
 
 from noisegate.desk.order import Order
 from noisegate.desk.plan import Expected
-from noisegate.server.refusals import Cancelled, Waiting, body_of
+from noisegate.errors import Cancelled, Waiting
+from noisegate.server.refusals import body_of
 from noisegate.server.results import Result
 
 State: TypeAlias = Literal["waiting", "queued", "running", "done", "failed", "cancelled"]
@@ -56,6 +57,12 @@ class Run:
         """Whether it will not change any more."""
         return self.state in _ENDED
 
+    @property
+    def told(self) -> State:
+        """The state that is told: who has an answer that may not leave yet is still at work."""
+        early = self.state in ("done", "failed") and time.monotonic() < self.ended_at
+        return "running" if early else self.state
+
     def begin(self) -> bool:
         """Whether it is to be worked on: it was not cancelled while it waited."""
         with self._changed:
@@ -65,8 +72,9 @@ class Run:
             return True
 
     def tell(self, part: float, words: str) -> None:
-        """How far it is; here a run that was cancelled stops."""
-        self.progress, self.words = part, words
+        """How far it is; here a run that was cancelled stops. Its end is told by `finish` alone."""
+        if part < 1:
+            self.progress, self.words = part, words
         if self.state == "cancelled":
             raise Cancelled("The run was cancelled.", fix="What was drawn before stays charged.")
 
@@ -78,7 +86,7 @@ class Run:
             elif isinstance(made, Exception):
                 self.state = "failed"
             else:
-                self.state, self.progress = "done", 1.0
+                self.state = "done"
             if isinstance(made, Exception):
                 self._error = made
             else:
@@ -144,12 +152,14 @@ class Run:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        error = None if self._error is None else body_of(self._error)
+        state = self.told
+        error = None if self._error is None or state == "running" else body_of(self._error)
+        done = state == "done"
         return {
-            "id": self.id, "dataset": self.dataset, "person": self.person, "state": self.state,
-            "progress": self.progress, "words": self.words, "created": self.created,
-            "practice": self.practice, "fresh": self.fresh, "order": self.order.to_dict(),
-            "error": error,
+            "id": self.id, "dataset": self.dataset, "person": self.person, "state": state,
+            "progress": 1.0 if done else self.progress, "words": "done" if done else self.words,
+            "created": self.created, "practice": self.practice, "fresh": self.fresh,
+            "order": self.order.to_dict(), "error": error,
         }  # fmt: skip
 
     def text(self) -> str:

@@ -22,18 +22,18 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, Final, final
 from uuid import uuid4
 
-from noisegate.connect import Hosted, made_up_rows, read_policy
 from noisegate.desk.order import Order
 from noisegate.desk.plan import Expected, Plan
-from noisegate.errors import Forbidden, RequestConflict, SpecError, stumbled
+from noisegate.errors import Busy, Forbidden, Paused, RequestConflict, SpecError, stumbled
 from noisegate.gate import Gate
 from noisegate.orders import order_from
 from noisegate.privacy.domain import TableDomain
+from noisegate.root import Hosted, made_up_rows, read_policy
 from noisegate.server.access import AuditLog, now
 from noisegate.server.facts import facts_of
 from noisegate.server.people import Caller, People
 from noisegate.server.queue import FairQueue
-from noisegate.server.refusals import Busy, Paused, no_such
+from noisegate.server.refusals import no_such
 from noisegate.server.results import Result
 from noisegate.server.runs import Run
 from noisegate.server.settings import Settings
@@ -109,6 +109,10 @@ class Service:
             raise no_such("run")
         return run
 
+    def held(self, run_id: str) -> Run | None:
+        """A run that is in memory."""
+        return self._runs.get(run_id)
+
     def waiting(self) -> list[Run]:
         """Runs that a steward has to approve."""
         with self._lock:
@@ -165,7 +169,8 @@ class Service:
 
     def gate(self, hosted: Hosted, caller: Caller, *, practice: bool) -> Gate:
         """The gate of a caller: made once, shared by their threads."""
-        name = hosted.policy.name, practice, caller.name, caller.allow
+        window = hosted.window(caller.name)
+        name = hosted.policy.name, practice, caller.name, caller.allow, window
         with self._lock:
             if name not in self._gates:
                 home = self.twin(hosted) if practice else hosted
@@ -388,7 +393,25 @@ class View:
             f"ORDER BY created DESC LIMIT {int(limit)}",
             self.name, *(() if self.caller.sees_all else (self.caller.name,)),
         )  # fmt: skip
-        return [_told(row) for row in rows]
+        return [self._seen(_told(row)) for row in rows]
+
+    def _seen(self, told: dict[str, Any]) -> dict[str, Any]:
+        """A run of the history; when it ended is for those who see all, and not before it may."""
+        run = self._service.held(told["id"])
+        if run is not None and run.told == "running":
+            return told | {"state": "running", "finished": None, "price": None}
+        return told if self.caller.sees_all else told | {"finished": None}
+
+    def head(self) -> dict[str, Any] | None:
+        """The head of the data set's ledger, to be kept elsewhere: of stewards and auditors."""
+        if not self.caller.sees_all:
+            raise Forbidden(
+                "The head of the ledger is for stewards and auditors.",
+                fix="Each answer states the one that it was drawn at.",
+                about="role",
+            )
+        head = self._hosted.ledger.log().head
+        return None if head is None else head.to_dict()
 
     def gate_for(self, run: Run) -> Gate:
         """The gate that a run asks; new draws of a run with a key have names made of it."""

@@ -50,8 +50,10 @@ def _besides(allowed: frozenset[str]) -> str:
 
 
 def _analyst(policy: Policy, name: str) -> str:
-    said = f"at most {policy.analysts[name]}"
+    window = policy.windows.get(name)
+    said = f"at most {policy.analysts[name]}{'' if window is None else window}"
     mine = policy.allowed_of(name)
+    said += f", of the data set's {policy.budget} for ever" if window and window.every else ""
     return said if mine == policy.allowed else f"{said}; besides SQL: {_besides(mine)}"
 
 

@@ -86,7 +86,7 @@ class LogisticRegression(ProbableClassifier, MarginClassifier):
         memory: The budget for arrays.
 
     >>> import numpy as np
-    >>> from noisegate.connect import memory
+    >>> from noisegate.root import memory
     >>> rows, told = np.repeat([[1.0, 9.0], [8.0, 2.0]], 500, axis=0), np.repeat([0, 1], 500)
     >>> purse = memory(epsilon=1)
     >>> model = LogisticRegression(epsilon=1, bounds=(0, 10), classes=[0, 1], memory=purse)

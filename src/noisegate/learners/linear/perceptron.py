@@ -45,7 +45,7 @@ class Perceptron(LinearClassifier):
         classes: The classes of an array's target.
         memory: The budget for arrays.
 
-    >>> from noisegate.connect import memory
+    >>> from noisegate.root import memory
     >>> rows, told = np.repeat([[1.0, 9.0], [8.0, 2.0]], 500, axis=0), np.repeat([0, 1], 500)
     >>> purse = memory(epsilon=1)
     >>> model = Perceptron(epsilon=1, bounds=(0, 10), classes=[0, 1], memory=purse)

@@ -70,7 +70,7 @@ class LinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
         target_bounds: (low, high) of an array's target.
         memory: The budget for arrays.
 
-    >>> from noisegate.connect import memory
+    >>> from noisegate.root import memory
     >>> rows = np.tile(np.linspace(0, 10, 50), 400)[:, None]
     >>> purse = memory(epsilon=1)
     >>> model = LinearRegression(bounds=(0, 10), target_bounds=(0, 30), memory=purse)
@@ -149,7 +149,7 @@ class Ridge(LinearRegression):
 
     See `LinearRegression`; ``alpha`` is the penalty, of a target scaled to -1 and 1.
 
-    >>> from noisegate.connect import memory
+    >>> from noisegate.root import memory
     >>> rows = np.tile(np.linspace(0, 10, 50), 400)[:, None]
     >>> model = Ridge(alpha=10, bounds=(0, 10), target_bounds=(0, 30), memory=memory(epsilon=1))
     >>> model.fit(rows, 2 * rows[:, 0] + 5).coef_.round(1).tolist()

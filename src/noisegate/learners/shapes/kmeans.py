@@ -67,7 +67,7 @@ class KMeans(ClusterMixin, PrivateTransformer):  # type: ignore[misc]
         memory: The budget for arrays.
         random_state: Of the public starts; noise has no seed.
 
-    >>> from noisegate.connect import memory
+    >>> from noisegate.root import memory
     >>> rows = np.repeat([[1.0, 9.0], [8.0, 2.0]], 500, axis=0)
     >>> model = KMeans(2, epsilon=1, bounds=(0, 10), memory=memory(epsilon=1)).fit(rows)
     >>> sorted(model.cluster_centers_.round().tolist())

@@ -59,7 +59,7 @@ class GaussianMixture(PrivateEstimator):
         memory: The budget for arrays.
         random_state: Of the public starts; noise has no seed.
 
-    >>> from noisegate.connect import memory
+    >>> from noisegate.root import memory
     >>> rows = np.repeat([[1.0, 9.0], [8.0, 2.0]], [1600, 400], axis=0)
     >>> model = GaussianMixture(2, epsilon=4, bounds=(0, 10), memory=memory(epsilon=4)).fit(rows)
     >>> np.sort(model.weights_).round(1).tolist()

@@ -67,7 +67,7 @@ class PCA(PrivateTransformer):
         memory: The budget for arrays.
         random_state: Of public directions to begin with; noise has no seed.
 
-    >>> from noisegate.connect import memory
+    >>> from noisegate.root import memory
     >>> line = np.linspace(-1, 1, 1000)
     >>> rows = np.stack([line, -line, 0 * line], axis=1)
     >>> model = PCA(1, epsilon=2, bounds=(-1, 1), memory=memory(epsilon=2)).fit(rows)
@@ -129,7 +129,7 @@ class EmpiricalCovariance(PrivateEstimator):
 
     ``error_["covariance"]`` is the standard deviation of the noise of each covariance.
 
-    >>> from noisegate.connect import memory
+    >>> from noisegate.root import memory
     >>> rows = np.repeat([[0.0, 8.0], [8.0, 0.0]], 5000, axis=0)
     >>> model = EmpiricalCovariance(epsilon=2, bounds=(0, 8), memory=memory(epsilon=2)).fit(rows)
     >>> model.covariance_.round().tolist()

@@ -32,7 +32,7 @@ class StandardScaler(PrivateTransformer):
     and ``error_``: the standard deviations of the noise of ``"mean"`` and ``"var"``. As in
     scikit-learn, ``with_mean`` and ``with_std`` say what `transform` does.
 
-    >>> from noisegate.connect import memory
+    >>> from noisegate.root import memory
     >>> rows = np.repeat([[20.0], [40.0]], 5000, axis=0)
     >>> model = StandardScaler(epsilon=1, bounds=(0, 100), memory=memory(epsilon=1)).fit(rows)
     >>> model.mean_.round().tolist(), model.scale_.round().tolist()

@@ -60,7 +60,7 @@ class GaussianNB(_NaiveBayes):
         classes: The classes of an array's target.
         memory: The budget for arrays.
 
-    >>> from noisegate.connect import memory
+    >>> from noisegate.root import memory
     >>> rows, told = np.repeat([[1.0, 9.0], [8.0, 2.0]], 500, axis=0), np.repeat([0, 1], 500)
     >>> purse = memory(epsilon=1)
     >>> model = GaussianNB(epsilon=1, bounds=(0, 10), classes=[0, 1], memory=purse)
@@ -144,7 +144,7 @@ class CategoricalNB(_NaiveBayes):
         classes: The classes of an array's target.
         memory: The budget for arrays.
 
-    >>> from noisegate.connect import memory
+    >>> from noisegate.root import memory
     >>> import pandas as pd
     >>> rows = pd.DataFrame({"ward": ["north", "south"] * 500, "age": [20.0, 70.0] * 500})
     >>> facts = {"ward": ["north", "south"], "age": (0, 100)}

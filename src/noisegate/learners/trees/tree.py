@@ -79,7 +79,7 @@ class DecisionTreeClassifier(PrivateClassifier):
         random_state: Of public choices, together with the noisy number of rows, so that no two fits
             share them; of "random" by itself. Noise has no seed.
 
-    >>> from noisegate.connect import memory
+    >>> from noisegate.root import memory
     >>> rows, told = np.repeat([[1.0, 9.0], [8.0, 2.0]], 500, axis=0), np.repeat([0, 1], 500)
     >>> purse = memory(epsilon=1)
     >>> model = DecisionTreeClassifier(epsilon=1, bounds=(0, 10), classes=[0, 1], memory=purse)

@@ -220,6 +220,8 @@ class Facts:
         yield "pg", "pg_am", {"oid": 2, "amname": "heap", "amtype": "t"}
         yield "pg", "pg_tablespace", {"oid": 1663, "spcname": "pg_default", "spcowner": OWNER}
         yield "pg", "pg_collation", {"oid": 100, "collname": "default", "collnamespace": 11}
+        for word in ("analyze", "ilike", "limit", "offset", "returning", "similar"):
+            yield "pg", "pg_get_keywords", {"word": word, "catcode": "R", "catdesc": "reserved"}
         for name, value in self.settings.items():
             yield "pg", "pg_settings", {"name": name, "setting": value, "reset_val": value}
         yield from _types()

@@ -60,6 +60,7 @@ _FALSE: Final = frozenset(
 _TABLE_FUNCTIONS: Final = frozenset({"unnest", "generate_series", "generate_subscripts"})
 _LISTING: Final = (exp.Unnest, exp.GenerateSeries, exp.ExplodingGenerateSeries)
 _BOMBS: Final = frozenset({"repeat", "read_csv", "read_parquet", "pad"})
+_PARTITIONS: Final = ("pg_partition_ancestors", "pg_partition_tree")
 _NOT_HERE: Final = "Use what \\d, information_schema and pg_catalog of common clients use."
 
 
@@ -147,6 +148,9 @@ def _place(table: exp.Table, ctes: set[str]) -> None:
     if isinstance(called, exp.Anonymous):
         name = str(called.this).lower()
         name = "pg_settings" if name == "pg_show_all_settings" else name
+        if name in _PARTITIONS:
+            _no_partitions(table)
+            return
         if name in PG:
             table.set("this", exp.to_identifier(name))
     if isinstance(called, exp.Func) and name not in PG:
@@ -167,6 +171,12 @@ def _place(table: exp.Table, ctes: set[str]) -> None:
     table.set("this", exp.to_identifier(name))
     table.set("db", exp.to_identifier(where))
     table.set("catalog", None)
+
+
+def _no_partitions(table: exp.Table) -> None:
+    """No table is a partition of another one."""
+    none = exp.select("NULL::BIGINT AS relid", "1 AS depth", dialect=DIALECT).where(exp.false())
+    table.replace(exp.Subquery(this=none, alias=table.args.get("alias")))
 
 
 @final
@@ -280,7 +290,9 @@ def _select(sql: str, **given: exp.Expr) -> exp.Expr:
 def _class(node: exp.Expr) -> exp.Expr:
     """A relation's OID by its name; of an OID, the name."""
     plain = node.unnest()
-    if isinstance(plain, exp.Literal) and plain.is_string and not plain.this.isdigit():
+    if isinstance(plain, exp.Literal) and plain.this.isdigit():
+        return exp.Literal.number(plain.this)
+    if isinstance(plain, exp.Literal) and plain.is_string:
         name = str(plain.this).replace('"', "").rpartition(".")[2]
         if name in CLASSES:
             return exp.Literal.number(CLASSES[name])
@@ -337,6 +349,8 @@ _LOOKED_UP: Final[Mapping[str, Callable[[list[exp.Expr]], exp.Expr]]] = {
     ),
     "array_upper": lambda args: exp.Anonymous(this="array_length", expressions=args[:1]),
     "array_lower": lambda _: exp.Literal.number(1),
+    "pg_partition_ancestors": lambda _: exp.cast(exp.Null(), "BIGINT"),
+    "pg_partition_root": lambda _: exp.cast(exp.Null(), "BIGINT"),
     "pg_backend_pid": lambda _: exp.Literal.number(0),
     "inet_server_port": lambda _: exp.Literal.number(5432),
     "pg_relation_filenode": lambda _: exp.Literal.number(0),

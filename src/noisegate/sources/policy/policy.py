@@ -22,6 +22,7 @@ from noisegate.privacy.loss import ApproxDP
 from noisegate.sources.policy.columns import column_of
 from noisegate.sources.policy.form import nearest, require_form
 from noisegate.sources.policy.names import whose
+from noisegate.sources.policy.windows import Window
 
 LEDGER_SUFFIX: Final = ".ledger"
 FILE_KINDS: Final = (".parquet", ".csv", ".tsv")
@@ -90,6 +91,7 @@ class Policy:
     keys_delta: Fraction = Fraction(0)
     crowd: tuple[Fraction, Fraction] | None = None  # probability and δ of a question about crowds
     analysts: Mapping[str, ApproxDP] = field(default_factory=lambda: MappingProxyType({}))
+    windows: Mapping[str, Window] = field(default_factory=lambda: MappingProxyType({}))
     allowed: frozenset[str] = frozenset(CAPABILITIES)  # optional capabilities, of anybody
     allowed_to: Mapping[str, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
     packages: tuple[str, ...] | None = None  # that programs may import; None: the usual ones
@@ -234,6 +236,11 @@ def _policy(file: Path, terms: Mapping[str, Any]) -> Policy:
         crowd=_crowd(asked.get("crowd")),
         packages=_listed(terms.get("programs", {}).get("modules")),
         analysts=MappingProxyType({name: _share(share, budget) for name, share in shares.items()}),
+        windows=MappingProxyType({
+            name: Window(every=share.get("every"), until=share.get("until"))
+            for name, share in shares.items()
+            if isinstance(share, dict)
+        }),
         allowed=_allowed(terms.get("allow", {})),
         allowed_to=MappingProxyType({
             name: _allowed(share["allow"])

@@ -5,8 +5,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from noisegate.connect.opening import tables_of
 from noisegate.errors import SpecError
+from noisegate.root.opening import tables_of
 from noisegate.sources.duckdb.facts import stored_kinds
 
 if TYPE_CHECKING:

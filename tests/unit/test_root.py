@@ -8,7 +8,6 @@ from pyarrow.csv import write_csv
 
 import noisegate
 from noisegate.cli import main
-from noisegate.connect import check_policy, draft_policy, policy_page, policy_schema
 from noisegate.errors import (
     OverBudget,
     PolicyError,
@@ -17,6 +16,7 @@ from noisegate.errors import (
     UnitWarning,
     Unsupported,
 )
+from noisegate.root import check_policy, draft_policy, policy_page, policy_schema
 from refusals import about
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NoReturn, final
 from uuid import uuid4
 
-from noisegate.connect.opening import book_of, open, open_root  # noqa: A004 - noisegate.open
 from noisegate.desk.terms import require_texts
 from noisegate.errors import SpecError
 from noisegate.exact import Number
@@ -13,6 +12,7 @@ from noisegate.ledger.store import Ledger
 from noisegate.privacy.domain import Key
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.unit import PrivacyUnit
+from noisegate.root.opening import book_of, open, open_root  # noqa: A004 - noisegate.open
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,6 +4,7 @@ import re
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
@@ -179,6 +180,15 @@ class Hosted:
             origins=_NOWHERE if practice else _origins(tables),
         )
 
+    def window(self, analyst: str | None) -> str | None:
+        """The time that an analyst's share is for now; refuses one whose last day is over."""
+        found = None if analyst is None else self.policy.windows.get(analyst)
+        if analyst is None or found is None:
+            return None
+        today = datetime.now(UTC).date()
+        found.require(analyst, today)
+        return found.label(today)
+
     def gate(
         self,
         analyst: str | None,
@@ -202,7 +212,9 @@ class Hosted:
                 fix=f"Say who is asking: analyst= one of {', '.join(policy.analysts)}.",
                 about="analyst",
             )
-        account = _open_analyst(self.ledger, policy.name, analyst=analyst, share=share)
+        account = _open_analyst(
+            self.ledger, policy.name, analyst=analyst, share=share, window=self.window(analyst)
+        )
         rules = Rules(
             epsilon=policy.default_epsilon,
             epsilon_max=policy.max_epsilon,
@@ -357,9 +369,17 @@ def _origins(tables: Mapping[str, TableDomain]) -> Origins:
 
 
 def _open_analyst(
-    ledger: Ledger, dataset: str, *, analyst: str | None, share: Number | ApproxDP | None
+    ledger: Ledger,
+    dataset: str,
+    *,
+    analyst: str | None,
+    share: Number | ApproxDP | None,
+    window: str | None = None,
 ) -> str:
-    """The account that questions are asked from, below the data set's."""
+    """The account that questions are asked from, below the data set's.
+
+    The share of a ``window`` has an account of its own.
+    """
     if analyst is None:
         if share is not None:
             raise SpecError(
@@ -372,6 +392,8 @@ def _open_analyst(
     budget = share if isinstance(share, ApproxDP) else root.budget
     if share is not None and not isinstance(share, ApproxDP):
         budget = ApproxDP(share, root.budget.delta)
+    if window is not None:
+        name = f"{name} {window}"
     ledger.open_account(
         name, parent=dataset, accountant=root.accountant, budget=budget, unit=root.unit
     )

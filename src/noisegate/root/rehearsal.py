@@ -4,13 +4,13 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, final
 
-from noisegate.connect.opening import open_root, protected_by
 from noisegate.curator.curator import Curator
 from noisegate.desk.rules import EPSILON_MAX
 from noisegate.gate import Gate
 from noisegate.ledger.open import open_ledger
 from noisegate.privacy.guarantee import units_of
 from noisegate.privacy.loss import ApproxDP
+from noisegate.root.opening import open_root, protected_by
 from noisegate.sources.duckdb.source import DuckDBSource
 
 if TYPE_CHECKING:
