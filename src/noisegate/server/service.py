@@ -12,14 +12,14 @@ The tables of a policy are opened once; a caller has a gate with their own accou
 
 import json
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import Any, Final, final
 from uuid import uuid4
 
 from noisegate.desk.order import Order
@@ -27,8 +27,7 @@ from noisegate.desk.plan import Expected, Plan
 from noisegate.errors import Busy, Forbidden, Paused, RequestConflict, SpecError, stumbled
 from noisegate.gate import Gate
 from noisegate.orders import order_from
-from noisegate.privacy.domain import TableDomain
-from noisegate.root import Hosted, made_up_rows, read_policy
+from noisegate.root import Hosted, read_policy
 from noisegate.server.access import AuditLog, now
 from noisegate.server.facts import facts_of
 from noisegate.server.people import Caller, People
@@ -38,9 +37,6 @@ from noisegate.server.results import Result
 from noisegate.server.runs import Run
 from noisegate.server.settings import Settings
 from noisegate.server.store import Store
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 STATE_SUFFIX: Final = ".service"
 _KEY_MAX: Final = 200
@@ -314,13 +310,9 @@ class View:
         return self._service.gate(self._hosted, self.caller, practice=True)
 
     @property
-    def tables(self) -> Mapping[str, TableDomain]:
-        """The tables and what is public about them, also for those without an account."""
-        return self._hosted.tables
-
-    def made_up(self) -> "dict[str, pa.Table]":
-        """Made-up rows of all tables, those of the practice twin; public tables as they are."""
-        return made_up_rows(self._service.twin(self._hosted).gate(None))
+    def twin(self) -> Gate:
+        """A gate of nobody's account in front of made-up rows: also for those who may not ask."""
+        return self._service.twin(self._hosted).gate(None)
 
     @property
     def may_ask(self) -> bool:

@@ -281,7 +281,9 @@ class Answering:
             known = [width for width in widths or () if width is not None]
             if known:
                 bars.append(f"{name} ± {max(known):.4g}")
-        errors = [f"At most, at {percent(confidence)} confidence: {', '.join(bars)}."] if bars else []
+        errors = (
+            [f"At most, at {percent(confidence)} confidence: {', '.join(bars)}."] if bars else []
+        )
         return Notice(f"noisegate: {first}", "\n".join([*errors, *caveats]))
 
 
@@ -299,10 +301,7 @@ def conformed(columns: Columns, rows: Rows, wanted: Columns | None, *notices: No
         return Outcome(columns, rows, notices)
     if len(wanted) != len(columns):
         raise _changed()
-    made = [
-        [_as(row[place], kind) for place, (_, kind) in enumerate(wanted)]
-        for row in rows
-    ]
+    made = [[_as(row[place], kind) for place, (_, kind) in enumerate(wanted)] for row in rows]
     return Outcome(wanted, made, notices)
 
 

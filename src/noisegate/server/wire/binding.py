@@ -1,4 +1,4 @@
-"""Parameters: which type each has, and values as literals of the SQL's tree, never as text of it."""
+"""Parameters: which type each has, and values as literals of a tree, never as a part of a text."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, time
@@ -37,7 +37,7 @@ _CASTS: Final = {
 }  # fmt: skip
 
 
-def literal(value: Any) -> exp.Expr:  # noqa: ANN401 - of any type
+def literal(value: Any) -> exp.Expr:  # noqa: ANN401, PLR0911 - of any type, one for each
     """A value as a node of a tree."""
     if value is None:
         return exp.Null()

@@ -30,12 +30,18 @@ _ROWS_MAX: Final = 100_000
 _VIEWS: Final = (  # for look-ups, with names that no question has
     "CREATE SCHEMA ng",
     "CREATE VIEW ng.classes AS SELECT oid AS ng_oid, relname AS ng_name FROM pg.pg_class",
-    "CREATE VIEW ng.types AS SELECT oid::BIGINT AS ng_oid, typname AS ng_name,"
-    " formatted AS ng_words FROM pg.pg_type",
-    "CREATE VIEW ng.descriptions AS SELECT objoid::BIGINT AS ng_oid, objsubid AS ng_place,"
-    " description AS ng_words FROM pg.pg_description",
-    "CREATE VIEW ng.constraints AS SELECT oid::BIGINT AS ng_oid, definition AS ng_words"
-    " FROM pg.pg_constraint",
+    (
+        "CREATE VIEW ng.types AS SELECT oid::BIGINT AS ng_oid, typname AS ng_name,"
+        " formatted AS ng_words FROM pg.pg_type"
+    ),
+    (
+        "CREATE VIEW ng.descriptions AS SELECT objoid::BIGINT AS ng_oid, objsubid AS ng_place,"
+        " description AS ng_words FROM pg.pg_description"
+    ),
+    (
+        "CREATE VIEW ng.constraints AS SELECT oid::BIGINT AS ng_oid, definition AS ng_words"
+        " FROM pg.pg_constraint"
+    ),
 )
 _CONFIG: Final[dict[str, str | bool | int | float | list[str]]] = {
     "autoinstall_known_extensions": "false",

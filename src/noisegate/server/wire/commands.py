@@ -30,7 +30,7 @@ class _Spelled(Postgres):
         COMMANDS: ClassVar[set[TokenType]] = set()
 
 
-class ReadOnly(UserError):
+class ReadOnly(UserError):  # noqa: N818 - the name is the refusal
     """Something would be written. There is nothing here that can be."""
 
     code = "read-only"
@@ -244,7 +244,7 @@ def command_of(sql: str) -> Command:
     return found
 
 
-def _command(first: str, words: Words) -> Command | None:  # noqa: PLR0911 - one for each word
+def _command(first: str, words: Words) -> Command | None:  # noqa: C901, PLR0911 - one for each word
     match first:
         case "SET":
             return _set(words)

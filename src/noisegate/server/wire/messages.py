@@ -231,7 +231,7 @@ def read(kind: bytes, data: bytes) -> Message:
     return message
 
 
-def _read(kind: bytes, payload: Payload) -> Message:
+def _read(kind: bytes, payload: Payload) -> Message:  # noqa: C901, PLR0911 - one for each kind
     match kind:
         case b"Q":
             return Query(payload.text())

@@ -14,7 +14,7 @@ def with_names(tree: exp.Expr) -> exp.Expr:
     return tree
 
 
-def _name(item: exp.Expr) -> str:
+def _name(item: exp.Expr) -> str:  # noqa: PLR0911 - one for each kind
     """Of a function its own, of a cast what is cast or else the type, of all else none."""
     plain = item.unnest()
     if isinstance(plain, exp.Column | exp.Dot):

@@ -51,13 +51,13 @@ class Unpriced(UserError):  # noqa: N818 - the name is the refusal
     plan: str = ""
 
 
-class NoCursor(UserError):
+class NoCursor(UserError):  # noqa: N818
     """There is no such cursor."""
 
     code = "cursor"
 
 
-class NoStatement(UserError):
+class NoStatement(UserError):  # noqa: N818
     """There is no such prepared statement."""
 
     code = "statement"
@@ -87,7 +87,7 @@ class TooMuch(UserError):  # noqa: N818
     code = "too-much"
 
 
-class NoEncryption(UserError):
+class NoEncryption(UserError):  # noqa: N818
     """A connection from elsewhere without TLS."""
 
     code = "no-encryption"
@@ -127,5 +127,7 @@ def error_fields(error: BaseException, *, steward: bool, fatal: bool = False) ->
     return fields if start is None else {**fields, "P": str(start + 1)}
 
 
-def _fields(severity: str, state: str, words: str, detail: str = "", hint: str = "") -> dict[str, str]:
+def _fields(
+    severity: str, state: str, words: str, detail: str = "", hint: str = ""
+) -> dict[str, str]:
     return {"S": severity, "V": severity, "C": state, "M": words, "D": detail, "H": hint}

@@ -12,6 +12,7 @@ from threading import Lock
 from typing import final
 
 from noisegate.errors import NoisegateError, SpecError
+from noisegate.root import made_up_rows
 from noisegate.server.people import Caller
 from noisegate.server.refusals import Unauthenticated
 from noisegate.server.service import Service, View
@@ -173,10 +174,10 @@ class Wire:
     def _home(self, view: View) -> tuple[Catalogue, Twin]:
         with self._lock:
             if view.name not in self._homes:
-                settings = dict(Settings.of("", {}).all())
+                gate, settings = view.twin, dict(Settings.of("", {}).all())
                 self._homes[view.name] = (
-                    Catalogue(view.name, view.tables, settings),
-                    Twin(view.made_up(), view.tables),
+                    Catalogue(view.name, gate.tables, settings),
+                    Twin(made_up_rows(gate), gate.tables),
                 )
             return self._homes[view.name]
 

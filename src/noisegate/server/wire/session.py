@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, final
 
 from noisegate.errors import NoisegateError, Unsupported, stumbled
-from noisegate.server.refusals import Cancelled, Unauthenticated
+from noisegate.server.refusals import Unauthenticated
 from noisegate.server.wire import commands, messages, types
 from noisegate.server.wire.answering import Answering, Columns, Outcome
 from noisegate.server.wire.binding import Declared, literal, samples, type_of
@@ -76,7 +76,7 @@ class Session:
         self._statements: dict[str, Statement] = {}
         self._portals: dict[str, Portal] = {}
         self._status, self._skipping = "I", False
-        self._declared = Declared(answering.view.tables)
+        self._declared = Declared(answering.twin.tables)
 
     async def run(self) -> None:
         """All messages, one after the other."""
@@ -86,7 +86,9 @@ class Session:
                 return
             if self._skipping and kind != b"S":
                 continue
-            if not await self._guarded(lambda kind=kind, data=data: self._message(kind, data), kind):  # type: ignore[misc]
+            if not await self._guarded(
+                lambda kind=kind, data=data: self._message(kind, data), kind
+            ):  # type: ignore[misc]
                 return
 
     async def _guarded(self, work: Callable[[], Any], kind: bytes) -> bool:
@@ -120,7 +122,7 @@ class Session:
     def _ready(self) -> None:
         self._out.write(messages.ready(self._status))
 
-    async def _message(self, kind: bytes, data: bytes) -> None:
+    async def _message(self, kind: bytes, data: bytes) -> None:  # noqa: C901 - one for each
         match messages.read(kind, data):
             case Query(sql):
                 await self._simple(sql)
@@ -158,8 +160,8 @@ class Session:
     def _prepared(self, sql: str) -> Prepared:
         command = commands.command_of(sql)
         if isinstance(command, Question | Explain | Copy | Declare):
-            view = self._answering.view
-            return command, read(command.sql, view.tables, view.name)
+            answering = self._answering
+            return command, read(command.sql, answering.twin.tables, answering.view.name)
         return command, None
 
     def _require_alive(self, command: Command) -> None:

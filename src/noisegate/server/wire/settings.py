@@ -156,7 +156,11 @@ class Settings:
 
     def terms(self, said: Terms) -> dict[str, Fraction]:
         """What the session adds to what a question says about paying."""
-        own = () if said.epsilon or said.within or said.relative else ("epsilon", "within", "relative")
+        own = (
+            ()
+            if said.epsilon or said.within or said.relative
+            else ("epsilon", "within", "relative")
+        )
         names = (*own, *(() if said.confidence else ("confidence",)))
         found = ((name, self.number(name)) for name in names)
         return {name: value for name, value in found if value is not None}

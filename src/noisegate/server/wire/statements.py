@@ -109,7 +109,7 @@ def spelled(tree: exp.Expr) -> str:
 
 
 def parameters_of(tree: exp.Expr | None) -> Iterator[tuple[int, exp.Expr]]:
-    """The places of parameters in a tree: $1, $2, …"""
+    """The places of parameters in a tree: $1, $2 and so on."""
     if tree is None:
         return
     for node in tree.find_all(exp.Placeholder, exp.Parameter):
@@ -260,4 +260,6 @@ def _is_end(item: exp.Expr) -> bool:
         return False
     inner = item.this
     parts = inner.expressions if isinstance(inner, exp.Distinct) else [inner]
-    return all(part is None or isinstance(part, exp.Star | exp.Column | exp.Literal) for part in parts)
+    return all(
+        part is None or isinstance(part, exp.Star | exp.Column | exp.Literal) for part in parts
+    )

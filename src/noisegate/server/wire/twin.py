@@ -21,6 +21,7 @@ class Twin:
     """Made-up rows of one data set, without its hidden columns."""
 
     def __init__(self, rows: Mapping[str, Any], tables: Mapping[str, TableDomain]) -> None:
+        self.tables = tables
         self._rows: dict[str, pa.Table] = {}
         for name, table in rows.items():
             declared = tables[name].columns

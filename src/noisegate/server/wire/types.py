@@ -81,7 +81,7 @@ _OF_ARROW: Final = {
 }  # fmt: skip
 
 
-def of_arrow(kind: pa.DataType) -> Type:
+def of_arrow(kind: pa.DataType) -> Type:  # noqa: PLR0911 - one for each kind
     """The type that holds all values of an Arrow column."""
     if kind in _OF_ARROW:
         return _OF_ARROW[kind]
@@ -112,7 +112,7 @@ def written(value: Any, kind: Type, form: int) -> bytes | None:  # noqa: ANN401 
     return text_of(value, kind).encode(errors="replace")
 
 
-def text_of(value: Any, kind: Type) -> str:  # noqa: ANN401 - of any column
+def text_of(value: Any, kind: Type) -> str:  # noqa: ANN401, PLR0911 - of any column
     """A value as text, as Postgres spells it."""
     if kind.item is not None and isinstance(value, list | tuple):
         return "{" + ",".join(_item(each, kind.item) for each in value) + "}"
