@@ -48,3 +48,13 @@ def postgres():
     made = Server()
     yield made
     made.stop()
+
+
+@pytest.fixture(scope="session")
+def wire():
+    """A server for Postgres clients, one for all tests."""
+    from wires import Wire
+
+    made = Wire()
+    yield made
+    made.stop()

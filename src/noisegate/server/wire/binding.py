@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from noisegate.privacy.domain import Column, Kind, TableDomain
 from noisegate.server.wire import types
+from noisegate.server.wire.messages import Malformed
 from noisegate.server.wire.statements import DIALECT, parameters_of
 from noisegate.server.wire.types import Type
 
@@ -57,7 +58,7 @@ def literal(value: Any) -> exp.Expr:  # noqa: ANN401, PLR0911 - of any type, one
     return exp.Literal.string(str(value))
 
 
-def _digits(value: float | Decimal) -> str:
+def _digits(value: Any) -> str:  # noqa: ANN401 - a number
     return f"{value:f}" if isinstance(value, Decimal) else repr(value)
 
 
@@ -69,6 +70,8 @@ def type_of(tree: exp.Expr, facts: Facts, given: Sequence[int]) -> list[Type]:
     for place in range(1, count + 1):
         said = given[place - 1] if place <= len(given) else 0
         known = types.KNOWN.get(said)
+        if said and known is None:
+            raise Malformed(f"Parameters of type {said} are not supported.", "0A000")
         node = nodes.get(place)
         found.append(known or (types.TEXT if node is None else _beside(node, facts)[0]))
     return found

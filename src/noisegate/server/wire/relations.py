@@ -167,7 +167,8 @@ _UNDERSCORED: Final = frozenset(  # whose functions are called date_recv and not
 _CATEGORY: Final = {
     "bool": "B", "date": "D", "timestamp": "D", "timestamptz": "D", "time": "D", "bytea": "U",
     "uuid": "U", "json": "U", "jsonb": "U", "unknown": "X",
-    **dict.fromkeys(("int2", "int4", "int8", "float4", "float8", "numeric", "oid", "regclass"), "N"),
+    **dict.fromkeys(("int2", "int4", "int8", "float4", "float8", "numeric", "oid"), "N"),
+    "regclass": "N",
 }  # fmt: skip
 _TYPE_OF: Final = {
     "u": types.OID, "t": types.TEXT, "i": types.INT4, "s": types.INT2, "b": types.BOOL,
@@ -178,7 +179,7 @@ _TYPE_OF: Final = {
 
 def columns_of(spec: str) -> dict[str, str]:
     """Names and letters of a relation's columns."""
-    return dict(each.split(":") for each in spec.split())  # type: ignore[misc]
+    return dict(each.split(":") for each in spec.split())
 
 
 COLUMN_TYPES: Final[Mapping[str, Type]] = {
@@ -288,7 +289,8 @@ class Facts:
                 "definition": "FOREIGN KEY ({}) REFERENCES {}({})".format(*quoted),
                 "confupdtype": "a", "confdeltype": "a", "confmatchtype": "s",
                 **dict.fromkeys(("conindid", "contypid", "conparentid"), 0),
-                **dict.fromkeys(("condeferrable", "condeferred", "connoinherit", "conperiod"), False),
+                **dict.fromkeys(("condeferrable", "condeferred", "connoinherit"), False),
+                "conperiod": False,
             }  # fmt: skip
 
 

@@ -55,7 +55,8 @@ _NULL: Final = frozenset(
 )
 _FALSE: Final = frozenset(
     """pg_is_in_recovery pg_is_other_temp_schema pg_has_role row_security_active
-    has_sequence_privilege pg_is_wal_replay_paused has_server_privilege has_tablespace_privilege""".split()  # noqa: SIM905 - reads better
+    has_sequence_privilege pg_is_wal_replay_paused has_server_privilege
+    has_tablespace_privilege""".split()  # noqa: SIM905 - reads better
 )
 _TABLE_FUNCTIONS: Final = frozenset({"unnest", "generate_series", "generate_subscripts"})
 _LISTING: Final = (exp.Unnest, exp.GenerateSeries, exp.ExplodingGenerateSeries)
@@ -136,7 +137,7 @@ def _spelled(sql: str, token: Token) -> str:
 
 def _no_rows(tree: exp.Expr) -> str:
     """The columns without a row: keys of indexes, of which there are none."""
-    names = [name for name in tree.named_selects if name != "*"]
+    names = [name for name in getattr(tree, "named_selects", ()) if name != "*"]
     none = [exp.alias_(exp.cast(exp.Null(), "VARCHAR"), name, quoted=True) for name in names]
     return exp.select(*none).where(exp.false()).sql(dialect=DIALECT)
 
