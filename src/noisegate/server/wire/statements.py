@@ -10,7 +10,7 @@ never costs anything.
 | public | ``SELECT * FROM drugs`` | public rows, exact and free |
 | preview | ``SELECT * FROM visits LIMIT 100`` | the practice twin |
 | empty | ``SELECT … LIMIT 0``, ``WHERE 1 = 0`` | the practice twin |
-| scan | ``SELECT COUNT(*) FROM visits``, ``SELECT DISTINCT ward …`` | the twin, unless priced |
+| scan | ``SELECT COUNT(*) FROM visits``, ``SELECT DISTINCT ward …`` | the twin, unless priced or free |
 | aggregate | all else | the gate, for a price |
 """
 
@@ -188,9 +188,10 @@ def _is_never(condition: exp.Expr) -> bool:
         return _is_never(plain.left) or _is_never(plain.right)
     if isinstance(plain, exp.Boolean):
         return not plain.this
-    if isinstance(plain, exp.EQ):
+    if isinstance(plain, exp.EQ | exp.NEQ):
         left, right = _value(plain.left), _value(plain.right)
-        return left is not None and right is not None and left != right
+        known = left is not None and right is not None
+        return known and (left == right) is isinstance(plain, exp.NEQ)
     return False
 
 
