@@ -124,7 +124,7 @@ def test_a_look_costs_nothing(wire, session, sql, asks):
 
 def test_a_scan_tells_the_price_of_the_real_one(session):
     (said,) = looked(session, "SELECT COUNT(birth_year) FROM patients")[1]
-    assert "price ε = 0.1; count ± " in said.message_detail
+    assert "price ε = 0.1; count(birth_year) ± " in said.message_detail
     assert "SET noisegate.epsilon" in said.message_hint
 
 
