@@ -11,6 +11,7 @@ import pytest
 from noisegate.errors import Forbidden, OverBudget, RequestConflict, SpecError
 from noisegate.orders import order_from
 from noisegate.server.access import AuditLog
+from noisegate.server.people import People
 from noisegate.server.queue import FairQueue
 from noisegate.server.refusals import (
     Cancelled,
@@ -87,6 +88,7 @@ def test_a_name_that_nobody_has_gets_a_salt_like_any_other(service):
     assert (first.salt, first.keys) == (again.salt, ())
     assert len(first.salt) == len(service.people.scram("ana").salt)
     assert first.salt != service.people.scram("somebody").salt
+    assert People(service.store).scram("nobody").salt == first.salt  # also after a restart
 
 
 def test_a_data_set_that_is_not_theirs_looks_absent(service, callers):
@@ -197,6 +199,25 @@ def test_practice_is_free_and_says_so(service, callers):
     result = view.ask(COUNT, practice=True).result()
     assert result.to_dict()["practice"] is True
     assert view.gate.spent.epsilon == 0
+
+
+def test_practice_never_runs_out(service, callers):
+    view = service.view(callers["ana"], "clinic")
+    for place in range(4):  # four times ε = 1 of a share of 2
+        view.ask(
+            sql("SELECT COUNT(*) FROM visits", epsilon=1), practice=True, fresh=True, key=str(place)
+        )
+    assert view.gate.spent.epsilon == 0
+
+
+def test_the_same_order_again_needs_no_turn(service, callers):
+    view = service.view(callers["ana"], "clinic")
+    first = view.ask(COUNT)
+    service.queue.close()
+    again = view.ask(COUNT)
+    assert again.result().to_dict()["rows"] == first.result().to_dict()["rows"]
+    assert (again.result().price.epsilon, again.result().to_dict()["remaining"]) == (0, 1.9)
+    assert len(service.log.lines(person="ana")) == 2
 
 
 def test_a_session_is_refused_before_anything(service, callers):

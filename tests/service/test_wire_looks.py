@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import psycopg
 import pytest
 
+import noisegate
 from noisegate.root import made_up_rows
 from noisegate.server.wire.statements import read
 
@@ -145,8 +146,7 @@ def test_a_price_of_the_session_does_not_make_a_preview_a_question(wire, sql):
 
 
 def test_a_preview_shows_made_up_rows_and_no_others(wire, session):
-    caller = wire.service.people.by_token(wire.tokens["ana"])
-    twin = made_up_rows(wire.service.view(caller, "clinic").twin)
+    twin = made_up_rows(noisegate.open(wire.folder / "clinic.toml", practice=True))
     shown = looked(session, "SELECT visit_id, patient_id, ward, day, cost FROM visits")[0]
     columns = [twin["visits"][name].to_pylist() for name in ("visit_id", "patient_id", "ward", "day", "cost")]  # fmt: skip
     assert shown == list(zip(*columns, strict=True))
@@ -156,7 +156,9 @@ def test_a_preview_shows_made_up_rows_and_no_others(wire, session):
 def test_a_hidden_column_is_nowhere(session):
     names = [each.name for each in session.execute("SELECT * FROM patients LIMIT 1").description]
     assert names == ["patient_id", "birth_year", "sex", "town"]
-    sql = "SELECT attname FROM pg_attribute UNION SELECT column_name FROM information_schema.columns"
+    sql = (
+        "SELECT attname FROM pg_attribute UNION SELECT column_name FROM information_schema.columns"
+    )
     assert ("name",) not in session.execute(sql).fetchall()
     with pytest.raises(psycopg.Error):
         session.execute("SELECT name FROM patients LIMIT 1")

@@ -306,5 +306,3 @@ def test_reading_a_first_message_is_total(data):
             assert messages.read_first(code + data) is not None
         except Malformed as refused:
             assert len(refused.state) == 5
-
-

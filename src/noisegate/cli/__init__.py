@@ -16,6 +16,7 @@ from noisegate.cli import (
     questions,
     releases,
     robust,
+    serving,
     stewards,
 )
 from noisegate.cli.app import app, lab_app, ledger_app, main, policy_app
@@ -38,5 +39,6 @@ __all__ = [
     "questions",
     "releases",
     "robust",
+    "serving",
     "stewards",
 ]

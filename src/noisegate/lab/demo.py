@@ -39,14 +39,20 @@ _ORDERED: Final = f"{_BY_WARD} ORDER BY days DESC"
 _TOTAL: Final = "SELECT COUNT(DISTINCT patient) AS patients FROM visits WHERE stay > 7"
 
 
+def write_clinic(folder: Path, *, epsilon: int = 1) -> Path:
+    """The clinic with its rows in a folder; gives the policy."""
+    _write_rows(folder / "visits.csv")
+    policy = folder / "clinic.toml"
+    policy.write_text(_POLICY.replace("epsilon = 1", f"epsilon = {epsilon}"), encoding="utf-8")
+    return policy
+
+
 def run(
     *, title: Callable[[str], None], say: Callable[[str], None], show: Callable[[Answer], None]
 ) -> None:
     """Tell the story: headings, paragraphs, and answers as tables."""
     with TemporaryDirectory() as folder:
-        _write_rows(Path(folder) / "visits.csv")
-        policy = Path(folder) / "clinic.toml"
-        policy.write_text(_POLICY, encoding="utf-8")
+        policy = write_clinic(Path(folder))
         title(f"A policy: whose rows, what is public, what may be spent ({_PATIENTS:,} patients)")
         say(_POLICY)
         gate = open_gate(policy)

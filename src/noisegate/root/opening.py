@@ -169,16 +169,20 @@ class Hosted:
             )
         self.policy, self.tables, self.practice = policy, tables, practice
         self._source = _source(data, tables, practice=practice)
-        where = ledger if ledger is not None else policy.ledger_url()
-        self.ledger = book_of(where, None, practice=practice)
+        self.ledger = self._book(ledger if ledger is not None else policy.ledger_url())
+
+    def _book(self, where: "str | Path | Ledger") -> Ledger:
+        """The ledger, with the data set's account."""
+        policy, book = self.policy, book_of(where, None, practice=self.practice)
         open_root(
-            self.ledger,
+            book,
             policy.name,
-            protected_by(self.ledger, policy.name, units_of(tables.values())),
+            protected_by(book, policy.name, units_of(self.tables.values())),
             budget=policy.budget,
             accountant=policy.accountant,
-            origins=_NOWHERE if practice else _origins(tables),
+            origins=_NOWHERE if self.practice else _origins(self.tables),
         )
+        return book
 
     def window(self, analyst: str | None) -> str | None:
         """The time that an analyst's share is for now; refuses one whose last day is over."""
@@ -196,7 +200,7 @@ class Hosted:
         allowed: Collection[str] | None = None,
         request: str | None = None,
     ) -> Gate:
-        """The gate of an analyst, or that of the data set's own account.
+        """The gate of an analyst, or that of the data set's own account; for practice a new budget.
 
         Args:
             analyst: One of the policy's, if it lists any.
@@ -212,8 +216,9 @@ class Hosted:
                 fix=f"Say who is asking: analyst= one of {', '.join(policy.analysts)}.",
                 about="analyst",
             )
+        book = self._book(":memory:") if self.practice else self.ledger
         account = _open_analyst(
-            self.ledger, policy.name, analyst=analyst, share=share, window=self.window(analyst)
+            book, policy.name, analyst=analyst, share=share, window=self.window(analyst)
         )
         rules = Rules(
             epsilon=policy.default_epsilon,
@@ -225,7 +230,7 @@ class Hosted:
         )
         most = policy.allowed_of(analyst)
         curator = Curator(
-            source=self._source, tables=self.tables, ledger=self.ledger, account=account,
+            source=self._source, tables=self.tables, ledger=book, account=account,
             packages=policy.packages, allowed=most if allowed is None else most & set(allowed),
             request=request,
         )  # fmt: skip

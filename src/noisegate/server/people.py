@@ -116,7 +116,7 @@ class People:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._unknown = token_bytes(32)  # salts of names that nobody has
+        self._unknown = _kept_secret(store)  # makes the salts of names that nobody has
 
     # people
 
@@ -278,6 +278,14 @@ def scram_keys(password: str, salt: bytes, iterations: int = ITERATIONS) -> tupl
     salted = hashlib.pbkdf2_hmac("sha256", password.encode(), salt, iterations)
     client = hmac.digest(salted, b"Client Key", "sha256")
     return hashlib.sha256(client).digest(), hmac.digest(salted, b"Server Key", "sha256")
+
+
+def _kept_secret(store: Store) -> bytes:
+    """A secret of this store, the same after a restart and in every replica."""
+    made, name = token_bytes(32).hex(), "unknown"
+    store.all("INSERT INTO secrets VALUES (?, ?) ON CONFLICT DO NOTHING", name, made)
+    row = store.one("SELECT value FROM secrets WHERE name = ?", name)
+    return bytes.fromhex(made if row is None else row[0])
 
 
 def _hashed(password: str) -> str:

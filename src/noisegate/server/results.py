@@ -3,7 +3,7 @@
 Everything here holds released numbers only: turning them into bytes draws nothing, and is free.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -54,6 +54,16 @@ class Result:
             return answer.cost
         found = getattr(self.made, "cost", None) or getattr(self.made, "cost_", None)
         return found or ApproxDP(0)
+
+    @property
+    def is_lasting(self) -> bool:
+        """Whether it is a value with a price of its own, which can be shown again for nothing."""
+        names = {each.name for each in fields(self.made)} if is_dataclass(self.made) else set()
+        return {"cost", "remaining"} <= names
+
+    def again(self, left: ApproxDP) -> "Result":
+        """The same, shown again: at no cost, with what is left now."""
+        return replace(self, made=replace(self.made, cost=ApproxDP(0), remaining=left), left=left)
 
     def to_dict(self, confidence: Number = 0.95) -> dict[str, Any]:
         """Plain values, for JSON."""

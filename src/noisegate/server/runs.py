@@ -21,6 +21,7 @@ from noisegate.server.refusals import body_of
 from noisegate.server.results import Result
 
 State: TypeAlias = Literal["waiting", "queued", "running", "done", "failed", "cancelled"]
+RUN: Final = "id, person, dataset, key, ordered, fresh, practice, face, token, state, created"
 _ENDED: Final = ("done", "failed", "cancelled")
 _EVEN: Final = 8  # steps of the same length
 

@@ -13,35 +13,33 @@ The tables of a policy are opened once; a caller has a gate with their own accou
 import json
 from collections import OrderedDict
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
 from fractions import Fraction
-from functools import cached_property
-from hashlib import sha256
 from pathlib import Path
 from threading import RLock
 from typing import Any, Final, final
-from uuid import uuid4
 
-from noisegate.desk.order import Order
-from noisegate.desk.plan import Expected, Plan
-from noisegate.errors import Busy, Forbidden, Paused, RequestConflict, SpecError, stumbled
+from noisegate.errors import (
+    Busy,
+    Forbidden,
+    OverBudget,
+    RequestConflict,
+    SpecError,
+    stumbled,
+)
 from noisegate.gate import Gate
 from noisegate.orders import order_from
 from noisegate.root import Hosted, read_policy
 from noisegate.server.access import AuditLog, now
-from noisegate.server.facts import facts_of
 from noisegate.server.people import Caller, People
 from noisegate.server.queue import FairQueue
 from noisegate.server.refusals import no_such
 from noisegate.server.results import Result
-from noisegate.server.runs import Run
+from noisegate.server.runs import RUN, Run
 from noisegate.server.settings import Settings
 from noisegate.server.store import Store
+from noisegate.server.views import View, asked
 
 STATE_SUFFIX: Final = ".service"
-_KEY_MAX: Final = 200
-_SESSIONS: Final = ("many", "series")  # that hold a door open, which no request can
-_RUN: Final = "id, person, dataset, key, ordered, fresh, practice, face, token, state, created"
 
 
 @final
@@ -72,6 +70,7 @@ class Service:
         self._twins: dict[str, Hosted] = {}
         self._gates: dict[tuple[object, ...], Gate] = {}
         self._runs: OrderedDict[str, Run] = OrderedDict()
+        self._answers: OrderedDict[tuple[object, ...], Result] = OrderedDict()  # by who asked what
         self._lock = RLock()
         self.queue = FairQueue(self.settings.workers)
         self.counts = {"asked": 0, "answered": 0, "refused": 0}
@@ -81,14 +80,14 @@ class Service:
         """The data sets."""
         return tuple(self._hosted)
 
-    def view(self, caller: Caller, dataset: str) -> "View":
+    def view(self, caller: Caller, dataset: str) -> View:
         """One caller at one data set; a data set that is not theirs is not there."""
         hosted = self._hosted.get(dataset)
         if hosted is None or not caller.may_see(dataset) or not _has_share(hosted, caller):
             raise no_such("data set")
         return View(self, hosted, caller)
 
-    def views(self, caller: Caller) -> "list[View]":
+    def views(self, caller: Caller) -> list[View]:
         """All data sets that a caller may see."""
         seen = (name for name in self.names if caller.may_see(name))
         return [
@@ -163,24 +162,23 @@ class Service:
 
     # inside
 
-    def gate(self, hosted: Hosted, caller: Caller, *, practice: bool) -> Gate:
-        """The gate of a caller: made once, shared by their threads."""
+    def gate(self, hosted: Hosted, caller: Caller, *, practice: bool, anew: bool = False) -> Gate:
+        """The gate of a caller: made once, or ``anew``; shared by their threads."""
         window = hosted.window(caller.name)
         name = hosted.policy.name, practice, caller.name, caller.allow, window
         with self._lock:
-            if name not in self._gates:
-                home = self.twin(hosted) if practice else hosted
+            if anew or name not in self._gates:
+                home = self._twin(hosted) if practice else hosted
                 self._gates[name] = home.gate(caller.name, allowed=caller.allow)
             return self._gates[name]
 
-    def twin(self, hosted: Hosted) -> Hosted:
-        """The same policy over made-up rows."""
+    def _twin(self, hosted: Hosted) -> Hosted:
         name = hosted.policy.name
         if name not in self._twins:
             self._twins[name] = Hosted(hosted.policy, practice=True)
         return self._twins[name]
 
-    def begin(self, view: "View", run: Run) -> Run:
+    def begin(self, view: View, run: Run) -> Run:
         """Keep a new run and queue it, or find the one with its key."""
         with self._lock:
             if run.key is not None and (known := self._named(run)) is not None:
@@ -188,9 +186,17 @@ class Service:
             if not run.practice:
                 view.require_limits(run)
             self._keep(run)
-        if run.state == "queued":
+        if (ready := self._ready(view, run)) is not None and run.begin():
+            self._record(run, ready)
+            run.finish(ready)
+        elif run.state == "queued":
             self._submit(view, run)
         return run
+
+    def _ready(self, view: View, run: Run) -> Result | None:
+        """What the same order gave this caller before: released already, so free. No queue."""
+        known = None if run.practice or run.fresh else self._answers.get(asked(view, run))
+        return None if known is None else known.again(view.gate.remaining)
 
     def _keep(self, run: Run) -> None:
         with self._lock:
@@ -202,7 +208,7 @@ class Service:
                 del self._runs[old]
         price = None if run.price is None else str(run.price)
         self.store.all(
-            f"INSERT INTO runs ({_RUN}, price) VALUES ({', '.join('?' * 12)}) "  # noqa: S608 - constants
+            f"INSERT INTO runs ({RUN}, price) VALUES ({', '.join('?' * 12)}) "  # noqa: S608 - constants
             "ON CONFLICT DO NOTHING",
             run.id, run.person, run.dataset, run.key, json.dumps(run.order.to_dict()),
             int(run.fresh), int(run.practice), run.face, run.token, run.state, run.created,
@@ -210,21 +216,31 @@ class Service:
         )  # fmt: skip
         self.counts["asked"] += 1
 
-    def _submit(self, view: "View", run: Run) -> None:
+    def _submit(self, view: View, run: Run) -> None:
         try:
             self.queue.submit(run.person, lambda: self._work(view, run))
         except Busy as error:
             run.finish(error)
             raise
 
-    def _work(self, view: "View", run: Run) -> None:
+    def _work(self, view: View, run: Run) -> None:
         if not run.begin():
             return
         made: Result | Exception
         try:
             gate = view.gate_for(run)
-            done = gate.run(run.order, fresh=run.fresh, progress=run.tell)
+            try:
+                done = gate.run(run.order, fresh=run.fresh, progress=run.tell)
+            except OverBudget:
+                if not run.practice:
+                    raise
+                gate = self.gate(view.hosted, view.caller, practice=True, anew=True)
+                done = gate.run(run.order, fresh=run.fresh, progress=run.tell)
             made = Result(order=run.order, made=done, left=gate.remaining)
+            if not run.practice and not run.fresh and made.is_lasting:
+                self._answers[asked(view, run)] = made
+                while len(self._answers) > self.settings.kept:
+                    self._answers.popitem(last=False)
         except Exception as error:  # noqa: BLE001 - a run ends, whatever happened
             made = stumbled(error)
         self._record(run, made)
@@ -251,7 +267,7 @@ class Service:
     def _named(self, run: Run) -> Run | None:
         """The run that has this key already; another order under the same key is refused."""
         row = self.store.one(
-            f"SELECT {_RUN} FROM runs WHERE person = ? AND dataset = ? AND key = ?",  # noqa: S608 - constants
+            f"SELECT {RUN} FROM runs WHERE person = ? AND dataset = ? AND key = ?",  # noqa: S608 - constants
             run.person, run.dataset, run.key,
         )  # fmt: skip
         if row is None:
@@ -271,197 +287,17 @@ class Service:
 
     def _again(self, run_id: str) -> Run | None:
         """A run that this process has forgotten: asked again, which is free."""
-        row = self.store.one(f"SELECT {_RUN} FROM runs WHERE id = ?", run_id)  # noqa: S608 - constants
+        row = self.store.one(f"SELECT {RUN} FROM runs WHERE id = ?", run_id)  # noqa: S608 - constants
         if row is None or row[9] != "done" or row[2] not in self._hosted:
             return None
         run = _run_of(row, self.settings.quantum)
         view = View(self, self._hosted[run.dataset], Caller(name=run.person, role="analyst"))
+        if not run.practice and not run.fresh and not view.gate.plan(run.order).free:
+            return None  # of rows that are not there any more: to look again must not cost
         with self._lock:
             self._runs[run.id] = run
         self._submit(view, run)
         return run
-
-
-@final
-class View:
-    """One caller at one data set."""
-
-    def __init__(self, service: Service, hosted: Hosted, caller: Caller) -> None:
-        self._service, self._hosted, self.caller = service, hosted, caller
-
-    @property
-    def name(self) -> str:
-        """The data set."""
-        return self._hosted.policy.name
-
-    @property
-    def file(self) -> Path:
-        """The policy: for stewards' pages."""
-        return self._hosted.policy.file
-
-    @cached_property
-    def gate(self) -> Gate:
-        """The gate of the caller's account."""
-        return self._service.gate(self._hosted, self.caller, practice=False)
-
-    @cached_property
-    def practice(self) -> Gate:
-        """A gate in front of made-up rows: free, and says nothing about anybody."""
-        return self._service.gate(self._hosted, self.caller, practice=True)
-
-    @property
-    def twin(self) -> Gate:
-        """A gate of nobody's account in front of made-up rows: also for those who may not ask."""
-        return self._service.twin(self._hosted).gate(None)
-
-    @property
-    def may_ask(self) -> bool:
-        """Whether the caller has an account to ask from."""
-        policy = self._hosted.policy
-        return self.caller.name in policy.analysts if policy.analysts else _asks(self.caller)
-
-    def facts(self) -> dict[str, Any]:
-        """What is public about the data set, and the caller's balance."""
-        paused = self._service.is_paused(self.name)
-        gate = self.gate if self.may_ask else None
-        return facts_of(self._hosted, gate) | {"paused": paused}
-
-    def plan(
-        self, order: Order[Any, Expected], *, fresh: bool = False, practice: bool = False
-    ) -> Plan[Expected]:
-        """Price and error of an order: free, reads no row."""
-        self._require_asker()
-        return (self.practice if practice else self.gate).plan(order, fresh=fresh)
-
-    def start(
-        self,
-        order: Order[Any, Expected],
-        *,
-        key: str | None = None,
-        fresh: bool = False,
-        practice: bool = False,
-        face: str = "http",
-    ) -> Run:
-        """Queue an order. With a ``key`` it is asked and paid for once."""
-        self._require_asker()
-        if order.kind in _SESSIONS or (order.kind == "release" and _grows(order)):
-            raise SpecError(
-                "A session holds a door open, which one request cannot.",
-                fix="Use noisegate on the steward's side, or a release.",
-                about="session",
-            )
-        if key is not None and not (key.isprintable() and 0 < len(key) <= _KEY_MAX):
-            raise SpecError(
-                "The idempotency key is empty or too long.", fix=f"Use up to {_KEY_MAX} letters."
-            )
-        run = Run(
-            id=uuid4().hex, person=self.caller.name, dataset=self.name, order=order, fresh=fresh,
-            practice=practice, face=face, created=now(), key=key, token=self.caller.token,
-            quantum=self._service.settings.quantum,
-        )  # fmt: skip
-        return self._service.begin(self, run)
-
-    def ask(
-        self,
-        order: Order[Any, Expected],
-        *,
-        key: str | None = None,
-        fresh: bool = False,
-        practice: bool = False,
-        face: str = "http",
-        seconds: float | None = None,
-    ) -> Run:
-        """Start and wait; raises what the run raised, or that it is not done in time."""
-        run = self.start(order, key=key, fresh=fresh, practice=practice, face=face)
-        run.wait(seconds)
-        run.result()
-        return run
-
-    def history(self, limit: int = 100) -> list[dict[str, Any]]:
-        """The caller's runs, the latest first; stewards and auditors see everybody's."""
-        mine = "" if self.caller.sees_all else " AND person = ?"
-        rows = self._service.store.all(
-            f"SELECT {_RUN}, finished, price FROM runs WHERE dataset = ?{mine} "  # noqa: S608 - constants
-            f"ORDER BY created DESC LIMIT {int(limit)}",
-            self.name, *(() if self.caller.sees_all else (self.caller.name,)),
-        )  # fmt: skip
-        return [self._seen(_told(row)) for row in rows]
-
-    def _seen(self, told: dict[str, Any]) -> dict[str, Any]:
-        """A run of the history; when it ended is for those who see all, and not before it may."""
-        run = self._service.held(told["id"])
-        if run is not None and run.told == "running":
-            return told | {"state": "running", "finished": None, "price": None}
-        return told if self.caller.sees_all else told | {"finished": None}
-
-    def head(self) -> dict[str, Any] | None:
-        """The head of the data set's ledger, to be kept elsewhere: of stewards and auditors."""
-        if not self.caller.sees_all:
-            raise Forbidden(
-                "The head of the ledger is for stewards and auditors.",
-                fix="Each answer states the one that it was drawn at.",
-                about="role",
-            )
-        head = self._hosted.ledger.log().head
-        return None if head is None else head.to_dict()
-
-    def gate_for(self, run: Run) -> Gate:
-        """The gate that a run asks; new draws of a run with a key have names made of it."""
-        if run.practice:
-            return self.practice
-        if not run.fresh:
-            return self.gate
-        name = run.key if run.key is not None else run.id
-        digest = sha256(f"{run.person}\n{run.dataset}\n{name}\n{run.text()}".encode()).hexdigest()
-        return self._hosted.gate(run.person, allowed=self.caller.allow, request=digest)
-
-    def _require_asker(self) -> None:
-        if not self.may_ask:
-            raise Forbidden(
-                "You have no account for questions about this data set.",
-                fix="Ask the steward for a share: a line under [analysts] of the policy.",
-                about="asker",
-            )
-
-    def require_limits(self, run: Run) -> None:
-        """Refuse what is paused or what a token may not spend; some has to be approved first.
-
-        What is being worked on counts with the price that was planned for it.
-        """
-        caller, above = self.caller, self._service.settings.approve_above
-        if self._service.is_paused(self.name):
-            raise Paused(
-                "The steward has paused questions about this data set.",
-                fix="Try again later; practice and history still work.",
-            )
-        if caller.epsilon_question is None and caller.epsilon_hour is None and above is None:
-            return
-        run.price = price = self.gate.plan(run.order, fresh=run.fresh).price.epsilon
-        if caller.epsilon_question is not None and price > caller.epsilon_question:
-            raise _over("one question", caller.epsilon_question)
-        if caller.epsilon_hour is not None and price:
-            since = (datetime.now(UTC) - timedelta(hours=1)).isoformat(timespec="milliseconds")
-            rows = self._service.store.all(
-                "SELECT price FROM runs WHERE token = ? AND created > ? AND practice = 0",
-                caller.token, since,
-            )  # fmt: skip
-            spent = sum((Fraction(row[0]) for row in rows if row[0] is not None), Fraction(0))
-            if spent + price > caller.epsilon_hour:
-                raise _over("an hour", caller.epsilon_hour)
-        if above is not None and price > above:
-            run.state = "waiting"
-
-
-def _over(what: str, limit: Fraction) -> Forbidden:
-    return Forbidden(
-        f"This token may spend ε = {float(limit):g} for {what}, and no more.",
-        fix="Ask for less, later, or with another token. Nothing was spent.",
-        about="token",
-    )
-
-
-def _asks(caller: Caller) -> bool:
-    return caller.role == "analyst"
 
 
 def _has_share(hosted: Hosted, caller: Caller) -> bool:
@@ -475,10 +311,6 @@ def _require_steward(caller: Caller) -> None:
         raise Forbidden("This is for stewards.", fix="Ask the steward.", about="role")
 
 
-def _grows(order: Order[Any, Expected]) -> bool:
-    return getattr(order, "until", None) is not None
-
-
 def _run_of(row: Sequence[Any], quantum: float) -> Run:
     name, person, dataset, key, text, fresh, practice, face, token, _, created = row
     return Run(
@@ -486,14 +318,3 @@ def _run_of(row: Sequence[Any], quantum: float) -> Run:
         fresh=bool(fresh), practice=bool(practice), face=face, created=created, key=key,
         token=token, quantum=quantum,
     )  # fmt: skip
-
-
-def _told(row: Sequence[Any]) -> dict[str, Any]:
-    name, person, dataset, key, text, fresh, practice, face, _, state, created, done, price = row
-    order = json.loads(text)
-    return {
-        "id": name, "person": person, "dataset": dataset, "key": key, "kind": order["kind"],
-        "sql": order.get("sql"), "order": order, "fresh": bool(fresh), "practice": bool(practice),
-        "face": face, "state": state, "created": created, "finished": done,
-        "price": None if price is None else float(Fraction(price)),
-    }  # fmt: skip

@@ -18,7 +18,8 @@ from noisegate.errors import Forbidden, Unsupported, UserError
 from noisegate.inert import json_text
 from noisegate.server.refusals import Cancelled
 from noisegate.server.runs import Run
-from noisegate.server.service import Service, View
+from noisegate.server.service import Service
+from noisegate.server.views import View
 from noisegate.server.wire import types
 from noisegate.server.wire.catalogue import Catalogue
 from noisegate.server.wire.refusals import Notice, Unpriced

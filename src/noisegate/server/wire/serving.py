@@ -12,10 +12,11 @@ from threading import Lock
 from typing import final
 
 from noisegate.errors import NoisegateError, SpecError
-from noisegate.root import made_up_rows
+from noisegate.root import Hosted, made_up_rows
 from noisegate.server.people import Caller
 from noisegate.server.refusals import Unauthenticated
-from noisegate.server.service import Service, View
+from noisegate.server.service import Service
+from noisegate.server.views import View
 from noisegate.server.wire import messages, scram
 from noisegate.server.wire.answering import Answering
 from noisegate.server.wire.catalogue import Catalogue
@@ -174,7 +175,8 @@ class Wire:
     def _home(self, view: View) -> tuple[Catalogue, Twin]:
         with self._lock:
             if view.name not in self._homes:
-                gate, settings = view.twin, dict(Settings.of("", {}).all())
+                gate = Hosted(view.hosted.policy, practice=True).gate(None)
+                settings = dict(Settings.of("", {}).all())
                 self._homes[view.name] = (
                     Catalogue(view.name, gate.tables, settings),
                     Twin(made_up_rows(gate), gate.tables),

@@ -1,0 +1,10 @@
+"""The service over HTTP: orders in, progress and results out, described by OpenAPI.
+
+Read `table.py` first: all calls, each with what it takes and gives. `asked.py` reads a request,
+`answering.py` does what a call says, `app.py` guards them, `description.py` writes the OpenAPI
+document. The Python client is the room `client`.
+"""
+
+from noisegate.server.http.app import http_app
+
+__all__ = ["http_app"]

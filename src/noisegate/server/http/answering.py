@@ -1,0 +1,299 @@
+"""What each call does: it asks the service, and writes what comes back."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from starlette.responses import PlainTextResponse, Response
+
+from noisegate.desk.card import card, entries_of
+from noisegate.desk.order import Order
+from noisegate.desk.plan import Expected, Plan
+from noisegate.desk.sent import loss_texts
+from noisegate.errors import Forbidden, OverBudget, Unsupported
+from noisegate.exact import Number
+from noisegate.inert import json_text
+from noisegate.server.http.asked import TYPES, Asked
+from noisegate.server.refusals import no_such
+from noisegate.server.results import Result
+from noisegate.server.runs import Run
+from noisegate.server.service import View
+
+_USUAL: Final = "0.95"
+_RELEASES: Final = ("release", "apply")  # kinds of orders that are published
+
+
+def say(record: Mapping[str, Any], status: int = 200, **headers: str) -> Response:
+    """JSON, inert wherever it is shown."""
+    said = {name.replace("_", "-"): value for name, value in headers.items()}
+    body = json_text(record).encode()
+    return Response(body, status, headers=said, media_type="application/json")
+
+
+# data sets
+
+
+async def datasets(asked: Asked) -> Response:
+    """The data sets that the caller may see."""
+    views = await asked.views()
+    return say({"datasets": [{"name": view.name, "may_ask": view.may_ask} for view in views]})
+
+
+async def dataset(asked: Asked) -> Response:
+    """What is public about one."""
+    view = await asked.view()
+    return say(await asked.off(view.facts))
+
+
+async def plan(asked: Asked) -> Response:
+    """What an order would cost and give."""
+    view = await asked.view()
+    order, fresh = await asked.order()
+    at = _confidence(asked, order)
+
+    def planned() -> dict[str, Any]:
+        return plan_record(view.plan(order, fresh=fresh, practice=asked.flag("practice")), at)
+
+    return say(await asked.off(planned))
+
+
+def plan_record(found: Plan[Expected], confidence: Number) -> dict[str, Any]:
+    """A plan as JSON: also in words, and its prices as exact numbers."""
+    early = None if found.early is None else loss_texts(found.early)
+    exact = {"epsilon": str(found.epsilon), "price": loss_texts(found.price), "early": early}
+    return found.to_dict(confidence) | {
+        "facts": [list(each) for each in found.expected.facts(confidence)],
+        "endings": list(found.endings),
+        "exact": exact,
+    }
+
+
+async def ask(asked: Asked) -> Response:
+    """Run an order, once for each idempotency key."""
+    return await _start(asked, practice=False)
+
+
+async def practise(asked: Asked) -> Response:
+    """The same on made-up rows."""
+    return await _start(asked, practice=True)
+
+
+async def _start(asked: Asked, *, practice: bool) -> Response:
+    view = await asked.view()
+    order, fresh = await asked.order()
+    form, at, wait = asked.form(order.kind), _confidence(asked, order), asked.wait
+    key = asked.request.headers.get("idempotency-key")
+    run = await asked.off(view.start, order, key=key, fresh=fresh, practice=practice, face="http")
+    try:
+        return await _told(asked, run, form, at, wait)
+    except OverBudget as refusal:
+        refusal.plan = await asked.off(_plan_of, view, order, fresh, at)  # type: ignore[attr-defined]
+        raise
+
+
+def _plan_of(view: View, order: Order[Any, Expected], fresh: bool, at: Number) -> dict[str, Any]:  # noqa: FBT001 - of a thread
+    return plan_record(view.plan(order, fresh=fresh), at)
+
+
+def _confidence(asked: Asked, order: Order[Any, Expected]) -> Number:
+    said: Number | None = getattr(order, "confidence", None)
+    return asked.confidence if "confidence" in asked.seen else said or _USUAL
+
+
+# runs
+
+
+async def run(asked: Asked) -> Response:
+    """How far a run is."""
+    return say(_state(await asked.run()))
+
+
+async def result(asked: Asked) -> Response:
+    """What a run made, in the form that is accepted."""
+    found = await asked.run()
+    form = asked.form(found.order.kind)
+    at = _confidence(asked, found.order)
+    return await _told(asked, found, form, at, asked.wait)
+
+
+async def cancel(asked: Asked) -> Response:
+    """Stop a run; what was drawn stays charged."""
+    found = await asked.run()
+    await asked.off(found.cancel)
+    return say(_state(found))
+
+
+async def entries(asked: Asked) -> Response:
+    """Where the ledger has what a run made."""
+    found = await _table(asked, await asked.run())
+
+    def listed() -> list[dict[str, Any]]:
+        answer = found.answer
+        lines = [] if answer is None or answer.practice else entries_of(answer, answer.log())
+        return [
+            {
+                "seq": each.seq, "kind": each.kind, "at": each.at, "hash": each.hash,
+                "request": each.body.get("request"), "question": each.body.get("question"),
+            }
+            for each in lines
+        ]  # fmt: skip
+
+    return say({"entries": await asked.off(listed)})
+
+
+async def card_of(asked: Asked) -> Response:
+    """The card of an answer: JSON, which the ledger can confirm."""
+    return await _card(asked, await asked.run())
+
+
+async def _card(asked: Asked, run: Run) -> Response:
+    found, at = await _table(asked, run), asked.confidence
+
+    def made() -> str:
+        held, answer = getattr(found.made, "card", None), found.answer
+        assert answer is not None  # noqa: S101 - a table
+        return (card(answer, at) if held is None else held(at)).to_json()
+
+    text = await asked.off(made)
+    return Response(text.encode(), media_type="application/json")
+
+
+async def _table(asked: Asked, run: Run) -> Result:
+    await run.until(asked.wait)
+    found = run.result()
+    if found.answer is None:
+        raise Unsupported("This is not a table.", fix="Look at its result.", about="form")
+    return found
+
+
+async def _told(asked: Asked, run: Run, form: str, at: Number, wait: float) -> Response:
+    """The result, or where to look for it."""
+    place = f"/orders/{run.id}"
+    if run.state == "waiting" or not await run.until(wait):
+        return say(_state(run), 202, Location=place, Retry_After="1")
+    found = run.result()
+    body = await asked.off(found.to_bytes, form, at)
+    headers = {"Content-Location": f"{place}/result"}
+    if form != "json":
+        headers["Content-Disposition"] = f'attachment; filename="{run.id}.{form}"'
+    return Response(body, headers=headers, media_type=TYPES[form])
+
+
+def _state(run: Run) -> dict[str, Any]:
+    """A run as JSON; one that is done also says what it cost."""
+    record = run.to_dict()
+    done = record["state"] == "done"
+    return record | {"exact": run.result().exact() if done else None}
+
+
+# what was asked and published
+
+
+async def history(asked: Asked) -> Response:
+    """The caller's runs; stewards and auditors see everybody's."""
+    return say({"runs": await _history(asked)})
+
+
+async def releases(asked: Asked) -> Response:
+    """What was published: tables, synthetic rows, programs' results."""
+    kept = ("id", "person", "dataset", "kind", "order", "created", "price")
+    done = [each for each in await _history(asked) if _is_release(each)]
+    return say({"releases": [{name: each[name] for name in kept} for each in done]})
+
+
+async def _history(asked: Asked) -> list[dict[str, Any]]:
+    views, most = await asked.views(), asked.limit
+
+    def listed() -> list[dict[str, Any]]:
+        found = [each for view in views for each in view.history(most)]
+        return sorted(found, key=lambda each: str(each["created"]), reverse=True)[:most]
+
+    return await asked.off(listed)
+
+
+def _is_release(told: Mapping[str, Any]) -> bool:
+    return told["kind"] in _RELEASES and told["state"] == "done" and not told["practice"]
+
+
+async def release(asked: Asked) -> Response:
+    """A release in the form that is accepted; a Parquet file is complete."""
+    found = await _release(asked)
+    return await _told(asked, found, asked.form(), _confidence(asked, found.order), asked.wait)
+
+
+async def release_card(asked: Asked) -> Response:
+    """The card of a release: JSON, which the ledger can confirm."""
+    return await _card(asked, await _release(asked))
+
+
+async def _release(asked: Asked) -> Run:
+    found = await asked.run()
+    if found.order.kind not in _RELEASES or found.practice:
+        raise no_such("release")
+    return found
+
+
+# for stewards and auditors
+
+
+async def ledger_head(asked: Asked) -> Response:
+    """The heads of the ledgers."""
+    views = await asked.views()
+    return say({"heads": {view.name: await asked.off(view.head) for view in views}})
+
+
+async def audit(asked: Asked) -> Response:
+    """Who asked what, the latest first."""
+    _require_overseer(asked)
+    person, dataset, most = asked.seen.get("person"), asked.seen.get("dataset"), asked.limit
+
+    def listed() -> list[dict[str, Any]]:
+        log = asked.service.log
+        found = log.lines(person=person, dataset=dataset, limit=most)
+        seen = asked.by.may_see
+        return [each.to_dict() for each in found if each.dataset is None or seen(each.dataset)]
+
+    return say({"lines": await asked.off(listed)})
+
+
+async def metrics(asked: Asked) -> Response:
+    """Numbers about the service, as Prometheus reads them."""
+    _require_overseer(asked)
+    counts, queue = asked.service.counts, asked.service.queue
+    lines = [
+        "# HELP noisegate_orders_total Orders, by what became of them.",
+        "# TYPE noisegate_orders_total counter",
+        *(f'noisegate_orders_total{{outcome="{name}"}} {n}' for name, n in sorted(counts.items())),
+        "# HELP noisegate_queue_depth Orders that wait for a worker.",
+        "# TYPE noisegate_queue_depth gauge",
+        f"noisegate_queue_depth {queue.depth}",
+        "# HELP noisegate_running Orders that are being worked on.",
+        "# TYPE noisegate_running gauge",
+        f"noisegate_running {queue.running}",
+    ]
+    return PlainTextResponse("\n".join(lines) + "\n", media_type="text/plain; version=0.0.4")
+
+
+def _require_overseer(asked: Asked) -> None:
+    if not asked.by.sees_all:
+        raise Forbidden("This is for stewards and auditors.", fix="Ask one of them.", about="role")
+
+
+# of anybody
+
+
+async def health(asked: Asked) -> Response:  # noqa: ARG001 - as all calls
+    """The process is there."""
+    return say({"status": "ok"})
+
+
+async def ready(asked: Asked) -> Response:
+    """The service can take questions: its store answers."""
+    await asked.off(asked.service.people.everybody)
+    return say({"status": "ready", "datasets": len(asked.service.names)})
+
+
+async def openapi(asked: Asked) -> Response:  # noqa: ARG001 - as all calls
+    """This description, as OpenAPI 3.1."""
+    from noisegate.server.http.description import description  # noqa: PLC0415 - it has all calls
+
+    return say(description())

@@ -1,0 +1,129 @@
+"""The calls as an application: recognised callers, one shape of errors, safe headers."""
+
+import logging
+import re
+from collections.abc import Sequence
+from typing import Final
+from uuid import uuid4
+
+from anyio import CapacityLimiter
+from starlette.applications import Starlette
+from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from noisegate.errors import Unauthenticated, UserError, stumbled
+from noisegate.server.http.answering import say
+from noisegate.server.http.asked import Asked, Refused
+from noisegate.server.http.table import CALLS, Call
+from noisegate.server.people import Caller
+from noisegate.server.refusals import body_of, status_of
+from noisegate.server.service import Service
+
+THREADS: Final = 32  # that plan, write and look things up; whoever waits for a run needs none
+_LOG: Final = logging.getLogger("noisegate.http")
+_SAFE: Final = {
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "X-Frame-Options": "DENY",
+}
+_REQUEST_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_OF_HTTP: Final = {404: ("not-found", "There is no such place here."),
+                   405: ("request.method", "This place does not take this method.")}  # fmt: skip
+
+
+def http_app(service: Service, more: Sequence[BaseRoute] = ()) -> Starlette:
+    """The application. ``more`` are routes of other faces, looked at after these."""
+    limiter = CapacityLimiter(THREADS)
+    routes = [
+        Route(call.path, _endpoint(service, limiter, call), methods=[call.method]) for call in CALLS
+    ]
+    app = Starlette(routes=[*routes, *more], exception_handlers={HTTPException: _of_http})
+    app.router.redirect_slashes = False
+    app.add_middleware(Guard)
+    return app
+
+
+class Guard:
+    """Names every request, and gives every reply the headers of private things."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        said = Request(scope).headers.get("x-request-id", "")
+        name = said if _REQUEST_ID.fullmatch(said) else uuid4().hex
+        scope.setdefault("state", {})["request_id"] = name
+
+        async def guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers["X-Request-Id"] = name
+                for each, value in _SAFE.items():
+                    headers.setdefault(each, value)
+            await send(message)
+
+        await self._app(scope, receive, guarded)
+
+
+def _endpoint(service: Service, limiter: CapacityLimiter, call: Call):  # type: ignore[no-untyped-def]  # noqa: ANN202 - an endpoint of Starlette's
+    async def endpoint(request: Request) -> Response:
+        caller: Caller | None = None
+        try:
+            if not call.public:
+                caller = await _recognised(service, limiter, request)
+            asked = Asked(
+                service=service, request=request, limiter=limiter, caller=caller,
+                known=frozenset(call.query),
+            )  # fmt: skip
+            return await call.work(asked)
+        except Exception as error:  # noqa: BLE001 - whatever it is, its words may quote rows
+            return _refused(error, caller, request)
+
+    return endpoint
+
+
+async def _recognised(service: Service, limiter: CapacityLimiter, request: Request) -> Caller:
+    from anyio import to_thread  # noqa: PLC0415
+
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or not token.strip():
+        raise Unauthenticated(
+            "No token came with the request.", fix="Send Authorization: Bearer TOKEN."
+        )
+    return await to_thread.run_sync(service.people.by_token, token.strip(), limiter=limiter)
+
+
+def _refused(error: Exception, caller: Caller | None, request: Request) -> Response:
+    """The one shape of errors: code, message, fix; of what analysts may not read, a reference."""
+    body = body_of(error, steward=caller is not None and caller.is_steward)
+    status = error.status if isinstance(error, Refused) else status_of(error)
+    if (plan := getattr(error, "plan", None)) is not None:
+        body["plan"] = plan
+    if not isinstance(error, UserError):
+        _LOG.error(
+            "%s %s: %s", request.scope["state"]["request_id"], body.get("reference", "-"),
+            stumbled(error),
+        )  # fmt: skip
+    headers = {}
+    if isinstance(error, Unauthenticated):
+        headers["WWW_Authenticate"] = 'Bearer realm="noisegate"'
+    if status in (429, 503):
+        headers["Retry_After"] = "5"
+    return say(body, status, **headers)
+
+
+async def _of_http(request: Request, error: Exception) -> Response:  # noqa: ARG001 - Starlette's
+    assert isinstance(error, HTTPException)  # noqa: S101 - it handles these
+    code, words = _OF_HTTP.get(error.status_code, ("request", "The request cannot be answered."))
+    body = {"code": code, "message": words, "fix": "See /openapi.json."}
+    kept = {n.replace("-", "_"): v for n, v in (error.headers or {}).items() if n == "Allow"}
+    return say(body, error.status_code, **kept)

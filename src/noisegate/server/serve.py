@@ -1,0 +1,252 @@
+"""All faces of a service in one process: what an operator can choose, starting, and the end.
+
+A choice is taken from the command line, else from the environment (NOISEGATE_PORT=8443), else from
+a file of settings, else as usual.
+"""
+
+import os
+import ssl
+import tomllib
+from asyncio import TaskGroup
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self, final
+
+from noisegate.errors import OperatorError, SpecError
+from noisegate.extras import extra
+from noisegate.server.service import Service
+from noisegate.server.settings import Settings
+
+if TYPE_CHECKING:
+    from starlette.routing import BaseRoute
+
+PREFIX: Final = "NOISEGATE_"
+_PATIENCE: Final = 90  # seconds in which open requests end
+_IDLE: Final = 75  # seconds that a connection is kept for the next request
+_OPEN_MAX: Final = 2000  # connections at once
+_USUAL: Final = Settings()
+_NOT_GIVEN: Final[tuple[object, ...]] = (None, [], ())
+_TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Serving:
+    """What an operator can choose; see `Settings` for the last four.
+
+    ``state``: where people, tokens, runs and the access log are kept, a file or a Postgres address.
+    ``behind_proxy``: somebody else speaks TLS with the callers.
+    """
+
+    policies: tuple[Path, ...] = ()
+    host: str = "127.0.0.1"
+    port: int = 8080
+    pg_port: int | None = None
+    state: str | None = None
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    behind_proxy: bool = False
+    quantum: float = _USUAL.quantum
+    workers: int = _USUAL.workers
+    approve_above: Fraction | None = _USUAL.approve_above
+    kept: int = _USUAL.kept
+
+    @classmethod
+    def chosen(cls, file: Path | None = None, **options: object) -> Self:
+        """What was chosen. An option that is None or an empty list was not given."""
+        names = {each.name for each in fields(cls)}
+        said = {} if file is None else _from_file(file, names)
+        for name in names:
+            if (text := os.environ.get(f"{PREFIX}{name.upper()}")) is not None:
+                said[name] = _read(name, text, f"{PREFIX}{name.upper()}")
+        given = {name: each for name, each in options.items() if each not in _NOT_GIVEN}
+        said |= {name: _read(name, each, _option(name)) for name, each in given.items()}
+        made = cls(**said)
+        made._require()
+        return made
+
+    @property
+    def settings(self) -> Settings:
+        """Those of the service itself."""
+        return Settings(
+            quantum=self.quantum, workers=self.workers, approve_above=self.approve_above,
+            kept=self.kept,
+        )  # fmt: skip
+
+    @property
+    def tls(self) -> ssl.SSLContext | None:
+        """How callers are spoken with; None: in the clear."""
+        if self.tls_cert is None:
+            return None
+        made = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        made.minimum_version = ssl.TLSVersion.TLSv1_2
+        try:
+            made.load_cert_chain(self.tls_cert, self.tls_key)
+        except (OSError, ssl.SSLError):
+            raise OperatorError(
+                "The certificate or its key cannot be read.",
+                fix="Give PEM files that belong together: --tls-cert, --tls-key.",
+                about="tls",
+            ) from None
+        return made
+
+    def _require(self) -> None:
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise SpecError(
+                "A certificate needs its key.", fix="Give --tls-cert and --tls-key.", about="tls"
+            )
+        if self.tls_cert is None and not self.behind_proxy and not _is_here(self.host):
+            raise SpecError(
+                "Tokens and answers would cross the network in the clear.",
+                fix="Give --tls-cert and --tls-key, or --behind-proxy where a proxy speaks TLS.",
+                about="clear",
+            )
+        ports = [self.port, *(() if self.pg_port is None else (self.pg_port,))]
+        if not all(0 <= port < 1 << 16 for port in ports):
+            raise SpecError("A port is out of range.", fix="Use 0 to 65535.", about="port")
+        if self.workers < 1 or self.kept < 1 or not 0 <= self.quantum <= 60:
+            raise SpecError(
+                "A setting is out of range.",
+                fix="Use workers and kept of at least 1, and a quantum of 0 to 60 seconds.",
+                about="setting",
+            )
+
+
+# other faces: one line each
+
+
+def pages(service: Service) -> "Sequence[BaseRoute]":
+    """Routes beside those of the API, looked at after them."""
+    del service
+    return []
+
+
+def servers(
+    service: Service, serving: Serving, tls: ssl.SSLContext | None
+) -> list[Coroutine[Any, Any, object]]:
+    """Servers beside that of HTTP: each runs until it is cancelled."""
+    del service, serving, tls
+    return []
+
+
+# from the start to the end
+
+
+def serve(
+    service: Service, serving: Serving, *, started: Callable[[str], None] | None = None
+) -> None:
+    """Serve until the process is asked to stop; then finish what is being worked on.
+
+    ``started`` is called with the address.
+    """
+    import asyncio  # noqa: PLC0415 - for those who serve
+
+    try:
+        asyncio.run(_serve(service, serving, started))
+    finally:
+        service.close()
+
+
+async def _serve(service: Service, serving: Serving, started: Callable[[str], None] | None) -> None:
+    uvicorn: Any = extra("uvicorn", "The service")
+    from noisegate.server.http import http_app  # noqa: PLC0415 - starlette may be missing
+
+    tls = serving.tls
+    config = uvicorn.Config(
+        http_app(service, pages(service)), host=serving.host, port=serving.port, log_config=None,
+        access_log=False, server_header=False, proxy_headers=False, lifespan="off",
+        ssl_certfile=serving.tls_cert, ssl_keyfile=serving.tls_key, limit_concurrency=_OPEN_MAX,
+        timeout_graceful_shutdown=_PATIENCE, timeout_keep_alive=_IDLE,
+    )  # fmt: skip
+    server = uvicorn.Server(config)
+    async with TaskGroup() as tasks:
+        others = [tasks.create_task(each) for each in servers(service, serving, tls)]
+        if started is not None:
+            tasks.create_task(_tell(server, serving, started))
+        await server.serve()
+        for each in others:
+            each.cancel()
+
+
+async def _tell(server: Any, serving: Serving, started: Callable[[str], None]) -> None:  # noqa: ANN401 - uvicorn's
+    """Say where the service is, as soon as it is there."""
+    import asyncio  # noqa: PLC0415
+
+    while not server.started:
+        if server.should_exit:
+            return
+        await asyncio.sleep(0.02)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    host = f"[{serving.host}]" if ":" in serving.host else serving.host
+    started(f"{'http' if serving.tls_cert is None else 'https'}://{host}:{port}")
+
+
+# what is said
+
+
+def _from_file(file: Path, names: set[str]) -> dict[str, Any]:
+    """Settings of a TOML file; its paths are beside it."""
+    try:
+        found = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise SpecError(
+            f"{file.name!r} cannot be read as TOML.", fix="See docs/service.md.", about="file"
+        ) from None
+    if unknown := found.keys() - names:
+        raise SpecError(
+            f"{file.name!r} has an unknown setting: {min(unknown)!r}.",
+            fix=f"Use {', '.join(sorted(names))}.",
+            about="setting",
+        )
+    read = {name: _read(name, value, name) for name, value in found.items()}
+    here = file.resolve().parent
+    for name in ("tls_cert", "tls_key"):
+        if read.get(name) is not None:
+            read[name] = here / read[name]
+    if "policies" in read:
+        read["policies"] = tuple(here / each for each in read["policies"])
+    return read
+
+
+def _read(name: str, value: Any, said: str) -> Any:  # noqa: ANN401 - of its own kind
+    """A choice in the type of its field."""
+    try:
+        return _READ.get(name, str)(value)
+    except (TypeError, ValueError, ArithmeticError):
+        raise SpecError(
+            f"{said} is not as it should be.", fix="See docs/service.md.", about="setting"
+        ) from None
+
+
+def _flag(value: object) -> bool:
+    text = str(value).lower()
+    if text not in (*_TRUE, *_FALSE):
+        raise ValueError
+    return text in _TRUE
+
+
+def _paths(value: object) -> tuple[Path, ...]:
+    listed = value.split(os.pathsep) if isinstance(value, str) else list(value)  # type: ignore[call-overload]
+    return tuple(map(Path, listed))
+
+
+_READ: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "policies": _paths, "port": int, "pg_port": int, "tls_cert": Path, "tls_key": Path,
+    "behind_proxy": _flag, "quantum": float, "workers": int, "approve_above": Fraction, "kept": int,
+}  # fmt: skip
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _is_here(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

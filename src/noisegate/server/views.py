@@ -1,0 +1,243 @@
+"""One caller at one data set: what may be seen, planned and started there."""
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final, Protocol, final
+from uuid import uuid4
+
+from noisegate.desk.order import Order
+from noisegate.desk.plan import Expected, Plan
+from noisegate.errors import Forbidden, Paused, SpecError
+from noisegate.gate import Gate
+from noisegate.root import Hosted
+from noisegate.server.access import now
+from noisegate.server.facts import facts_of
+from noisegate.server.people import Caller
+from noisegate.server.runs import RUN, Run
+from noisegate.server.settings import Settings
+from noisegate.server.store import Store
+
+_KEY_MAX: Final = 200
+_SESSIONS: Final = ("many", "series")  # that hold a door open, which no request can
+
+
+class Runs(Protocol):
+    """What a view needs of the service."""
+
+    store: Store
+    settings: Settings
+
+    def gate(self, hosted: Hosted, caller: Caller, *, practice: bool, anew: bool = False) -> Gate:
+        """The gate of a caller."""
+
+    def begin(self, view: "View", run: Run) -> Run:
+        """Keep a new run and queue it, or find the one with its key."""
+
+    def held(self, run_id: str) -> Run | None:
+        """A run that this process remembers."""
+
+    def is_paused(self, dataset: str) -> bool:
+        """Whether the steward stopped all questions about it."""
+
+
+@final
+class View:
+    """One caller at one data set."""
+
+    def __init__(self, service: Runs, hosted: Hosted, caller: Caller) -> None:
+        self._service, self.hosted, self.caller = service, hosted, caller
+
+    @property
+    def name(self) -> str:
+        """The data set."""
+        return self.hosted.policy.name
+
+    @property
+    def file(self) -> Path:
+        """The policy: for stewards' pages."""
+        return self.hosted.policy.file
+
+    @cached_property
+    def gate(self) -> Gate:
+        """The gate of the caller's account."""
+        return self._service.gate(self.hosted, self.caller, practice=False)
+
+    @cached_property
+    def practice(self) -> Gate:
+        """A gate in front of made-up rows: free, and says nothing about anybody."""
+        return self._service.gate(self.hosted, self.caller, practice=True)
+
+    @property
+    def may_ask(self) -> bool:
+        """Whether the caller has an account to ask from."""
+        policy = self.hosted.policy
+        return self.caller.name in policy.analysts if policy.analysts else _asks(self.caller)
+
+    def facts(self) -> dict[str, Any]:
+        """What is public about the data set, and the caller's balance."""
+        paused = self._service.is_paused(self.name)
+        gate = self.gate if self.may_ask else None
+        return facts_of(self.hosted, gate) | {"paused": paused}
+
+    def plan(
+        self, order: Order[Any, Expected], *, fresh: bool = False, practice: bool = False
+    ) -> Plan[Expected]:
+        """Price and error of an order: free, reads no row."""
+        self._require_asker()
+        return (self.practice if practice else self.gate).plan(order, fresh=fresh)
+
+    def start(
+        self,
+        order: Order[Any, Expected],
+        *,
+        key: str | None = None,
+        fresh: bool = False,
+        practice: bool = False,
+        face: str = "http",
+    ) -> Run:
+        """Queue an order. With a ``key`` it is asked and paid for once."""
+        self._require_asker()
+        if order.kind in _SESSIONS or (order.kind == "release" and _grows(order)):
+            raise SpecError(
+                "A session holds a door open, which one request cannot.",
+                fix="Use noisegate on the steward's side, or a release.",
+                about="session",
+            )
+        if key is not None and not (key.isprintable() and 0 < len(key) <= _KEY_MAX):
+            raise SpecError(
+                "The idempotency key is empty or too long.", fix=f"Use up to {_KEY_MAX} letters."
+            )
+        run = Run(
+            id=uuid4().hex, person=self.caller.name, dataset=self.name, order=order, fresh=fresh,
+            practice=practice, face=face, created=now(), key=key, token=self.caller.token,
+            quantum=self._service.settings.quantum,
+        )  # fmt: skip
+        return self._service.begin(self, run)
+
+    def ask(
+        self,
+        order: Order[Any, Expected],
+        *,
+        key: str | None = None,
+        fresh: bool = False,
+        practice: bool = False,
+        face: str = "http",
+        seconds: float | None = None,
+    ) -> Run:
+        """Start and wait; raises what the run raised, or that it is not done in time."""
+        run = self.start(order, key=key, fresh=fresh, practice=practice, face=face)
+        run.wait(seconds)
+        run.result()
+        return run
+
+    def history(self, limit: int = 100) -> list[dict[str, Any]]:
+        """The caller's runs, the latest first; stewards and auditors see everybody's."""
+        mine = "" if self.caller.sees_all else " AND person = ?"
+        rows = self._service.store.all(
+            f"SELECT {RUN}, finished, price FROM runs WHERE dataset = ?{mine} "  # noqa: S608 - constants
+            f"ORDER BY created DESC LIMIT {int(limit)}",
+            self.name, *(() if self.caller.sees_all else (self.caller.name,)),
+        )  # fmt: skip
+        return [self._seen(_told(row)) for row in rows]
+
+    def _seen(self, told: dict[str, Any]) -> dict[str, Any]:
+        """A run of the history; when it ended is for those who see all, and not before it may."""
+        run = self._service.held(told["id"])
+        if run is not None and run.told == "running":
+            return told | {"state": "running", "finished": None, "price": None}
+        return told if self.caller.sees_all else told | {"finished": None}
+
+    def head(self) -> dict[str, Any] | None:
+        """The head of the data set's ledger, to be kept elsewhere: of stewards and auditors."""
+        if not self.caller.sees_all:
+            raise Forbidden(
+                "The head of the ledger is for stewards and auditors.",
+                fix="Each answer states the one that it was drawn at.",
+                about="role",
+            )
+        head = self.hosted.ledger.log().head
+        return None if head is None else head.to_dict()
+
+    def gate_for(self, run: Run) -> Gate:
+        """The gate that a run asks; new draws of a run with a key have names made of it."""
+        if run.practice:
+            return self.practice
+        if not run.fresh:
+            return self.gate
+        name = run.key if run.key is not None else run.id
+        digest = sha256(f"{run.person}\n{run.dataset}\n{name}\n{run.text()}".encode()).hexdigest()
+        return self.hosted.gate(run.person, allowed=self.caller.allow, request=digest)
+
+    def _require_asker(self) -> None:
+        if not self.may_ask:
+            raise Forbidden(
+                "You have no account for questions about this data set.",
+                fix="Ask the steward for a share: a line under [analysts] of the policy.",
+                about="asker",
+            )
+
+    def require_limits(self, run: Run) -> None:
+        """Refuse what is paused or what a token may not spend; some has to be approved first.
+
+        What is being worked on counts with the price that was planned for it.
+        """
+        caller, above = self.caller, self._service.settings.approve_above
+        if self._service.is_paused(self.name):
+            raise Paused(
+                "The steward has paused questions about this data set.",
+                fix="Try again later; practice and history still work.",
+            )
+        if caller.epsilon_question is None and caller.epsilon_hour is None and above is None:
+            return
+        run.price = price = self.gate.plan(run.order, fresh=run.fresh).price.epsilon
+        if caller.epsilon_question is not None and price > caller.epsilon_question:
+            raise _over("one question", caller.epsilon_question)
+        if caller.epsilon_hour is not None and price:
+            since = (datetime.now(UTC) - timedelta(hours=1)).isoformat(timespec="milliseconds")
+            rows = self._service.store.all(
+                "SELECT price FROM runs WHERE token = ? AND created > ? AND practice = 0",
+                caller.token, since,
+            )  # fmt: skip
+            spent = sum((Fraction(row[0]) for row in rows if row[0] is not None), Fraction(0))
+            if spent + price > caller.epsilon_hour:
+                raise _over("an hour", caller.epsilon_hour)
+        if above is not None and price > above:
+            run.state = "waiting"
+
+
+def asked(view: View, run: Run) -> tuple[object, ...]:
+    """Who asked what: the same gives the same answer, which is then free."""
+    window = view.hosted.window(run.person)
+    return run.dataset, run.person, view.caller.allow, window, run.text()
+
+
+def _over(what: str, limit: Fraction) -> Forbidden:
+    return Forbidden(
+        f"This token may spend ε = {float(limit):g} for {what}, and no more.",
+        fix="Ask for less, later, or with another token. Nothing was spent.",
+        about="token",
+    )
+
+
+def _asks(caller: Caller) -> bool:
+    return caller.role == "analyst"
+
+
+def _grows(order: Order[Any, Expected]) -> bool:
+    return getattr(order, "until", None) is not None
+
+
+def _told(row: Sequence[Any]) -> dict[str, Any]:
+    name, person, dataset, key, text, fresh, practice, face, _, state, created, done, price = row
+    order = json.loads(text)
+    return {
+        "id": name, "person": person, "dataset": dataset, "key": key, "kind": order["kind"],
+        "sql": order.get("sql"), "order": order, "fresh": bool(fresh), "practice": bool(practice),
+        "face": face, "state": state, "created": created, "finished": done,
+        "price": None if price is None else float(Fraction(price)),
+    }  # fmt: skip
