@@ -1,3 +1,4 @@
+# ruff: noqa: ISC004, Q003 - statements as they are sent
 """Tools look before they ask: each statement as such tools send it, and no budget ever moves."""
 
 from types import SimpleNamespace
@@ -198,7 +199,7 @@ def test_public_rows_are_exact_and_free(wire, session):
         ("SELECT nope FROM visits", "0A000"),
         ("SELEC 1", "25006"),
         ("SELECT FROM WHERE", "42601"),
-        ("CREATE LOCAL TEMPORARY TABLE \"#Tableau_1_Connect\" (COL INTEGER)", "25006"),
+        ('CREATE LOCAL TEMPORARY TABLE "#Tableau_1_Connect" (COL INTEGER)', "25006"),
         ("INSERT INTO visits VALUES (1)", "25006"),
         ("DROP TABLE visits", "25006"),
         ("COPY visits FROM STDIN", "25006"),

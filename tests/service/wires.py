@@ -2,7 +2,7 @@
 
 import asyncio
 import base64
-import datetime
+import datetime as dt
 import hashlib
 import hmac
 import shutil
@@ -25,19 +25,20 @@ from noisegate.server.wire.serving import serve_wire
 EXAMPLES = Path(__file__).parents[2] / "examples"
 HOST = "127.0.0.1"
 SALTED = {}
+QUICK = Settings(quantum=0)
 
 
 class Wire:
     """The clinic with a large budget for ana, 1 for ben, and a steward; TLS for whoever asks."""
 
-    def __init__(self):
+    def __init__(self, *policies, settings=QUICK):
         self.folder = Path(tempfile.mkdtemp(prefix="ngwire"))
         shutil.copytree(EXAMPLES / "clinic", self.folder / "clinic")
         text = (EXAMPLES / "clinic.toml").read_text()
         text = text.replace("epsilon = 4", "epsilon = 5000").replace("ana = 2", "ana = 4000")
         text = text.replace("max_epsilon = 1", "max_epsilon = 1000")
         (self.folder / "clinic.toml").write_text(text)
-        self.service = Service([self.folder / "clinic.toml"], settings=Settings(quantum=0))
+        self.service = Service([self.folder / "clinic.toml", *policies], settings=settings)
         people = self.service.people
         for name, role in (("ana", "analyst"), ("ben", "analyst"), ("sam", "steward")):
             people.add(name, role)
@@ -67,9 +68,11 @@ class Wire:
     def url(self, name="ana", driver="postgresql"):
         return f"{driver}://{name}:{self.tokens[name]}@{HOST}:{self.port}/clinic"
 
-    def gate(self, name="ana"):
-        people = self.service.people
-        return self.service.view(people.by_token(self.tokens[name]), "clinic").gate
+    def view(self, name="ana", dataset="clinic"):
+        return self.service.view(self.service.people.by_token(self.tokens[name]), dataset)
+
+    def gate(self, name="ana", dataset="clinic"):
+        return self.view(name, dataset).gate
 
     def left(self, name="ana"):
         """What is left of a budget, exactly."""
@@ -96,15 +99,15 @@ def certificate(folder):
     """A certificate for this machine, signed by itself."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    now = datetime.datetime.now(datetime.UTC)
+    now = dt.datetime.now(dt.UTC)
     made = (
         x509.CertificateBuilder()
         .subject_name(name)
         .issuer_name(name)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
+        .not_valid_before(now - dt.timedelta(days=1))
+        .not_valid_after(now + dt.timedelta(days=1))
         .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(key, hashes.SHA256())
@@ -194,7 +197,7 @@ class Raw:
         bare = f"n=,r={nonce}".encode()
         data = b"n,," + bare
         self.send(message(b"p", b"SCRAM-SHA-256\0" + struct.pack("!I", len(data)) + data))
-        kind, body = self.next()
+        _, body = self.next()
         assert body[:4] == struct.pack("!I", 11), body
         server = body[4:]
         said = dict(part.split(b"=", 1) for part in server.split(b","))

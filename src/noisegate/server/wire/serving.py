@@ -57,6 +57,12 @@ async def serve_wire(
     return await asyncio.start_server(wire.connected, host, port)
 
 
+async def run_wire(service: Service, host: str, port: int, tls: ssl.SSLContext | None) -> None:
+    """Listen until this is cancelled."""
+    async with await serve_wire(service, host, port, tls) as server:
+        await server.serve_forever()
+
+
 def _is_loopback(host: str) -> bool:
     with suppress(ValueError):
         return ip_address(host).is_loopback

@@ -10,7 +10,7 @@ never costs anything.
 | public | ``SELECT * FROM drugs`` | public rows, exact and free |
 | preview | ``SELECT * FROM visits LIMIT 100`` | the practice twin |
 | empty | ``SELECT … LIMIT 0``, ``WHERE 1 = 0`` | the practice twin |
-| scan | ``SELECT COUNT(*) FROM visits``, ``SELECT DISTINCT ward …`` | the twin, unless priced or free |
+| scan | ``SELECT COUNT(*) FROM visits``, ``SELECT DISTINCT …`` | the twin, unless priced or free |
 | aggregate | all else | the gate, for a price |
 """
 
