@@ -307,7 +307,7 @@ def test_zcdp_accounts_are_asked_in_the_same_way(tmp_path):
     (tmp_path / "stays.csv").write_text(rows_)
     policy = tmp_path / "stays.toml"
     policy.write_text(
-        'name = "stays"\nsource = "stays.csv"\n'
+        'name = "stays"\nsource = "."\n'
         '[budget]\nepsilon = 3\ndelta = 1e-6\naccountant = "zcdp"\n'
         "[questions]\ndefault_epsilon = 0.5\n"
         '[tables.stays]\nunit = "person"\nrows_per_unit = 12\n'

@@ -72,6 +72,7 @@ class Answering:
     catalogue: Catalogue
     twin: Twin
     pool: Executor
+    turn: asyncio.Semaphore
     run: Run | None = None
     cancelled: bool = field(default=False)
 
@@ -84,7 +85,8 @@ class Answering:
 
     async def outcome(self, asked: Asked, wanted: Columns | None = None) -> Outcome:
         """The answer; in the columns that were told before, if any were."""
-        await self.off(self._require_token)
+        self.cancelled = False
+        await self.off(self._look_again)
         if not await self.off(self._is_asked, asked):
             return await self._looked(asked)
         plan, order = await self.off(self._planned, asked)
@@ -98,10 +100,10 @@ class Answering:
 
     async def plan(self, asked: Asked, *, as_json: bool) -> Outcome:
         """The plan of a question: free."""
-        await self.off(self._require_token)
-        if asked.form == "catalogue":
-            words = "free: declared facts"
-            return Outcome((("QUERY PLAN", types.TEXT),), [(words,)])
+        await self.off(self._look_again)
+        if asked.form in ("catalogue", "preview", "empty"):
+            words = "declared facts" if asked.form == "catalogue" else "made-up rows"
+            return Outcome((("QUERY PLAN", types.TEXT),), [(f"free: {words}",)])
         plan, _ = await self.off(self._planned, asked)
         if as_json:
             text = json_text([plan.to_dict(self.settings.confidence)])
@@ -110,7 +112,7 @@ class Answering:
 
     async def remaining(self) -> str:
         """The ε that is left."""
-        await self.off(self._require_token)
+        await self.off(self._look_again)
         return str(float((await self.off(lambda: self.view.gate.remaining)).epsilon))
 
     def cancel(self) -> None:
@@ -121,13 +123,15 @@ class Answering:
 
     async def off(self, work: Callable[..., T], *args: object) -> T:
         """Work that takes a while, off the event loop."""
-        return await asyncio.get_running_loop().run_in_executor(self.pool, work, *args)
+        async with self.turn:
+            return await asyncio.get_running_loop().run_in_executor(self.pool, work, *args)
 
-    def _require_token(self) -> None:
-        """Refuse to go on with a token that was revoked or has expired meanwhile."""
-        token = self.view.caller.token
-        if token is not None:
-            self.service.people.caller_of_token(token)
+    def _look_again(self) -> None:
+        """Who is there now: a token may be revoked, and an account renewed, while a session lasts."""
+        caller = self.view.caller
+        if caller.token is not None:
+            caller = self.service.people.caller_of_token(caller.token)
+        self.view = self.service.view(caller, self.view.name)
 
     # which way
 
@@ -224,7 +228,6 @@ class Answering:
             raise _capped("this session", "session_max", total)
 
     async def _run(self, order: SqlOrder, *, practice: bool) -> Answer:
-        self.cancelled = False
         run = await self.off(lambda: self.view.start(order, practice=practice, face="wire"))
         self.run = run
         try:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from ipaddress import ip_address
 from secrets import randbits, token_bytes
 from threading import Lock
-from typing import final
+from typing import Final, final
 
 from noisegate.errors import NoisegateError, SpecError
 from noisegate.root import Hosted, made_up_rows
@@ -27,7 +27,8 @@ from noisegate.server.wire.session import Session
 from noisegate.server.wire.settings import REPORTED, Settings
 from noisegate.server.wire.twin import Twin
 
-_WORKERS = 8  # threads for planning, twins and the catalogue
+_WORKERS: Final = 8  # threads for planning, twins and the catalogue
+_TURNS: Final = 3  # of them, for one person
 
 
 async def serve_wire(
@@ -78,6 +79,7 @@ class Wire:
         self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="noisegate-wire")
         self._sessions: dict[int, tuple[bytes, Answering]] = {}
         self._persons: Counter[str] = Counter()
+        self._turns: dict[str, asyncio.Semaphore] = {}
         self._homes: dict[str, tuple[Catalogue, Twin]] = {}
         self._open, self._lock = 0, Lock()
 
@@ -192,7 +194,8 @@ class Wire:
     async def _session(self, connection: Connection, view: View, first: Startup) -> None:
         settings = Settings.of(view.caller.name, dict(first.settings))
         catalogue, twin = await self._off(self._home, view)
-        answering = Answering(self._service, view, settings, catalogue, twin, self._pool)
+        turn = self._turns.setdefault(view.caller.name, asyncio.Semaphore(_TURNS))
+        answering = Answering(self._service, view, settings, catalogue, twin, self._pool, turn)
         await self._off(self._log, view)
         process, secret = self._key(answering)
         try:

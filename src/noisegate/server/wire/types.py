@@ -259,17 +259,23 @@ def _items(text: str) -> list[str | None]:
         elif letter == '"':
             quoted, was_quoted = not quoted, True
         elif letter == "," and not quoted:
-            found.append(None if item.upper() == "NULL" and not was_quoted else item)
+            found.append(_listed(item, was_quoted=was_quoted))
             item, was_quoted = "", False
         elif letter in "{}" and not quoted:
             raise ValueError
-        else:
+        elif quoted or not (letter.isspace() and (was_quoted or not item)):
             item += letter
     if quoted:
         raise ValueError
-    if text != "{}":
-        found.append(None if item.upper() == "NULL" and not was_quoted else item)
+    if item or was_quoted or found:
+        found.append(_listed(item, was_quoted=was_quoted))
     return found
+
+
+def _listed(item: str, *, was_quoted: bool) -> str | None:
+    if was_quoted:
+        return item
+    return None if item.strip().upper() == "NULL" else item.strip()
 
 
 def _bool(text: str) -> bool:
@@ -345,7 +351,7 @@ def _from_numeric(raw: bytes) -> Decimal:
     if abs(power) > 4 * _DIGITS_MAX:
         raise ValueError
     found = Decimal(f"{number}E{power}")
-    return -found if sign == _MINUS else found
+    return found.copy_negate() if sign == _MINUS else found
 
 
 def _from_day(raw: bytes) -> date:
