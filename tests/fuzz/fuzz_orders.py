@@ -32,6 +32,7 @@ CALLS = [  # that are accepted, each a name and its arguments
     'gate.release("sparse", table="visits", columns={"visit_id": 1}, epsilon=1)',
     'gate.release("above", table="visits", columns={"ward": None}, epsilon=1, threshold=3)',
     'gate.release("boxplot", table="visits", columns={"cost": 10}, epsilon=1)',
+    'gate.describe("visits", columns=["cost"], choose="bounds", epsilon=1)',
     'gate.release("cdf", table="patients", columns={"age": 1}, epsilon=1)',
     'gate.release_plan("synthetic", table="patients", columns=["age", "sex", "smoker"], epsilon=1, rows=100)',
     'gate.release_plan("questions", table="patients", workload=["SELECT COUNT(*) FROM patients WHERE age < 30"], epsilon=1)',
@@ -77,7 +78,7 @@ VALUES = [
     "'visits'", "'drugs'", "'patients'", "'auto'", "'tree'", "'ranges'", "'SELECT 1'", "'SELECT COUNT(*) FROM visits'", "'age > '", "'smoker; DROP TABLE x'", "'a' * 100000", "'\\0'", "'\\ud800'", "lambda *a: 0", "print", "range(3)", "iter([1])", "1j", "(0, 0)", "(1, 0)",
     "(0, float('inf'))", "[(0, 1)] * 3", "10**6", "1e-320", "type", "...", "Path('x')", "date(2024, 1, 1)", "'pure'", "'zcdp'", "'renyi-2'", "'cells'", "'marginals'", "[{'age': (20, 39)}]", "[{'age': (39, 20)}]", "[{'nope': 1}]", "[{'age': 'x'}]", "frozenset({'age'})", "[0.5, 0.9]",
 ]  # fmt: skip
-NAMES = ["histogram", "table", "map", "series", "marginals", "cube", "sparse", "above", "boxplot", "cdf", "synthetic", "questions", "crowd-histogram", "crowd-points", "identity", "tree", "haar", "fourier", "grids", "kdtree", "privtree", "dawa", "mwem", "sketch", "planned", "seasonal", "totals", "nope", ""]  # fmt: skip
+NAMES = ["histogram", "table", "map", "series", "marginals", "cube", "sparse", "above", "boxplot", "cdf", "describe", "synthetic", "questions", "crowd-histogram", "crowd-points", "identity", "tree", "haar", "fourier", "grids", "kdtree", "privtree", "dawa", "mwem", "sketch", "planned", "seasonal", "totals", "nope", ""]  # fmt: skip
 EXTRA = ["epsilon", "fresh", "rows", "rows_per_unit", "groups_per_unit", "where", "table", "columns", "method", "workload", "nope", "progress", "confidence", "within", "rounds", "k", "threshold", "delta", "limit", "cells", "degree", "bounds", "sure", "start", "surprises", "questions", "evidence", "blocks", "seconds", "sql", "name", "random_state", "n_clusters", "max_depth", "constraints", "probability", "weights", "size"]  # fmt: skip
 FRAME = {"id": [1, 1, 2, 3], "x": [0.5, 0.1, float("nan"), 7.0], "g": ["a", "b", "a", None]}
 

@@ -30,6 +30,7 @@ ORDERS = {
     "cube": ("cube", {"table": "patients", "columns": {"sex": None, "region": None}}),
     "boxplot": ("boxplot", {"table": "patients", "columns": {"weight": 10}}),
     "cdf": ("cdf", {"table": "patients", "columns": {"age": 5}}),
+    "describe": ("describe", {"table": "patients", "columns": ["age", "sex"]}),
     "sparse": ("sparse", {"table": "patients", "columns": {"weight": 1}}),
     "synthetic": ("synthetic", {"table": "patients", "columns": ["sex", "smoker"]}),
     "crowd": ("crowd-histogram", {"table": "patients", "columns": {"sex": None}, "probability": "1/2", "delta": "1e-2"}),

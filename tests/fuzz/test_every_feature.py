@@ -55,6 +55,7 @@ METHODS = (
 PLACES = [("tight", VISITS), ("tight-zcdp", VISITS), ("tight-zcdp", NOTES)]
 ALWAYS = {  # that every one of these tables can be asked
     "sql", "plan", "choose", "histogram", "table", "marginals", "cube", "sparse", "above", "cdf", "boxplot", "synthetic",
+    "describe",
     "questions", "many", "many, workload", "smooth", "distance", "statistic", "statistical queries", "caps", "apply",
     "method cells", "method tree", "method haar", "sampled sql", "sampled histogram",
 }  # fmt: skip
@@ -157,6 +158,12 @@ def above(gate, of):
 @feature("boxplot")
 def boxplot(gate, of):
     return gate.release("boxplot", table=of.t, columns={of.x: 10, of.k: None}, epsilon=1)
+
+
+@feature("describe")
+@feature("describe, bounds", choose="bounds")
+def describe(gate, of, **more):
+    return gate.describe(of.t, epsilon=1, **more)
 
 
 @feature("series")

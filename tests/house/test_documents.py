@@ -21,6 +21,7 @@ ROOT = SRC.parents[1]
 PAGES = (
     "README.md",
     "docs/sql.md",
+    "docs/describe.md",
     "docs/policy.md",
     "docs/ledger.md",
     "docs/releases.md",
@@ -129,6 +130,15 @@ def test_the_python_of_the_sql_page_runs(folder):
     exec(block, scope)
     assert scope["answer"].columns == ("ward", "year", "patients", "mean")
     assert scope["plan"].fits
+
+
+def test_the_python_of_the_page_about_descriptions_runs(folder, capsys):
+    (block,) = blocks("docs/describe.md", "python")
+    scope = {}
+    exec(block, scope)
+    assert scope["count"].free
+    assert scope["gate"].spent.epsilon == 1
+    assert "median" in capsys.readouterr().out
 
 
 def test_the_python_of_the_releases_page_runs(folder, capsys):

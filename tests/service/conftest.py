@@ -4,13 +4,12 @@ import shutil
 from pathlib import Path
 
 import pytest
+from served import PEOPLE, QUICK, serving
 
 from noisegate.server.service import Service
-from noisegate.server.settings import Settings
 from postgres import Server
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-QUICK = Settings(quantum=0)
 
 
 @pytest.fixture
@@ -24,12 +23,7 @@ def clinic(tmp_path):
 def service(clinic):
     """A service with a steward, two analysts and an auditor; closed after the test."""
     made = Service([clinic], settings=QUICK)
-    for name, role in {
-        "sam": "steward",
-        "ana": "analyst",
-        "ben": "analyst",
-        "aud": "auditor",
-    }.items():
+    for name, role in PEOPLE.items():
         made.people.add(name, role)
     yield made
     made.close()
@@ -40,6 +34,24 @@ def callers(service):
     """Everybody, as recognised by a token of theirs."""
     people = service.people
     return {each.name: people.by_token(people.new_token(each.name)) for each in people.everybody()}
+
+
+@pytest.fixture(scope="session")
+def served(tmp_path_factory):
+    """The clinic over HTTP, with a budget for a whole session of tests."""
+    folder = tmp_path_factory.mktemp("served")
+    shutil.copytree(EXAMPLES / "clinic", folder / "clinic")
+    text = (EXAMPLES / "clinic.toml").read_text().replace("epsilon = 4", "epsilon = 100000")
+    text = text.replace("ana = 2", "ana = 90000").replace(
+        "ben = { epsilon = 1,", "ben = { epsilon = 3,"
+    )
+    (folder / "clinic.toml").write_text(text)
+    made = Service([folder / "clinic.toml"], settings=QUICK)
+    for name, role in PEOPLE.items():
+        made.people.add(name, role)
+    with serving(made) as found:
+        yield found
+    made.close()
 
 
 @pytest.fixture(scope="session")

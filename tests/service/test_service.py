@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import pytest
 
-from noisegate.errors import Forbidden, OverBudget, RequestConflict, SpecError
+from noisegate.errors import Forbidden, OperatorError, OverBudget, RequestConflict, SpecError
 from noisegate.orders import order_from
 from noisegate.server.access import AuditLog
 from noisegate.server.people import People
@@ -367,6 +367,20 @@ def test_the_access_log_shows_a_change(service, callers):
     assert (line.action, line.dataset, line.detail["rows"]) == ("ask", "clinic", 1)
     service.store.all("UPDATE access SET person = ? WHERE seq = 1", "ben")
     assert service.log.broken() == 1
+
+
+def test_nothing_leaves_that_could_not_be_logged(service, callers, monkeypatch):
+    view = service.view(callers["ana"], "clinic")
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(AuditLog, "add", full)
+        with pytest.raises(OperatorError):
+            view.ask(COUNT)
+    assert view.ask(COUNT).result().price.epsilon == 0  # charged, and found again
+    assert view.gate.spent.epsilon == Fraction(1, 10)
 
 
 def test_the_log_holds_no_answer(service, callers):

@@ -15,6 +15,7 @@ from noisegate.crowd.points import CrowdPoints
 from noisegate.errors import OverBudget, SpecError
 from noisegate.programs.applied import Applied
 from noisegate.programs.text import program_of
+from noisegate.releases.describe.description import Description
 from noisegate.releases.forms.boxplots import BoxplotRelease
 from noisegate.releases.forms.cdf import CdfRelease
 from noisegate.releases.forms.cube import CubeRelease
@@ -100,6 +101,7 @@ KINDS = {
     "sparse": release("sparse", SparseRelease, columns={"age": None, "cost": 10}),
     "above": release("above", AboveRelease, columns=CELLS, questions="cells", threshold=20),
     "boxplot": release("boxplot", BoxplotRelease, columns={"cost": None, "ward": None}),
+    "describe": release("describe", Description, columns=["age", "ward", "cost"]),
     "cdf": release("cdf", CdfRelease, columns={"age": 10}),
     "series": release("series", SeriesRelease, columns={"age": 10}, until=39, fresh=False),
     "synthetic": release("synthetic", SyntheticRelease, columns=["ward", "age"], method="mst"),
@@ -283,7 +285,9 @@ def test_a_plan_says_why_it_is_free():
     assert str(kind.plan(gate)).endswith("free: released before")
 
 
-@pytest.mark.parametrize("name", ["apply", "smooth", "distance", "histogram", "sql", "statistic"])
+@pytest.mark.parametrize(
+    "name", ["apply", "describe", "smooth", "distance", "histogram", "sql", "statistic"]
+)
 def test_the_price_that_is_asked_for_is_stated_in_every_account(name):
     plan = KINDS[name].plan(opened(accountant="zcdp"))
     assert (plan.epsilon, plan.to_dict()["epsilon"]) == (1, 1.0)

@@ -5,6 +5,8 @@ import pyarrow as pa
 import pytest
 
 import noisegate as ng
+from noisegate.errors import Unsupported
+from refusals import about
 
 DRAWS = 6
 
@@ -42,3 +44,23 @@ def test_a_bar_says_that_it_rests_on_a_model():
         "SELECT AVG(x) AS a FROM t", epsilon=5, choose="bounds"
     )
     assert "includes what that loses, by a model" in " ".join(answer.caveats)
+
+
+def test_rows_without_a_value_do_not_widen_the_bounds():
+    some = pa.array([None if place % 3 else 100.0 + place % 20 for place in range(3_000)])
+    gate = opened(some)
+    assert gate.bounds("t", "x", epsilon=5) == (64, 128)  # 3e-5: a noisy bin stands out
+    answer = gate.sql(
+        "SELECT AVG(x) AS a, SUM(x) AS s, MEDIAN(x) AS m FROM t", epsilon=1000, choose="bounds"
+    )
+    assert any("as estimated: 64 to 128" in each for each in answer.caveats)
+    mean, total, middle = answer.rows[0]  # NULL takes no part, as in SQL
+    values = np.array(some.drop_null())
+    assert mean == pytest.approx(values.mean(), abs=0.5)
+    assert total == pytest.approx(values.sum(), rel=0.01)
+    assert abs(middle - 110) < 2
+
+
+def test_a_column_without_any_value_has_no_bounds():
+    with pytest.raises(Unsupported, check=about("no-range")):
+        opened(pa.nulls(3_000, pa.float64())).bounds("t", "x", epsilon=5)

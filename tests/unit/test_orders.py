@@ -71,6 +71,7 @@ ORDERS = {
     "sparse": release_order("sparse", "SELECT 1", tau=3, unbiased=True, epsilon=1),
     "above": release_order("above", columns={"age": 1}, questions=[{"age": (20, 39)}], threshold="2.5"),
     "boxplot": release_order("boxplot", columns={"cost": None, "ward": None}, whiskers=0.05),
+    "describe": release_order("describe", columns=["age"], choose="bounds", delta=1e-6, where="age > 1"),
     "synthetic": release_order(
         "synthetic", columns=["age", "ward"], workload={("age", "ward"): 3, ("sick",): "1/2"}, rounds=3,
         determined={"region": ("ward", {"north": "up"}), "adult": ("age", {(0, 17): False, (18, 99): True})},

@@ -97,9 +97,9 @@ def print_answer(answer: "Answer", confidence: str) -> None:
 
 def print_release(made: "Held", confidence: str) -> None:
     """Its first rows, its price and its promise."""
-    shown = made.shown()
+    shown = made.shown(confidence)
     print_table(None, shown.columns, shown.cells(confidence))
-    say(made.footer(confidence))
+    say(as_options(made.footer(confidence)))
     say(made.promise)
 
 

@@ -21,7 +21,7 @@ def release(
         str,
         typer.Argument(
             help="histogram, table, map, series, marginals, cube, sparse, above, boxplot, cdf, "
-            "synthetic, or a method."
+            "synthetic, describe, or a method."
         ),
     ],
     opening: Opening,

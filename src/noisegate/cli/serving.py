@@ -68,7 +68,9 @@ def serve(
         )  # fmt: skip
         if not serving.policies:
             raise SpecError("Nothing is to be served.", fix="Name a policy, or use --demo.")
-        service = Service(serving.policies, state=serving.state, settings=serving.settings)
+        service = Service(
+            serving.policies, state=serving.state, settings=serving.settings, issuer=serving.issuer
+        )
         for name, role in _DEMO if demo else ():
             service.people.add(name, role)  # type: ignore[arg-type]  # a role
             say(f"token {name} {service.people.new_token(name, label='demo')}")

@@ -161,7 +161,7 @@ class Held(ABC):
             "ids": guarantee.unit.ids,
             "also": [[unit.column, unit.noun, unit.ids] for unit in guarantee.also],
             "scope": guarantee.scope,
-            "question": kept.questions[0],
+            "question": kept.questions[0] if kept.questions else "",
             "request": kept.request_ids[0] if kept.request_ids else "",
             "practice": kept.practice,
         }
@@ -176,7 +176,7 @@ class Held(ABC):
 
     # on a screen
 
-    def shown(self) -> Answer:
+    def shown(self, confidence: Numeric = 0.95) -> Answer:  # noqa: ARG002 - its cells follow
         """Its first rows as an answer, for a screen."""
         return self.answer(_SHOWN)
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:  # loaded when they are first used: see `__getattr__`
     from noisegate.learners.order import FitOrder
     from noisegate.programs.order import ApplyOrder, ApplyTerms
     from noisegate.releases.ask.order import TableTerms
+    from noisegate.releases.describe.job import DescribeOrder, DescribeTerms
     from noisegate.releases.forms.boxplots import BoxplotOrder, BoxplotTerms
     from noisegate.releases.forms.cube_job import CubeOrder, CubeTerms
     from noisegate.releases.forms.table_job import CdfOrder, SeriesOrder, SeriesTerms, TableOrder
@@ -56,12 +57,12 @@ if TYPE_CHECKING:  # loaded when they are first used: see `__getattr__`
 __all__ = [
     "AboveOrder", "AboveTerms", "ApplyOrder", "ApplyTerms", "BoundsOrder", "BoxplotOrder",
     "BoxplotTerms", "CapsOrder", "CdfOrder", "ChoiceOrder", "ChoiceTerms", "ClaimOrder",
-    "CrowdOrder", "CrowdTerms", "CubeOrder", "CubeTerms", "DistanceOrder", "DistanceTerms",
-    "FitOrder", "GraphOrder", "GraphTerms", "ManyOrder", "ManyTerms", "PointsOrder",
-    "QuestionsOrder", "QuestionsTerms", "ReachesTerms", "SeriesOrder", "SeriesTerms", "SmoothOrder",
-    "SparseOrder", "SparseTerms", "SqlOrder", "SqlTerms", "StatisticOrder", "StatisticTerms",
-    "SyntheticOrder", "SyntheticTerms", "TableOrder", "TableTerms", "distance_order", "order_from",
-    "release_order", "schema",
+    "CrowdOrder", "CrowdTerms", "CubeOrder", "CubeTerms", "DescribeOrder", "DescribeTerms",
+    "DistanceOrder", "DistanceTerms", "FitOrder", "GraphOrder", "GraphTerms", "ManyOrder",
+    "ManyTerms", "PointsOrder", "QuestionsOrder", "QuestionsTerms", "ReachesTerms", "SeriesOrder",
+    "SeriesTerms", "SmoothOrder", "SparseOrder", "SparseTerms", "SqlOrder", "SqlTerms",
+    "StatisticOrder", "StatisticTerms", "SyntheticOrder", "SyntheticTerms", "TableOrder",
+    "TableTerms", "distance_order", "order_from", "release_order", "schema",
 ]  # fmt: skip
 
 KINDS: Final[Mapping[str, str]] = MappingProxyType({
@@ -80,6 +81,7 @@ KINDS: Final[Mapping[str, str]] = MappingProxyType({
 })  # fmt: skip
 _RUNNING: Final = "releases.forms.table_job:SeriesOrder"  # a series that grows
 RELEASES: Final[Mapping[str, str]] = MappingProxyType({  # names with results of their own
+    "describe": "releases.describe.job:DescribeOrder",
     "cube": "releases.forms.cube_job:CubeOrder",
     "sparse": "releases.sparse.job:SparseOrder",
     "above": "releases.thresholds.above:AboveOrder",

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from noisegate.programs.applied import Applied
     from noisegate.programs.order import ApplyExpected
     from noisegate.programs.text import Function
+    from noisegate.releases.describe.description import Description
+    from noisegate.releases.describe.job import DescribeExpected
     from noisegate.robust.graphs import Graph
     from noisegate.robust.plans import RobustExpected
     from noisegate.sql.choosing import Choice, ChoiceExpected
@@ -284,6 +286,22 @@ class Asks(ABC):
 
     # looks
 
+    def describe(
+        self, table: str | None = None, /, **terms: "Unpack[orders.DescribeTerms]"
+    ) -> "Description":
+        """Rows, missing values, means, quartiles and keys of all columns, for one price.
+
+        ``print(gate.describe("visits", epsilon=1))``. The terms are those of `DescribeOrder`; see
+        docs/describe.md.
+        """
+        return self.release("describe", **_of_table(table, terms))
+
+    def describe_plan(
+        self, table: str | None = None, /, **terms: "Unpack[orders.DescribeTerms]"
+    ) -> "Plan[DescribeExpected]":
+        """Price and error of a description. Free: spends nothing, reads no row."""
+        return self.release_plan("describe", **_of_table(table, terms))
+
     def caps(self, table: str, *, epsilon: Number) -> Profile:
         """Estimate how many rows units have, for a price; plans then show what a cap loses.
 
@@ -295,8 +313,9 @@ class Asks(ABC):
     def bounds(self, table: str, column: str, *, epsilon: Number) -> tuple[Fraction, Fraction]:
         """Private estimates of bounds that hold nearly all values of a numeric column.
 
-        Powers of two. Use them in a question, ``SUM(LEAST(GREATEST(x, low), high))``, or declare
-        them in the policy.
+        Powers of two. Declare them in the policy, or use them in a question,
+        ``SUM(LEAST(GREATEST(x, low), high)) FILTER (WHERE x IS NOT NULL)``: LEAST and GREATEST
+        pass over NULL.
         """
         return self.run(orders.BoundsOrder.make(table=table, column=column, epsilon=epsilon))
 
@@ -307,3 +326,8 @@ def _order(order: Order[R, E]) -> Order[R, E]:
             "This is not an order.", fix="Use SQL, or noisegate.orders.order_from(record)."
         )
     return order
+
+
+def _of_table(table: str | None, terms: "orders.DescribeTerms") -> "orders.DescribeTerms":
+    """The terms with a table that is named first."""
+    return terms if table is None else {**terms, "table": table}

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from noisegate.crowd.points import CrowdPoints
     from noisegate.desk.job import Progress
     from noisegate.releases.ask.expected import TableExpected
+    from noisegate.releases.describe.description import Description
+    from noisegate.releases.describe.job import DescribeExpected
     from noisegate.releases.forms.boxplots import BoxplotRelease
     from noisegate.releases.forms.cdf import CdfRelease
     from noisegate.releases.forms.cube import CubeRelease
@@ -47,6 +49,10 @@ class Releases:
     def __call__(
         self, name: Literal["cdf"], sql: str | None = None, **terms: "Unpack[orders.TableTerms]"
     ) -> "CdfRelease": ...
+    @overload
+    def __call__(
+        self, name: Literal["describe"], **terms: "Unpack[orders.DescribeTerms]"
+    ) -> "Description": ...
     @overload
     def __call__(
         self, name: Literal["cube"], **terms: "Unpack[orders.CubeTerms]"
@@ -101,7 +107,8 @@ class Releases:
                 result is a `TableRelease`. "sparse", "cube", "above", "boxplot", "cdf", and a
                 series that grows, have results of their own: see docs/releases.md. "synthetic"
                 are synthetic rows, a `SyntheticRelease`: see docs/synthetic.md. "questions" is a
-                table for a ``workload`` of SQL counting questions: see docs/many.md.
+                table for a ``workload`` of SQL counting questions: see docs/many.md. "describe"
+                is `Gate.describe`.
             sql: One SELECT of one COUNT or SUM by declared groups, such as
                 ``SELECT COUNT(*) FROM visits GROUP BY BIN(age, 5), ward``.
             fresh: Pay for new, independent draws instead of the release that exists.
@@ -133,6 +140,10 @@ class ReleasePlans:
     def __call__(
         self, name: Literal["cdf"], sql: str | None = None, **terms: "Unpack[orders.TableTerms]"
     ) -> "Plan[TableExpected]": ...
+    @overload
+    def __call__(
+        self, name: Literal["describe"], **terms: "Unpack[orders.DescribeTerms]"
+    ) -> "Plan[DescribeExpected]": ...
     @overload
     def __call__(
         self, name: Literal["cube"], **terms: "Unpack[orders.CubeTerms]"

@@ -21,6 +21,7 @@ from noisegate.extras import extra
 from noisegate.ledger.rules import require_name
 from noisegate.privacy.capability import CAPABILITIES
 from noisegate.server.access import now
+from noisegate.server.oidc import Issuer
 from noisegate.server.refusals import no_such
 from noisegate.server.store import Row, Store
 
@@ -28,6 +29,7 @@ Role: TypeAlias = Literal["steward", "analyst", "auditor"]
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
 ITERATIONS: Final = 4096  # of SCRAM; a token has 256 random bits, and needs no stretching
 _PREFIX: Final = "ng"
+_JWT_DOTS: Final = 2
 _PASSWORD_MIN: Final = 12
 _COLUMNS: Final = (  # of a token
     "id, person, label, digest, stored_key, server_key, datasets, allow, epsilon_question, "
@@ -114,8 +116,8 @@ class Scram:
 class People:
     """People and tokens in the store of a service."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, store: Store, issuer: Issuer | None = None) -> None:
+        self._store, self._issuer = store, issuer
         self._unknown = _kept_secret(store)  # makes the salts of names that nobody has
 
     # people
@@ -166,7 +168,9 @@ class People:
     # who is there
 
     def by_token(self, text: str) -> Caller:
-        """Whose token this is."""
+        """Whose token this is: one of ours, or of the provider where people sign in."""
+        if self._issuer is not None and text.count(".") == _JWT_DOTS:
+            return self.caller_of(self._issuer.name_of(text))
         prefix, _, rest = text.partition("_")
         name, _, _ = rest.partition("_")
         row = self._store.one(f"SELECT {_COLUMNS} FROM tokens WHERE id = ?", name)  # noqa: S608 - constants

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, final
 
 from noisegate.errors import OperatorError, SpecError
 from noisegate.extras import extra
+from noisegate.server.oidc import Issuer
 from noisegate.server.service import Service
 from noisegate.server.settings import Settings
 
@@ -38,7 +39,7 @@ class Serving:
     """What an operator can choose; see `Settings` for the last four.
 
     ``state``: where people, tokens, runs and the access log are kept, a file or a Postgres address.
-    ``behind_proxy``: somebody else speaks TLS with the callers.
+    ``behind_proxy``: somebody else speaks TLS with the callers. ``oidc_…``: see `oidc.Issuer`.
     """
 
     policies: tuple[Path, ...] = ()
@@ -53,6 +54,10 @@ class Serving:
     workers: int = _USUAL.workers
     approve_above: Fraction | None = _USUAL.approve_above
     kept: int = _USUAL.kept
+    oidc_issuer: str | None = None
+    oidc_audience: str | None = None
+    oidc_keys: str | None = None
+    oidc_claim: str = "email"
 
     @classmethod
     def chosen(cls, file: Path | None = None, **options: object) -> Self:
@@ -75,6 +80,21 @@ class Serving:
             quantum=self.quantum, workers=self.workers, approve_above=self.approve_above,
             kept=self.kept,
         )  # fmt: skip
+
+    @property
+    def issuer(self) -> Issuer | None:
+        """Where people sign in instead; None: here alone."""
+        said = self.oidc_issuer, self.oidc_audience, self.oidc_keys
+        if said == (None, None, None):
+            return None
+        issuer, audience, keys = said
+        if issuer is None or audience is None or keys is None:
+            raise SpecError(
+                "A provider needs a name, an audience and keys.",
+                fix="Set oidc_issuer, oidc_audience and oidc_keys.",
+                about="oidc",
+            )
+        return Issuer(issuer=issuer, audience=audience, keys=keys, claim=self.oidc_claim)
 
     @property
     def tls(self) -> ssl.SSLContext | None:

@@ -30,6 +30,7 @@ from noisegate.gate import Gate
 from noisegate.orders import order_from
 from noisegate.root import Hosted, read_policy
 from noisegate.server.access import AuditLog, now
+from noisegate.server.oidc import Issuer
 from noisegate.server.people import Caller, People
 from noisegate.server.queue import FairQueue
 from noisegate.server.refusals import no_such
@@ -52,6 +53,7 @@ class Service:
         *,
         state: str | Path | None = None,
         settings: Settings | None = None,
+        issuer: Issuer | None = None,
     ) -> None:
         self.settings = settings or Settings()
         read = [read_policy(file) for file in policies]
@@ -65,7 +67,7 @@ class Service:
         self.store = Store(
             state if state is not None else f"{read[0].file.resolve()}{STATE_SUFFIX}"
         )
-        self.people, self.log = People(self.store), AuditLog(self.store)
+        self.people, self.log = People(self.store, issuer), AuditLog(self.store)
         self._hosted = {policy.name: Hosted(policy) for policy in read}
         self._twins: dict[str, Hosted] = {}
         self._gates: dict[tuple[object, ...], Gate] = {}
@@ -187,8 +189,7 @@ class Service:
                 view.require_limits(run)
             self._keep(run)
         if (ready := self._ready(view, run)) is not None and run.begin():
-            self._record(run, ready)
-            run.finish(ready)
+            self._end(run, ready)
         elif run.state == "queued":
             self._submit(view, run)
         return run
@@ -243,7 +244,14 @@ class Service:
                     self._answers.popitem(last=False)
         except Exception as error:  # noqa: BLE001 - a run ends, whatever happened
             made = stumbled(error)
-        self._record(run, made)
+        self._end(run, made)
+
+    def _end(self, run: Run, made: Result | Exception) -> None:
+        """Write down who asked what; then the answer may leave, and not without that."""
+        try:
+            self._record(run, made)
+        except Exception as error:  # noqa: BLE001 - the same request finds what was drawn
+            made = stumbled(error)
         run.finish(made)
 
     def _record(self, run: Run, made: Result | Exception) -> None:

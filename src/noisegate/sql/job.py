@@ -42,7 +42,7 @@ from noisegate.transforms.stability import stability_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_PARTLY: Final = (
+PARTLY: Final = (
     "A part was measured before; it is paid for, and free from now on. Ask for less, or ask the "
     "steward to raise the budget."
 )
@@ -144,7 +144,7 @@ class QuestionJob(Job[Collected, Answer, AnswerExpected]):
         except OverBudget as refusal:  # others spent meanwhile, or prices differ by a rounding
             if all(release.free for release in measured):
                 raise
-            raise OverBudget(refusal.problem, fix=_PARTLY, about="partly") from None
+            raise OverBudget(refusal.problem, fix=PARTLY, about="partly") from None
         paid = {release.request_id for release in looked}
         looked += [each for each in self.asked.seen if each.request_id not in paid]
         used = (each for parcel in parcels for each in parcel.releases)

@@ -67,7 +67,7 @@ class Order:
         """
         draft, keys = self.bought.draft, self.keys if self.found is None else ()
         needed = self.needed if found or not keys else ()
-        unknown = draft.decided is not None and draft.block.name in blind
+        unknown = draft.block.name in blind
         for each in (*keys, *(m for part in needed if (m := part.measurement) is not None)):
             event = each.event()
             if unknown and isinstance(event, KeySelectionEvent | ThresholdedGaussianEvent):

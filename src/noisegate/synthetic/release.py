@@ -228,7 +228,7 @@ class SyntheticRelease(Charged):
         no_widths = (None,) * len(self.columns)
         return self.stating(table, lambda _: no_widths, (*more, _NOBODYS, *self.words))
 
-    def shown(self) -> Answer:
+    def shown(self, confidence: Numeric = 0.95) -> Answer:  # noqa: ARG002 - its cells follow
         """Its first rows as an answer, for a screen."""
         return self.answer(_SHOWN)
 

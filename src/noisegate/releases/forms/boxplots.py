@@ -25,11 +25,11 @@ from noisegate.desk.terms import Terms
 from noisegate.errors import SpecError
 from noisegate.exact import Number as Numeric
 from noisegate.exact import fraction
-from noisegate.mechanisms.base import failure_of
-from noisegate.mechanisms.quantiles.brackets import LADDER, Brackets
+from noisegate.mechanisms.quantiles.brackets import Brackets
 from noisegate.mechanisms.quantiles.quantiles import Quantiles
 from noisegate.privacy.domain import Kind, TableDomain
 from noisegate.releases.ask.order import ReleaseOrder, RowsTerms
+from noisegate.releases.forms.kept_answer import answer_of, record_of
 from noisegate.sql.job import question_job
 from noisegate.sql.plan import AnswerExpected
 from noisegate.sql.spelling import decimal, quoted, table_named
@@ -161,15 +161,10 @@ class BoxplotRelease(Held):
 
     def record(self) -> dict[str, Any]:
         """What the boxes are of, and their ±; that in ranks follows from the questions."""
-        widths = {str(failure): self.held.half_widths(1 - failure) for failure in LADDER}
-        return {
-            "margins": {name: list(map(_listed, each)) for name, each in widths.items()},
+        return record_of(self.held) | {
             "column": self.column,
             "by": list(self.by),
             "whiskers": str(self.whiskers),
-            "questions": list(self.held.questions),
-            "requests": list(self.held.request_ids),
-            "caveats": list(self.held.caveats),
         }
 
     def parquet(self, confidence: Numeric) -> pa.Table:  # noqa: ARG002 - the record has the ±
@@ -181,21 +176,9 @@ class BoxplotRelease(Held):
     def load(cls, file: str | Path) -> "BoxplotRelease":
         """The boxes that `save` wrote to a Parquet file. Needs no gate."""
         table, record = read_held(file, cls)
-        paid = record["standing"]
-        held = Answer(
-            sql=paid["sql"],
-            table=table.replace_schema_metadata(None),
-            half_widths=lambda level: _kept(record.get("margins", {}), level, table.num_columns),
-            cost=paid["cost"],
-            remaining=None,
-            guarantee=paid["guarantee"],
-            request_ids=tuple(record["requests"]),
-            questions=tuple(record["questions"]),
-            caveats=tuple(record["caveats"]),
-            practice=paid["practice"],
-        )
+        held, stated = answer_of(table, record), record["standing"]["stated"]
         by, ends = tuple(record["by"]), Fraction(record["whiskers"])
-        return cls(held=held, column=record["column"], by=by, whiskers=ends, stated=paid["stated"])
+        return cls(held=held, column=record["column"], by=by, whiskers=ends, stated=stated)
 
     @property
     def headline(self) -> str:
@@ -290,21 +273,6 @@ def boxplot_job(
 
     job = question_job(desk, sql, terms, fresh=fresh)
     return derived("boxplot", job, made, BoxplotRelease.endings)
-
-
-def _listed(widths: HalfWidths | None) -> list[float | None] | None:
-    return None if widths is None else list(widths)
-
-
-def _kept(margins: Mapping[str, Any], confidence: Numeric, columns: int) -> list[HalfWidths]:
-    """The narrowest of the kept ± that are as sure as this; none where no file has them."""
-    sure = [each for each in LADDER if each <= failure_of(confidence) and str(each) in margins]
-    widths = margins[str(sure[0])] if sure else [None] * columns
-    return [None if each is None else tuple(each) for each in widths]
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _width(how: Bins) -> str:

@@ -409,7 +409,7 @@ class SparseRelease(Charged):
         more = [f"{left:,} more cells are shown."] if left else []
         return self.stating(table, half_widths, (*more, *self.words), unsigned=(self.value,))
 
-    def shown(self) -> Answer:
+    def shown(self, confidence: Numeric = 0.95) -> Answer:  # noqa: ARG002 - its cells follow
         """The largest cells."""
         return self.answer()
 

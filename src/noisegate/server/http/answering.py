@@ -16,7 +16,7 @@ from noisegate.server.http.asked import TYPES, Asked
 from noisegate.server.refusals import no_such
 from noisegate.server.results import Result
 from noisegate.server.runs import Run
-from noisegate.server.service import View
+from noisegate.server.views import View
 
 _USUAL: Final = "0.95"
 _RELEASES: Final = ("release", "apply")  # kinds of orders that are published

@@ -19,7 +19,8 @@ from noisegate.orders import SqlOrder, order_from
 from noisegate.server.people import Caller
 from noisegate.server.refusals import no_such
 from noisegate.server.runs import Run
-from noisegate.server.service import Service, View
+from noisegate.server.service import Service
+from noisegate.server.views import View
 
 BODY_MAX: Final = 1 << 20  # bytes
 DEPTH_MAX: Final = 32  # of JSON

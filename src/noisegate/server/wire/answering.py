@@ -127,7 +127,7 @@ class Answering:
             return await asyncio.get_running_loop().run_in_executor(self.pool, work, *args)
 
     def _look_again(self) -> None:
-        """Who is there now: a token may be revoked, and an account renewed, while a session lasts."""
+        """Who is there now: while a session lasts, a token is revoked or an account renewed."""
         caller = self.view.caller
         if caller.token is not None:
             caller = self.service.people.caller_of_token(caller.token)

@@ -21,7 +21,7 @@ from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.release import Release
 from noisegate.sql.bounds.limits import caps_of, declared_rows
-from noisegate.sql.bounds.profiles import DIGITS, Profile, range_of, range_query
+from noisegate.sql.bounds.profiles import DIGITS, Profile, range_of, range_query, valued
 from noisegate.sql.bounds.sized import Counted, counted_of, own_rows
 from noisegate.sql.drafts.purchase import Purchase
 from noisegate.sql.drafts.recipe import CHOSEN
@@ -45,7 +45,7 @@ _UNLISTED: Final = 100  # groups, where nobody knows how many there are; fewer i
 _FOUND: Final = 20  # a group that one of so many units holds should be found
 _SCALES: Final = 15  # of the noise, that a threshold is away for a δ of 1e-6
 _FEW: Final = 8  # rows per unit: so many groups at most are no reason to look how many there are
-_BOUNDS: Final = Fraction(1, 8)  # of the price, for looks at bounds
+BOUNDS: Final = Fraction(1, 8)  # of the price, for looks at bounds
 _UNBOUNDED: Final = (Function.COUNT, Function.COUNT_VALUES, Function.COUNT_UNITS,
                      Function.COUNT_DISTINCT)  # fmt: skip
 _CLEARLY: Final = 0.5  # of an error that is guessed: what is smaller for sure
@@ -141,7 +141,7 @@ def looks_of(
     ranges: list[Look] = []
     if "bounds" in (terms.choose or ()):
         missing = [(block, e) for block in question.blocks for e in _without_bounds(block)]
-        each = terms.epsilon * _BOUNDS / max(1, len(missing))
+        each = terms.epsilon * BOUNDS / max(1, len(missing))
         ranges = [_bounds_look(block, e, terms, each) for block, e in missing]
     if terms.choose is not None and not terms.choose:
         return ()
@@ -263,8 +263,8 @@ def seen(
             words.append(f"{_paid(look)}; {_UNSEEN}")
             continue
         words.append(f"{look.words}, as estimated: {float(low):g} to {float(high):g}; {_BEYOND}")
-        clips.setdefault(name, {})[_moved(look.expression, low, high)] = clipped_of(
-            sight.values, sight.scale, low, high, digits=DIGITS
+        clips.setdefault(name, {})[_moved(look.block, look.expression, low, high)] = clipped_of(
+            valued(sight.values), sight.scale, low, high, digits=DIGITS
         )
     blocks = tuple(_bounded(block, bounds) for block in question.blocks)
     return Chosen(
@@ -383,7 +383,7 @@ def _bounded(block: Block, bounds: Bounds) -> Block:
     def moved(arg: Expression) -> Expression:
         if (block.name, arg) not in bounds:
             return arg
-        return _moved(arg, *bounds[block.name, arg])
+        return _moved(block, arg, *bounds[block.name, arg])
 
     aggregates = tuple(
         a if a.function in _UNBOUNDED else replace(a, args=tuple(map(moved, a.args)))
@@ -392,8 +392,14 @@ def _bounded(block: Block, bounds: Bounds) -> Block:
     return replace(block, aggregates=aggregates)
 
 
-def _moved(arg: Expression, low: Fraction, high: Fraction) -> Expression:
-    return Call("least", (Call("greatest", (arg, Literal(low))), Literal(high)))
+def _moved(block: Block, arg: Expression, low: Fraction, high: Fraction) -> Expression:
+    """A value within bounds; NULL stays so, which LEAST and GREATEST pass over."""
+    moved = Call("least", (Call("greatest", (arg, Literal(low))), Literal(high)))
+    schema = schema_of(block.relation)
+    if not domain_of(arg, schema).nullable:
+        return moved
+    kind = domain_of(moved, schema).kind
+    return Call("case", (Call("is_null", (arg,)), Literal(None, kind), moved))
 
 
 def _without_bounds(block: Block) -> list[Expression]:
@@ -434,7 +440,7 @@ def _profile(block: Block, counted: Counted, sight: Sight) -> Profile:
 
 
 def _range(look: Look, sight: Sight) -> tuple[Fraction, Fraction]:
-    found = range_of(sight.values, scale=sight.scale)
+    found = range_of(valued(sight.values), scale=sight.scale)
     if found is None:
         raise Unsupported(
             f"In the private estimate of {look.words}, no range stands out from the noise; the "

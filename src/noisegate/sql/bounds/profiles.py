@@ -193,6 +193,15 @@ def _sizes(units: tuple[int, ...], scale: float, part: Fraction, people: bool) -
     return Sizes(np.array(units, np.int64), max(scale, 1e-9), lows, highs, apart=people)
 
 
+def valued(counts: Sequence[int]) -> tuple[int, ...]:
+    """What `range_query` shows, without its bin of the smallest positive numbers.
+
+    Rows without a value are in it too: GREATEST passes over NULL. So the ledgers have it.
+    """
+    nulls = len(counts) // 2 + 1
+    return tuple(0 if place == nulls else count for place, count in enumerate(counts))
+
+
 def range_of(values: Sequence[int], *, scale: float) -> tuple[Fraction, Fraction] | None:
     """The range that holds the bins which stand clear of noise, or None if none does.
 

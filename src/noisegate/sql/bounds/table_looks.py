@@ -19,7 +19,13 @@ from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.release import Release
 from noisegate.sql.bounds.looks import NO_RANGE, scale_of
-from noisegate.sql.bounds.profiles import Profile, range_of, range_query, rows_per_unit_query
+from noisegate.sql.bounds.profiles import (
+    Profile,
+    range_of,
+    range_query,
+    rows_per_unit_query,
+    valued,
+)
 from noisegate.transforms.query import Query
 
 T = TypeVar("T")
@@ -127,7 +133,7 @@ def _rows(domain: TableDomain, sample: Fraction | None) -> Relation:
 
 def bounds_seen(look: Measurement, release: Release) -> tuple[Fraction, Fraction]:
     """The range that a look at bounds shows."""
-    found = range_of(release.values[0].tolist(), scale=scale_of(look))
+    found = range_of(valued(release.values[0].tolist()), scale=scale_of(look))
     if found is None:
         raise Unsupported(
             "In the private estimate of bounds, no range stands out from the noise; the estimate "

@@ -1,0 +1,51 @@
+"""The command that describes a table."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from noisegate.cli.app import Choose, KeysDelta, app
+from noisegate.cli.opening import Asking, Opening, opens, said
+from noisegate.cli.printing import print_release, saved, say_csv, say_json
+from noisegate.cli.releases import require_writable
+
+
+@app.command()
+@opens
+def describe(
+    opening: Opening,
+    asking: Asking,
+    table: Annotated[str | None, typer.Option(help="The table, if there are several.")] = None,
+    columns: Annotated[
+        str | None, typer.Option(help="Columns, such as age,ward; by default all.")
+    ] = None,
+    where: Annotated[str | None, typer.Option(help="The condition on rows.")] = None,
+    keys_delta: KeysDelta = None,
+    choose: Choose = None,
+    save: Annotated[
+        list[Path] | None, typer.Option(help="Write it: .parquet .csv .json, .md (card).")
+    ] = None,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated rows.")] = False,
+) -> None:
+    """Show rows, missing values, means, quartiles and keys of all columns, for one price."""
+    from noisegate.orders import DescribeOrder  # noqa: PLC0415 - quick help
+
+    listed = None if columns is None else [each.strip() for each in columns.split(",")]
+    terms = said(
+        table=table, columns=listed, where=where, choose=choose, epsilon=asking.epsilon,
+        delta=keys_delta, **opening.caps,
+    )  # fmt: skip
+    made = asking.ordered(
+        opening, DescribeOrder.make(**terms), writes=save,
+        before=(lambda planned: require_writable(save, planned.endings)) if save else None,
+    )  # fmt: skip
+    if made is None:
+        return
+    with saved(save, lambda path: made.save(path, asking.confidence)):
+        if asking.as_json:
+            say_json(made.to_dict(asking.confidence))
+        elif as_csv:
+            say_csv(made.to_csv(confidence=asking.confidence))
+        else:
+            print_release(made, asking.confidence)

@@ -1,0 +1,94 @@
+"""Tokens of a provider: who they are for, who signed them, until when; and who is known here."""
+
+import json
+import time
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+
+from noisegate.errors import OperatorError, Unauthenticated
+from noisegate.server.oidc import Issuer
+from noisegate.server.people import People
+from noisegate.server.serve import Serving
+
+ISSUER, HERE = "https://id.example", "noisegate"
+KEY = ec.generate_private_key(ec.SECP256R1())
+OTHER = ec.generate_private_key(ec.SECP256R1())
+
+
+@pytest.fixture
+def issuer(tmp_path):
+    public = json.loads(jwt.algorithms.ECAlgorithm.to_jwk(KEY.public_key()))
+    file = tmp_path / "keys.json"
+    file.write_text(json.dumps({"keys": [{**public, "kid": "k1", "use": "sig"}]}))
+    return Issuer(issuer=ISSUER, audience=HERE, keys=str(file))
+
+
+def token(key=KEY, algorithm="ES256", kid="k1", **claims):
+    said = {"iss": ISSUER, "aud": HERE, "exp": time.time() + 60, "email": "ana", **claims}
+    kept = {name: value for name, value in said.items() if value is not None}
+    return jwt.encode(kept, key, algorithm=algorithm, headers={"kid": kid})
+
+
+def test_a_person_who_is_known_here_comes_in(service, issuer):
+    people = People(service.store, issuer)
+    caller = people.by_token(token())
+    assert (caller.name, caller.role) == ("ana", "analyst")
+    assert service.view(caller, "clinic").may_ask
+
+
+def test_somebody_whom_only_the_provider_knows_does_not(service, issuer):
+    with pytest.raises(Unauthenticated):
+        People(service.store, issuer).by_token(token(email="mallory"))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"key": OTHER},
+        {"kid": "k2"},
+        {"exp": time.time() - 100},
+        {"exp": None},
+        {"aud": "another"},
+        {"aud": None},
+        {"iss": "https://evil.example"},
+        {"email": None},
+        {"email": ["ana"]},
+        {"email_verified": False},
+        {"key": "secret" * 10, "algorithm": "HS256"},
+        {"key": rsa.generate_private_key(65537, 2048), "algorithm": "RS256"},
+    ],
+    ids=str,
+)
+def test_what_is_forged_expired_or_for_others_is_refused(issuer, wrong):
+    with pytest.raises(Unauthenticated):
+        issuer.name_of(token(**wrong))
+
+
+def test_a_token_without_a_signature_is_refused(issuer):
+    head, body, _ = token().split(".")
+    unsigned = jwt.encode({"email": "ana"}, None, algorithm="none")
+    for text in (f"{head}.{body}.", unsigned, "a.b.c", ".."):
+        with pytest.raises(Unauthenticated):
+            issuer.name_of(text)
+
+
+def test_the_public_key_as_a_secret_is_refused(issuer):
+    """A classic confusion: what everybody knows must not sign."""
+    text = issuer._read()["k1"].public_numbers().x.to_bytes(32, "big")
+    with pytest.raises(Unauthenticated):
+        issuer.name_of(token(key=text, algorithm="HS256"))
+
+
+def test_keys_that_cannot_be_read_are_the_operators_matter(tmp_path):
+    with pytest.raises(OperatorError):
+        Issuer(issuer=ISSUER, audience=HERE, keys=str(tmp_path / "none.json")).name_of(token())
+
+
+def test_settings_are_all_there_or_none(tmp_path):
+    assert Serving.chosen().issuer is None
+    made = Serving.chosen(oidc_issuer=ISSUER, oidc_audience=HERE, oidc_keys="keys.json").issuer
+    assert (made.issuer, made.claim) == (ISSUER, "email")
+    with pytest.raises(Exception, match="oidc_keys"):
+        Serving.chosen(oidc_issuer=ISSUER).issuer  # noqa: B018 - a property
