@@ -32,6 +32,7 @@ PAGES = (
     "docs/learners.md",
     "docs/robust.md",
     "docs/audit.md",
+    "docs/postgres-clients.md",
     "docs/reference.md",
 )
 

@@ -244,7 +244,7 @@ class Answering:
             raise Cancelled("The question was cancelled.", fix="What was drawn stays charged.")
         answer = run.result().answer
         if answer is None:
-            raise Unsupported("This has no table.", fix="Ask with SELECT.")
+            raise Unsupported("The answer is not a table.", fix="Ask with SELECT.")
         return answer
 
     # columns of answers

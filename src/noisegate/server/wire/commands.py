@@ -291,7 +291,9 @@ def _set(words: Words) -> Command:
     if not words.take("SESSION"):
         words.take("LOCAL")
     if words.peek() in ("AUTHORIZATION", "ROLE"):
-        raise Unsupported("Nobody speaks for somebody else.", fix="Connect with a token of theirs.")
+        raise Unsupported(
+            "A session cannot become somebody else's.", fix="Connect as them, with their token."
+        )
     if words.take("TIME", "ZONE"):
         return Setting("timezone", words.text())
     if words.take("NAMES"):

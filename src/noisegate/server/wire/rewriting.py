@@ -62,7 +62,8 @@ _TABLE_FUNCTIONS: Final = frozenset({"unnest", "generate_series", "generate_subs
 _LISTING: Final = (exp.Unnest, exp.GenerateSeries, exp.ExplodingGenerateSeries)
 _BOMBS: Final = frozenset({"repeat", "read_csv", "read_parquet", "pad"})
 _PARTITIONS: Final = ("pg_partition_ancestors", "pg_partition_tree")
-_NOT_HERE: Final = "Use what \\d, information_schema and pg_catalog of common clients use."
+_NO_TABLE: Final = "List the tables with \\dt."
+_NOT_HERE: Final = "Ask about tables with \\d, or SELECT from one of them."
 
 
 @final
@@ -168,7 +169,7 @@ def _place(table: exp.Table, ctes: set[str]) -> None:
         where = "pg"
     else:
         said = f"{schema}.{name}" if schema else name
-        raise Unsupported(f"There is no table {said!r}.", fix=_NOT_HERE, about="table")
+        raise Unsupported(f"There is no table {said!r}.", fix=_NO_TABLE, about="table")
     if not table.alias:
         table.set("alias", exp.TableAlias(this=exp.to_identifier(name)))
     table.set("this", exp.to_identifier(name))

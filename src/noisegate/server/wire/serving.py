@@ -4,12 +4,13 @@ import asyncio
 import hmac
 import ssl
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from ipaddress import ip_address
 from secrets import randbits, token_bytes
 from threading import Lock
-from typing import Final, final
+from typing import Final, TypeVar, final
 
 from noisegate.errors import NoisegateError, SpecError
 from noisegate.root import Hosted, made_up_rows
@@ -27,6 +28,7 @@ from noisegate.server.wire.session import Session
 from noisegate.server.wire.settings import REPORTED, Settings
 from noisegate.server.wire.twin import Twin
 
+T = TypeVar("T")
 _WORKERS: Final = 8  # threads for planning, twins and the catalogue
 _TURNS: Final = 3  # of them, for one person
 
@@ -50,7 +52,7 @@ async def serve_wire(
     """
     if tls is None and not _is_loopback(host):
         raise SpecError(
-            "Tokens would travel in the clear.",
+            "Without TLS, questions and answers would travel unencrypted.",
             fix="Give a certificate, or listen on 127.0.0.1.",
             about="tls",
         )
@@ -230,7 +232,8 @@ class Wire:
         if right and answering is not None:
             answering.cancel()
 
-    async def _off(self, work, *args):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN002, ANN202
+    async def _off(self, work: Callable[..., T], *args: object) -> T:
+        """Work that takes a while, off the event loop."""
         return await asyncio.get_running_loop().run_in_executor(self._pool, work, *args)
 
 

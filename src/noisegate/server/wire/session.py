@@ -1,6 +1,6 @@
 """One session: messages in, answers out. What it holds ends with it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, final
 
@@ -86,15 +86,13 @@ class Session:
                 return
             if self._skipping and kind != b"S":
                 continue
-            if not await self._guarded(
-                lambda kind=kind, data=data: self._message(kind, data), kind
-            ):  # type: ignore[misc]
+            if not await self._guarded(kind, data):
                 return
 
-    async def _guarded(self, work: Callable[[], Any], kind: bytes) -> bool:
-        """Do it; what is refused is said. Whether the session goes on."""
+    async def _guarded(self, kind: bytes, data: bytes) -> bool:
+        """Do as a message says; what is refused is said. Whether the session goes on."""
         try:
-            await work()
+            await self._message(kind, data)
         except (NoisegateError, Malformed) as error:
             return await self._refused(error, kind)
         except RecursionError:
