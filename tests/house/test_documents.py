@@ -33,6 +33,7 @@ PAGES = (
     "docs/robust.md",
     "docs/agents.md",
     "docs/audit.md",
+    "docs/postgres-clients.md",
     "docs/service.md",
     "docs/signing.md",
     "docs/reference.md",

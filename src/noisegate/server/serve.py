@@ -161,8 +161,11 @@ def servers(
     service: Service, serving: Serving, tls: ssl.SSLContext | None
 ) -> list[Coroutine[Any, Any, object]]:
     """Servers beside that of HTTP: each runs until it is cancelled."""
-    del service, serving, tls
-    return []
+    if serving.pg_port is None:
+        return []
+    from noisegate.server.wire.serving import run_wire  # noqa: PLC0415 - only if it listens
+
+    return [run_wire(service, serving.host, serving.pg_port, tls)]
 
 
 # from the start to the end
