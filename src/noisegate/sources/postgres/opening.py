@@ -44,6 +44,12 @@ def require_tables(form: Mapping[str, Stored], data: Mapping[str, Place]) -> Non
                 fix="Name one that it has: postgresql://…#SCHEMA.TABLE as the source in a policy.",
                 about="table",
             )
+        if form[name].hidden and not form[name].types:
+            raise SourceError(
+                f"The role may not read {place.table!r} of the schema {place.schema!r}.",
+                fix="GRANT USAGE on the schema, and SELECT on the table, to the role.",
+                about="role",
+            )
 
 
 def _require_rights(table: TableDomain, stored: Stored) -> None:

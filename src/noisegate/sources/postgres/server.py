@@ -5,8 +5,7 @@ decide what a statement means pinned. An error of the server is told by its kind
 its DETAIL above all, may quote rows.
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -129,7 +128,7 @@ def connect(url: str, *, seconds: float) -> "psycopg.Connection[Any]":
         why = _why(str(error.sqlstate or ""), str(error))
     if why:
         raise SourceError(why, fix="Check the address, the role and its password.", about="server")
-    wrong: OSError | PolicyError | SourceError | None = None
+    wrong: PolicyError | SourceError | None = None
     try:
         pinned = {**_SETTINGS, "statement_timeout": f"{max(1, round(seconds * 1000))}ms"}
         for name, value in pinned.items():
@@ -171,15 +170,9 @@ def _unfit(connection: "psycopg.Connection[Any]") -> SourceError | PolicyError |
     return None
 
 
-@contextmanager
-def reading(connection: "psycopg.Connection[Any]") -> Iterator["psycopg.Connection[Any]"]:
+def begin(connection: "psycopg.Connection[Any]") -> None:
     """One transaction that only reads, at one moment."""
     connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-    try:
-        yield connection
-    finally:
-        if not connection.closed:
-            connection.execute("ROLLBACK")
 
 
 def hold(connection: "psycopg.Connection[Any]", data: Mapping[str, Place]) -> None:
