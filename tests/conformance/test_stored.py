@@ -138,6 +138,18 @@ def test_texts_are_told_apart_by_their_bytes_whatever_their_collation(shared_dat
         assert all(casts)
 
 
+def test_a_text_that_is_too_long_for_the_steps_on_it_has_no_value(database):
+    """Were it read, a step that makes it longer than 1 GB would fail: a row would be told of."""
+    source, domain = source_of(database, "text", ["a", "ß"], Kind.TEXT)
+    (table,) = {place.table for place in source._data.values()}
+    database.owner.execute(
+        f"UPDATE {database.schema}.{table} SET x = repeat(x, 9000000) WHERE x = 'ß'"
+    )
+    shown = Call("upper", (Field("x"),))
+    tally = Distinct(relation=Table(domain), expression=shown, keys_per_unit=1)
+    assert source.distinct(tally).tolist() == [[1]]
+
+
 def test_decimals_are_the_same_numbers_as_in_files(shared_database, tmp_path):
     """Of up to 15 digits; more are rounded once here and may be rounded twice there."""
     texts = ["0.01", "-99999999.99", "12345678.25", "0.005", "1.115"]

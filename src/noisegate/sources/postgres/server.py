@@ -40,6 +40,7 @@ _SETTINGS: Final = {
 _TABLES: Final = """
     SELECT p.at::int8, c.oid::int8, c.relkind::text, c.relrowsecurity,
         pg_catalog.has_table_privilege(c.oid, 'INSERT, UPDATE, DELETE, TRUNCATE')
+            OR pg_catalog.has_any_column_privilege(c.oid, 'INSERT, UPDATE')
     FROM unnest(%s::text[], %s::text[]) WITH ORDINALITY AS p(schema, name, at)
     JOIN pg_catalog.pg_namespace n ON n.nspname = p.schema
     JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = p.name
