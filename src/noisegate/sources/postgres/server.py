@@ -36,6 +36,7 @@ _SETTINGS: Final = {
     "lock_timeout": "30s",
     "client_min_messages": "error",
     "jit": "off",
+    "work_mem": "128MB",  # of one sort or hash table: owners are grouped by the million
 }
 _TABLES: Final = """
     SELECT p.at::int8, c.oid::int8, c.relkind::text, c.relrowsecurity,
