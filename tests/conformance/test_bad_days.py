@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 import time
+from datetime import date
 
 import pytest
 import worlds
@@ -153,6 +154,31 @@ def test_a_view_needs_the_word_of_the_steward(clinic):
         opened(file)
     replaced(file, "[tables.people]\n", "[tables.people]\ntrusted_view = true\n")
     assert opened(file).sql(COUNT, epsilon=1000).to_pandas().iloc[0, 0] == 60
+
+
+def test_rows_that_are_reached_by_two_names_have_one_owner(clinic):
+    """Another address of the same table, and a partition of it, are the same rows."""
+    file, database = clinic
+    owner, schema = database.owner, database.schema
+    owner.execute(f"CREATE TABLE {schema}.part () INHERITS ({schema}.people)")
+    owner.execute(f"GRANT SELECT ON {schema}.part TO {READER}")
+    said = f'source = "{database.url}#{schema}.part"\nevery_row_is_one_person = true'
+    file.write_text(f"{file.read_text()}[tables.part]\n{said}\n[tables.part.columns]\nage = {{}}\n")
+    with pytest.raises(PolicyError, check=about("owner")):
+        opened(file)
+
+
+def test_settings_of_a_session_do_not_matter(clinic):
+    """Behind a pool, a transaction may find any: they are pinned with each one."""
+    file, _ = clinic
+    gate = opened(file)
+    connection = gate.door._source._link.connected()
+    connection.execute(
+        "SET search_path = nowhere; SET datestyle = 'German'; SET timezone = 'Asia/Tokyo'"
+    )
+    question = "SELECT COUNT(*) FROM people WHERE CAST(born AS VARCHAR) = '1950-02-03'"
+    expected = worlds.frames()["people"].column("born").to_pylist().count(date(1950, 2, 3))
+    assert gate.sql(question, epsilon=1000).to_pandas().iloc[0, 0] == expected
 
 
 def test_a_public_key_must_be_kept_unique_by_the_server(clinic):

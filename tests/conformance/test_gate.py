@@ -21,6 +21,9 @@ QUESTIONS = [
     "SELECT EXTRACT(month FROM seen) AS m, COUNT(*) FROM visits GROUP BY m",
     "SELECT COUNT(*) FROM people WHERE LOWER(city) = 'köln' OR city LIKE 'U%'",
     "SELECT COUNT(*) FROM (SELECT pid, COUNT(*) AS n FROM visits GROUP BY pid) WHERE n > 2",
+    "SELECT BIN(cost * 1.5, 100) AS b, COUNT(*) FROM visits GROUP BY b",
+    "SELECT COUNT(*) FROM (SELECT pid, ROUND(cost / 7) AS n FROM visits GROUP BY pid, n) "  # noqa: ISC004
+    "WHERE n > 3",
     "SELECT COUNT(*) FROM people p WHERE EXISTS (SELECT 1 FROM visits v WHERE v.pid = p.pid)",
 ]
 

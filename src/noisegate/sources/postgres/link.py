@@ -25,7 +25,7 @@ class Link:
     def connected(self) -> "psycopg.Connection[Any]":
         """A connection that was not seen to be lost."""
         if self._connection is None:
-            self._connection = connect(self._url, seconds=self._seconds)
+            self._connection = connect(self._url)
             self._process = os.getpid()
             finalize(self, _close, self._connection, self._process)
         return self._connection
@@ -35,12 +35,12 @@ class Link:
         import psycopg  # noqa: PLC0415 - an extra
 
         try:
-            begin(connection := self.connected())
+            begin(connection := self.connected(), seconds=self._seconds)
         except psycopg.Error:
             self.drop()
         else:
             return connection
-        begin(connection := self.connected())
+        begin(connection := self.connected(), seconds=self._seconds)
         return connection
 
     def drop(self) -> None:

@@ -93,7 +93,9 @@ class PostgresSource(Source):
         self._link, self._written = Link(url_of(self._data), seconds=seconds), dict[str, str]()
         self._coins: Coins | None = None
         with self._link.lock:
-            self._form = stored_tables(self._link.connected(), self._data)
+            connection = self._link.begun()
+            self._form = stored_tables(connection, self._data)
+            connection.execute("ROLLBACK")
             self._types = checked(self._form, self._data, tables)
         _living.add(self)
 
@@ -234,7 +236,8 @@ class PostgresSource(Source):
         for place, grouping in reversed(list(enumerate(listed))):
             kind = domain_of(grouping.expression, schema).kind
             keys_list(query, place, grouping, kind)
-        return f"COPY ({POSTGRES.text(self._placed(whole_rows(query, names)))}) TO STDOUT BINARY"
+        text = POSTGRES.text(self._placed(whole_rows(query, names)))
+        return f"COPY ({text}) TO STDOUT (FORMAT BINARY)"
 
     def _statement(self, tally: Tally, write: Callable[[], str]) -> str:
         """The text of a tally, kept by how it is written out; the coins of a sample are not."""
