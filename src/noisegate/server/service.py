@@ -21,6 +21,7 @@ from typing import Any, Final, final
 from noisegate.errors import (
     Busy,
     Forbidden,
+    NoisegateError,
     OverBudget,
     RequestConflict,
     SpecError,
@@ -29,18 +30,20 @@ from noisegate.errors import (
 from noisegate.gate import Gate
 from noisegate.ledger.signing import Signer
 from noisegate.orders import order_from
+from noisegate.privacy.loss import ApproxDP
 from noisegate.root import Hosted, read_policy
 from noisegate.server.access import AuditLog, now
 from noisegate.server.oidc import Issuer
 from noisegate.server.people import Caller, People
 from noisegate.server.queue import FairQueue
 from noisegate.server.refusals import no_such
-from noisegate.server.results import Result
+from noisegate.server.results import UNPRICED, Result
 from noisegate.server.runs import RUN, Run
 from noisegate.server.settings import Settings
 from noisegate.server.store import Store
 from noisegate.server.views import View, asked
 
+_NOTHING: Final = Fraction(0)
 STATE_SUFFIX: Final = ".service"
 
 
@@ -230,8 +233,11 @@ class Service:
         if not run.begin():
             return
         made: Result | Exception
+        gate, before = None, Fraction(0)
         try:
             gate = view.gate_for(run)
+            before = gate.spent.epsilon
+            paid = _looked_up(gate, run)
             try:
                 done = gate.run(run.order, fresh=run.fresh, progress=run.tell)
             except OverBudget:
@@ -240,28 +246,37 @@ class Service:
                 gate = self.gate(view.hosted, view.caller, practice=True, anew=True)
                 done = gate.run(run.order, fresh=run.fresh, progress=run.tell)
             signer = None if run.practice else self.signer
-            made = Result(order=run.order, made=done, left=gate.remaining, signer=signer)
+            left = gate.remaining
+            made = Result(order=run.order, made=done, left=left, signer=signer, paid=paid)
             if not run.practice and not run.fresh and made.is_lasting:
                 self._answers[asked(view, run)] = made
                 while len(self._answers) > self.settings.kept:
                     self._answers.popitem(last=False)
         except Exception as error:  # noqa: BLE001 - a run ends, whatever happened
             made = stumbled(error)
-        self._end(run, made)
+        lost = Fraction(0)
+        if isinstance(made, Exception) and gate is not None and not run.practice:
+            lost = _lost(gate, before)
+        self._end(run, made, lost)
 
-    def _end(self, run: Run, made: Result | Exception) -> None:
+    def _end(self, run: Run, made: Result | Exception, lost: Fraction = _NOTHING) -> None:
         """Write down who asked what; then the answer may leave, and not without that."""
         try:
-            self._record(run, made)
+            self._record(run, made, lost)
         except Exception as error:  # noqa: BLE001 - the same request finds what was drawn
             made = stumbled(error)
         run.finish(made)
 
-    def _record(self, run: Run, made: Result | Exception) -> None:
-        """Who asked what for which price, before the answer leaves."""
+    def _record(self, run: Run, made: Result | Exception, lost: Fraction) -> None:
+        """Who asked what for which price, before the answer leaves.
+
+        What failed on the way may have been charged: its price is what the account has ``lost``.
+        """
         failed = isinstance(made, Exception)
         self.counts["refused" if failed else "answered"] += 1
-        price = Fraction(0) if isinstance(made, Exception) or run.practice else made.price.epsilon
+        price = lost
+        if isinstance(made, Result) and not run.practice:
+            price = made.price.epsilon
         size = None
         if isinstance(made, Result) and (answer := made.answer) is not None:
             size = answer.table.num_rows
@@ -309,6 +324,19 @@ class Service:
             self._runs[run.id] = run
         self._submit(view, run)
         return run
+
+
+def _looked_up(gate: Gate, run: Run) -> ApproxDP | None:
+    """The price of what has none of its own when it is made."""
+    return gate.plan(run.order, fresh=run.fresh).price if run.order.kind in UNPRICED else None
+
+
+def _lost(gate: Gate, before: Fraction) -> Fraction:
+    """What an account was charged meanwhile; what it asked at the same time is counted twice."""
+    try:
+        return max(_NOTHING, gate.spent.epsilon - before)
+    except NoisegateError:
+        return _NOTHING
 
 
 def _has_share(hosted: Hosted, caller: Caller) -> bool:
