@@ -33,6 +33,8 @@ PAGES = (
     "docs/robust.md",
     "docs/agents.md",
     "docs/audit.md",
+    "docs/postgres-clients.md",
+    "docs/service.md",
     "docs/signing.md",
     "docs/reference.md",
 )
@@ -242,7 +244,7 @@ def test_every_command_is_documented():
     groups = {"account": account_app, "key": key_app, "ledger": ledger_app, "policy": policy_app}
     for name, group in {**groups, "token": token_app}.items():
         for command in group.registered_commands:
-            assert f"`noisegate {name} {command.name}" in text
+            assert f"`noisegate {name} {command.name or command.callback.__name__}" in text
 
 
 def test_every_sampler_of_the_noise_room_is_documented():

@@ -7,7 +7,6 @@ import pytest
 from served import PEOPLE, QUICK, serving
 
 from noisegate.server.service import Service
-from postgres import Server
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -55,8 +54,10 @@ def served(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def postgres():
-    """A real Postgres server."""
-    made = Server()
+def wire():
+    """A server for Postgres clients, one for all tests."""
+    from wires import Wire
+
+    made = Wire()
     yield made
     made.stop()

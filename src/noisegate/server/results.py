@@ -26,7 +26,7 @@ from noisegate.ledger.signing import Signer
 from noisegate.orders.results import record_of
 from noisegate.privacy.loss import ApproxDP
 
-UNPRICED: Final = ("caps", "bounds")  # kinds of orders that give plain values
+UNPRICED: Final = ("caps", "bounds")  # kinds of orders whose results state no price
 FORMS: Final = ("json", "arrow", "parquet", "csv")
 
 
@@ -35,14 +35,14 @@ FORMS: Final = ("json", "arrow", "parquet", "csv")
 class Result:
     """What an order made, and what was left afterwards; ``signer`` signs what can be signed.
 
-    ``paid`` is the price of what does not state one: see `UNPRICED`.
+    ``planned`` is the price of what does not state its own: see `UNPRICED`.
     """
 
     order: Order[Any, Expected]
     made: Any
     left: ApproxDP
+    planned: ApproxDP | None = None
     signer: Signer | None = None
-    paid: ApproxDP | None = None
 
     @property
     def kind(self) -> str:
@@ -62,7 +62,7 @@ class Result:
         if (answer := self.answer) is not None:
             return answer.cost
         found = getattr(self.made, "cost", None) or getattr(self.made, "cost_", None)
-        return found or self.paid or ApproxDP(0)
+        return found or self.planned or ApproxDP(0)
 
     @property
     def is_lasting(self) -> bool:

@@ -146,21 +146,26 @@ class Serving:
 # other faces: one line each
 
 
-def pages(service: Service) -> "Sequence[BaseRoute]":
+def pages(service: Service, serving: Serving) -> "Sequence[BaseRoute]":
     """Routes beside those of the API, looked at after them."""
     from starlette.routing import Route  # noqa: PLC0415 - for those who serve
 
     from noisegate.server.agents import agents_app  # noqa: PLC0415
+    from noisegate.server.console import console_routes  # noqa: PLC0415
 
-    return [Route("/mcp", agents_app(service))]
+    agents = Route("/mcp", agents_app(service))
+    return [agents, *console_routes(service, proxied=serving.behind_proxy)]
 
 
 def servers(
     service: Service, serving: Serving, tls: ssl.SSLContext | None
 ) -> list[Coroutine[Any, Any, object]]:
     """Servers beside that of HTTP: each runs until it is cancelled."""
-    del service, serving, tls
-    return []
+    if serving.pg_port is None:
+        return []
+    from noisegate.server.wire.serving import run_wire  # noqa: PLC0415 - only if it listens
+
+    return [run_wire(service, serving.host, serving.pg_port, tls)]
 
 
 # from the start to the end
@@ -185,9 +190,9 @@ async def _serve(service: Service, serving: Serving, started: Callable[[str], No
     uvicorn: Any = extra("uvicorn", "The service")
     from noisegate.server.http import http_app  # noqa: PLC0415 - starlette may be missing
 
-    tls = serving.tls
+    tls, app = serving.tls, http_app(service, pages(service, serving))
     config = uvicorn.Config(
-        http_app(service, pages(service)), host=serving.host, port=serving.port, log_config=None,
+        app, host=serving.host, port=serving.port, log_config=None,
         access_log=False, server_header=False, proxy_headers=False, lifespan="off",
         ssl_certfile=serving.tls_cert, ssl_keyfile=serving.tls_key, limit_concurrency=_OPEN_MAX,
         timeout_graceful_shutdown=_PATIENCE, timeout_keep_alive=_IDLE,

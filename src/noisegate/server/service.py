@@ -30,7 +30,6 @@ from noisegate.errors import (
 from noisegate.gate import Gate
 from noisegate.ledger.signing import Signer
 from noisegate.orders import order_from
-from noisegate.privacy.loss import ApproxDP
 from noisegate.root import Hosted, read_policy
 from noisegate.server.access import AuditLog, now
 from noisegate.server.oidc import Issuer
@@ -235,9 +234,10 @@ class Service:
         made: Result | Exception
         gate, before = None, Fraction(0)
         try:
-            gate = view.gate_for(run)
+            gate, planned = view.gate_for(run), None
             before = gate.spent.epsilon
-            paid = _looked_up(gate, run)
+            if run.order.kind in UNPRICED:
+                planned = gate.plan(run.order, fresh=run.fresh).price
             try:
                 done = gate.run(run.order, fresh=run.fresh, progress=run.tell)
             except OverBudget:
@@ -246,8 +246,9 @@ class Service:
                 gate = self.gate(view.hosted, view.caller, practice=True, anew=True)
                 done = gate.run(run.order, fresh=run.fresh, progress=run.tell)
             signer = None if run.practice else self.signer
-            left = gate.remaining
-            made = Result(order=run.order, made=done, left=left, signer=signer, paid=paid)
+            made = Result(
+                order=run.order, made=done, left=gate.remaining, planned=planned, signer=signer
+            )
             if not run.practice and not run.fresh and made.is_lasting:
                 self._answers[asked(view, run)] = made
                 while len(self._answers) > self.settings.kept:
@@ -324,11 +325,6 @@ class Service:
             self._runs[run.id] = run
         self._submit(view, run)
         return run
-
-
-def _looked_up(gate: Gate, run: Run) -> ApproxDP | None:
-    """The price of what has none of its own when it is made."""
-    return gate.plan(run.order, fresh=run.fresh).price if run.order.kind in UNPRICED else None
 
 
 def _lost(gate: Gate, before: Fraction) -> Fraction:

@@ -16,10 +16,12 @@ from noisegate.errors import Forbidden, Paused, SpecError
 from noisegate.gate import Gate
 from noisegate.ledger.anchor import signed
 from noisegate.ledger.signing import Signer
+from noisegate.ledger.store import Ledger
 from noisegate.root import Hosted
 from noisegate.server.access import now
 from noisegate.server.facts import facts_of
 from noisegate.server.people import Caller
+from noisegate.server.refusals import no_such
 from noisegate.server.runs import RUN, Run
 from noisegate.server.settings import Settings
 from noisegate.server.store import Store
@@ -64,6 +66,13 @@ class View:
     def file(self) -> Path:
         """The policy: for stewards' pages."""
         return self.hosted.policy.file
+
+    @property
+    def ledger(self) -> Ledger:
+        """The ledger behind the data set: for those who may see what others asked."""
+        if not self.caller.sees_all:
+            raise no_such("ledger")
+        return self.hosted.ledger
 
     @cached_property
     def gate(self) -> Gate:
