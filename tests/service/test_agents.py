@@ -25,7 +25,7 @@ from noisegate.server.agents import agents_app
 from noisegate.server.agents.plans import Plans
 from noisegate.server.agents.tools import TOOLS, Tools
 from noisegate.server.http import http_app
-from noisegate.server.serve import pages
+from noisegate.server.serve import Serving, pages
 from noisegate.server.service import Service
 from noisegate.server.settings import Settings
 from refusals import about
@@ -365,7 +365,9 @@ def post(service, headers, body=None):
     """As the whole service has it, at /mcp beside the other calls."""
 
     async def run():
-        (route,) = (each for each in pages(service) if each.path == "/mcp")
+        (route,) = (
+            each for each in pages(service, Serving()) if getattr(each, "path", "") == "/mcp"
+        )
         app = http_app(service, [route])
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app)) as web:
             found = await web.post(
