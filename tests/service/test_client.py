@@ -21,6 +21,7 @@ from noisegate.errors import (
     Unauthenticated,
     Unsupported,
 )
+from noisegate.isolated.lockdown import can_lock
 from noisegate.orders import RELEASES, FitOrder, order_from
 from noisegate.privacy.loss import ApproxDP
 from refusals import about
@@ -136,6 +137,27 @@ def test_a_model_comes_back_with_what_it_learned(gate):
     assert model.cluster_centers_.shape == (2, 1)
     assert model.cost_ == ApproxDP(1)
     assert gate.run(order).cost_ == ApproxDP(0)
+
+
+def mean(rows):
+    return rows["cost"].mean()
+
+
+@pytest.mark.skipif(not can_lock(), reason="this machine cannot lock programs in")
+def test_a_program_is_sent_as_text(gate, here):
+    terms = {
+        "table": "visits",
+        "columns": ["cost"],
+        "where": "cost IS NOT NULL",
+        "range": (0, 800),
+        "blocks": 5,
+        "seconds": 0.1,
+        "epsilon": 1,
+    }
+    made = gate.apply(mean, **terms)
+    assert 0 <= made.value <= 800
+    assert made.cost == ApproxDP(1)
+    assert here.apply(mean, **terms).values == made.values
 
 
 def test_the_gate_tells_what_is_public(gate, here):
