@@ -415,8 +415,8 @@ def test_times_are_on_a_ladder():
 # the store on a server
 
 
-def test_the_same_store_on_a_postgres_server(postgres, clinic):
-    address = postgres.fresh().partition("&schema")[0]
+def test_the_same_store_on_a_postgres_server(server, clinic):
+    address = server.fresh().partition("&schema")[0]
     first, second = Store(address), Store(address)
     logs = [AuditLog(first), AuditLog(second)]
 

@@ -272,6 +272,7 @@ class Curator:
             require_program(measurement, steward=self.account == self.dataset)
         self.require_allowed(measurement.capabilities)
         self._require_tables(measurement.query.tables)
+        self._source.require(measurement.query.tally)
 
     def _require_tables(self, tables: Collection[TableDomain]) -> None:
         for table in tables:

@@ -5,9 +5,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from noisegate.errors import SpecError
-from noisegate.root.opening import tables_of
+from noisegate.errors import SpecError, Unsupported
+from noisegate.root.hosting import tables_of
 from noisegate.sources.duckdb.facts import stored_kinds
+from noisegate.sources.engines import engine_of
 
 if TYPE_CHECKING:
     from noisegate.sources.policy.finding import Finding
@@ -38,7 +39,8 @@ def check_policy(file: str | Path) -> "list[Finding]":
     policy = read_policy(file)
     data, tables = tables_of(policy)
     error = partial(geometric_error, confidence="0.95")
-    return check(policy, tables, stored=stored_kinds(data), error=error)
+    stored = engine_of(table.origin for table in tables.values()).stored_kinds(data)
+    return check(policy, tables, stored=stored, error=error)
 
 
 def check_rows(file: str | Path) -> "list[Finding]":
@@ -50,7 +52,14 @@ def check_rows(file: str | Path) -> "list[Finding]":
     from noisegate.sources.duckdb.unread import unread  # noqa: PLC0415 - stewards only
     from noisegate.sources.policy.policy import read_policy  # noqa: PLC0415
 
-    return unread(*tables_of(read_policy(file)))
+    data, tables = tables_of(read_policy(file))
+    if any("://" in table.origin for table in tables.values()):
+        raise Unsupported(
+            "Rows of a server are not looked at beside their policy.",
+            fix="Check files in this way; of a server, ask questions in SQL yourself.",
+            about="engine",
+        )
+    return unread(data, tables)
 
 
 def policy_page(file: str | Path) -> str:

@@ -14,8 +14,9 @@ from sqlglot import exp
 from noisegate.algebra.expression import Literal, Schema, domain_of
 from noisegate.algebra.relation import Among, Fold, Folded, Window
 from noisegate.privacy.domain import Domain, Kind
-from noisegate.sources.duckdb.writing.expressions import write
-from noisegate.sources.duckdb.writing.words import case, number, on_grid, whole
+from noisegate.sources.writing.dialect import Dialect
+from noisegate.sources.writing.expressions import write
+from noisegate.sources.writing.words import case, number, on_grid, whole
 
 _LEVEL_BITS: Final = 24
 _CALLS: Final[dict[Among, Callable[[exp.Expr], exp.Expr]]] = {
@@ -38,25 +39,28 @@ def fold(
     folded: Folded,
     schema: Schema,
     field: Callable[[str], exp.Expr],
-    over: Callable[[exp.Expr], exp.Expr] = lambda call: call,
+    dialect: Dialect,
+    over: Callable[[exp.Expr], exp.Expr] | None = None,
 ) -> exp.Expr:
     """A fold that gives the same value in whatever order the engine visits the rows.
 
     Sums of doubles do so as long as they stay below 2**53 grains; of more rows there is no sum.
     ``over`` makes a window of an aggregate.
     """
-    value, domain = write(folded.expression, schema, field), domain_of(folded.expression, schema)
+    value = write(folded.expression, schema, field, dialect)
+    domain, is_window = domain_of(folded.expression, schema), over is not None
+    over = over or (lambda call: call)
     if folded.fold is Fold.COUNT:
         return over(exp.Count(this=value))
     if folded.fold is Fold.COUNT_DISTINCT:
-        return over(exp.Count(this=exp.Distinct(expressions=[value])))
+        return over(dialect.distinct(value, window=is_window))
     if folded.fold in (Fold.MIN, Fold.MAX):
-        return over((exp.Min if folded.fold is Fold.MIN else exp.Max)(this=value))
+        return over(dialect.extreme(value, domain.kind, least=folded.fold is Fold.MIN))
     if domain.kind is Kind.INTEGER and folded.expression == Literal(1):
         return over(exp.Count(this=exp.Star()))
     if domain.kind is Kind.INTEGER:
         total = exp.Coalesce(this=over(exp.Sum(this=value)), expressions=[whole(0)])
-        return exp.TryCast(this=total, to=exp.DataType.build("BIGINT"))
+        return dialect.narrowed(total)
     grain = sum_grain(domain)
     zero = number(Fraction(0))
     count = over(exp.Count(this=value.copy()))
@@ -71,11 +75,12 @@ def window(
     field: Callable[[str], exp.Expr],
     owner: exp.Expr,
     columns: Iterable[exp.Expr],
+    dialect: Dialect,
 ) -> exp.Expr:
     """A window over the rows of one owner. ``columns`` are all that tells rows from each other."""
     order = [
         _ordered(
-            write(one.expression, schema, field),
+            write(one.expression, schema, field, dialect),
             descending=one.descending,
             nulls_first=one.nulls_first,
         )
@@ -83,7 +88,7 @@ def window(
     ]
     if asked.frame is not None:
         order += told_apart(columns)
-    keys = [write(key, schema, field) for key in asked.keys]
+    keys = [write(key, schema, field, dialect) for key in asked.keys]
 
     def over(call: exp.Expr) -> exp.Expr:
         return exp.Window(
@@ -94,8 +99,8 @@ def window(
         )
 
     if isinstance(asked.how, Fold):
-        return fold(Folded(asked.name, asked.how, asked.expression), schema, field, over)
-    return over(_CALLS[asked.how](write(asked.expression, schema, field)))
+        return fold(Folded(asked.name, asked.how, asked.expression), schema, field, dialect, over)
+    return over(_CALLS[asked.how](write(asked.expression, schema, field, dialect)))
 
 
 def partition(owner: exp.Expr, keys: list[exp.Expr]) -> list[exp.Expr]:

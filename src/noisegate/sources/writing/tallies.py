@@ -1,4 +1,4 @@
-"""Tallies as DuckDB queries: clamp, weigh, add; the clamp is the last step before the sum.
+"""Tallies as queries: clamp, weigh, add; the clamp is the last step before the sum.
 
 Claim: the numbers of a query move by at most the tally's sensitivity when a unit comes or goes.
 Why: see `transforms/query.py`; here it is made true. Whole numbers are added in 128 bits, or, where
@@ -29,15 +29,15 @@ from noisegate.algebra.tally import (
 )
 from noisegate.exact import EXACT_MAX
 from noisegate.privacy.domain import WHOLE_MAX, Domain, Kind
-from noisegate.sources.duckdb.writing.expressions import write
-from noisegate.sources.duckdb.writing.relations import OWNER, Opened, RelationWriter, base_of
-from noisegate.sources.duckdb.writing.weights import folded_terms, weighed_sums
-from noisegate.sources.duckdb.writing.words import (
+from noisegate.sources.source import SUM_MAX
+from noisegate.sources.writing.dialect import Dialect
+from noisegate.sources.writing.expressions import write
+from noisegate.sources.writing.relations import OWNER, Opened, RelationWriter, base_of
+from noisegate.sources.writing.words import (
     anchor_of,
     and_,
     as_,
     by_places,
-    can_be_key,
     case,
     cast,
     clamp,
@@ -52,7 +52,6 @@ from noisegate.sources.duckdb.writing.words import (
     summed,
     whole,
 )
-from noisegate.sources.source import SUM_MAX
 
 _DOUBLE_MAX: Final = 10**300
 
@@ -64,11 +63,14 @@ def sums_query(tally: Sums, writer: RelationWriter, *, wide: bool) -> exp.Query:
     then says where that was not exact: such a query is to be asked again, wide. What is exact holds
     in whatever order rows are added: every partial sum is a whole number of at most 2**53 grains.
     """
+    if tally.is_weighed:
+        from noisegate.sources.writing.weights import folded_terms, weighed_sums  # noqa: PLC0415
+
+        rows, is_owned = _rows(tally.relation, tally.by, folded_terms(tally), writer)
+        if is_owned:
+            return weighed_sums(tally, rows, writer.dialect)
     light = () if wide or tally.is_weighed else _light(tally)
-    terms = folded_terms(tally) if tally.is_weighed else tally.terms
-    rows, is_owned = _rows(tally.relation, tally.by, terms, writer, light=light)
-    if is_owned and tally.is_weighed:
-        return weighed_sums(tally, rows)
+    rows, is_owned = _rows(tally.relation, tally.by, tally.terms, writer, light=light)
     groups = [f"k{place}" for place in range(len(tally.by))]
     sums = exp.select(*(col(name, "r") for name in groups)).from_(named("r"), copy=False)
     for place, term in enumerate(tally.terms):
@@ -78,7 +80,7 @@ def sums_query(tally: Sums, writer: RelationWriter, *, wide: bool) -> exp.Query:
         sums = sums.group_by(*(col(name, "r") for name in groups), copy=False)
     if light:
         sums = sums.select(as_(exp.Count(this=exp.Star()), "n"), copy=False)
-    query = _added(sums, tally, light)
+    query = _added(sums, tally, light, writer.dialect)
     return query.with_(cte("r"), as_=rows, materialized=not _is_scan(tally.relation), copy=False)
 
 
@@ -159,7 +161,12 @@ def keys_query(tally: Keys, writer: RelationWriter) -> exp.Query:
     rows, is_owned = _rows(tally.relation, [], [e for _, e in tally.by], writer)
     names = [f"e{place}" for place in range(len(tally.by))]
     kinds = [domain_of(e, schema_of(tally.relation)).kind for _, e in tally.by]
-    held = and_(*(can_be_key(col(n, "r"), kind) for n, kind in zip(names, kinds, strict=True)))
+    held = and_(
+        *(
+            writer.dialect.can_be_key(col(n, "r"), kind)
+            for n, kind in zip(names, kinds, strict=True)
+        )
+    )
     if is_owned:
         pairs = (
             exp.select(*(col(n, "r") for n in names), col(OWNER, "r"))
@@ -167,7 +174,7 @@ def keys_query(tally: Keys, writer: RelationWriter) -> exp.Query:
             .from_(named("r"), copy=False)
             .where(held, copy=False)
         )
-        source: exp.Query = _lowest(pairs, names, tally.keys_per_unit)
+        source: exp.Query = _lowest(pairs, names, tally.keys_per_unit, writer.dialect)
     else:
         source = (
             exp.select(*(col(n, "r") for n in names))
@@ -196,7 +203,9 @@ def distinct_query(tally: Distinct, writer: RelationWriter) -> exp.Query:
         ["e0", *owner],
     )
     pairs = placed.with_(cte("r"), as_=rows, copy=False)
-    source = _lowest(pairs, [*places, "e0"], tally.keys_per_unit) if is_owned else pairs
+    source = pairs
+    if is_owned:
+        source = _lowest(pairs, [*places, "e0"], tally.keys_per_unit, writer.dialect)
     number_of = exp.Count(this=exp.Distinct(expressions=[col("e0", "p")]))
     query = exp.select(*(col(name, "p") for name in places), as_(number_of, "s0"))
     query = query.from_(source.subquery("p", copy=False), copy=False)
@@ -258,7 +267,7 @@ def _rows(
     shown = [as_(_key(grouping, schema, opened), f"k{place}") for place, grouping in enumerate(by)]
     for place, value in enumerate(values):
         if not isinstance(value, Term):
-            written = write(value, schema, opened.field)
+            written = write(value, schema, opened.field, writer.dialect)
         elif place in light:
             written = _light_value(value, relation, opened)
         else:
@@ -275,7 +284,7 @@ def _key(grouping: Grouping, schema: Schema, opened: Opened) -> exp.Expr:
     is_whole = domain_of(expression, schema).kind is Kind.INTEGER
     if is_whole and type(expression) is Field and expression.name in opened.below.stored:
         return opened.stored(expression)
-    return write(expression, schema, opened.field)
+    return write(expression, schema, opened.field, opened.dialect)
 
 
 def _light(tally: Sums) -> tuple[int, ...]:
@@ -302,11 +311,11 @@ def _light_value(term: Term, relation: Relation, opened: Opened) -> exp.Expr:
     low, high = term.low * term.grain, term.high * term.grain
     bounds = _clamped_to(term, relation)
     if bounds is None:
-        value = write(term.expression, schema_of(relation), opened.field)
+        value = write(term.expression, schema_of(relation), opened.field, opened.dialect)
         guard = is_not_null(value.copy())
     else:
         value, (low, high) = opened.stored(term.expression), bounds
-        guard = exp.Anonymous(this="ISFINITE", expressions=[value.copy()])
+        guard = opened.dialect.finite(value.copy())
     anchor = anchor_of(term.grain)
     first, last = -(-low // term.grain) * term.grain, high // term.grain * term.grain
     inside = exp.Between(
@@ -325,11 +334,12 @@ def _value(term: Term, relation: Relation, opened: Opened) -> exp.Expr:
     """
     if term.constant is not None:
         return whole(term.constant)
-    steps, schema = 1 / term.grain, schema_of(relation)
+    steps, schema, dialect = 1 / term.grain, schema_of(relation), opened.dialect
     if _is_light(term, relation):
         grains = exp.Mul(this=_light_value(term, relation, opened), expression=number(steps))
-        return cast(exp.paren(grains, copy=False), "BIGINT", may_fail=True)
-    value, domain = write(term.expression, schema, opened.field), domain_of(term.expression, schema)
+        return dialect.on_grid(exp.paren(grains, copy=False))
+    value = write(term.expression, schema, opened.field, dialect)
+    domain = domain_of(term.expression, schema)
     low, high = -(-term.low // steps.numerator), term.high // steps.numerator
     if domain.kind is Kind.INTEGER and steps.denominator == 1 and low <= high:
         inside = clamp(value, whole(max(low, -WHOLE_MAX)), whole(min(high, WHOLE_MAX)))
@@ -340,7 +350,7 @@ def _value(term: Term, relation: Relation, opened: Opened) -> exp.Expr:
     if not _is_moderate(domain, steps):
         ends = term.low * term.grain, term.high * term.grain
         inside = clamp(inside, number(ends[0]), number(ends[1]))
-    whole_steps = exp.func("round", exp.Mul(this=inside, expression=number(steps)))
+    whole_steps = dialect.rounded(dialect.times(inside, number(steps)))
     bounded = clamp(whole_steps, number(Fraction(term.low)), number(Fraction(term.high)))
     return not_null(value.copy(), cast(bounded, "BIGINT"))
 
@@ -377,7 +387,7 @@ def _with_heavy(query: exp.Select) -> exp.Select:
     return query.join(named("h"), on=same, join_type="left", copy=False)
 
 
-def _added(sums: exp.Select, tally: Sums, light: Sequence[int]) -> exp.Select:
+def _added(sums: exp.Select, tally: Sums, light: Sequence[int], dialect: Dialect) -> exp.Select:
     """The sums by the places of their keys, clamped. What is in no list is added to the rest."""
     by = tally.by
     added = by_places(sums, by, [])
@@ -387,11 +397,11 @@ def _added(sums: exp.Select, tally: Sums, light: Sequence[int]) -> exp.Select:
     for place, term in enumerate(tally.terms):
         part: exp.Expr = col(f"s{place}", "g")
         if place in light:
-            finite = exp.Anonymous(this="ISFINITE", expressions=[part.copy()])
+            finite = dialect.finite(part.copy())
             many = exp.GT(this=col("n", "g"), expression=whole(EXACT_MAX // term.reach))
             unsure += [exp.not_(finite, copy=False), many]
             grains = exp.Mul(this=part, expression=number(1 / term.grain))
-            part = cast(exp.paren(grains, copy=False), "BIGINT", may_fail=True)
+            part = dialect.on_grid(exp.paren(grains, copy=False))
         total = exp.Coalesce(this=exp.Sum(this=part), expressions=[whole(0)])
         inside = clamp(total, whole(-SUM_MAX), whole(SUM_MAX))
         added = added.select(as_(cast(inside, "BIGINT"), f"s{place}"), copy=False)
@@ -429,9 +439,9 @@ def _evenly(query: exp.Select, order: Sequence[str], cap: int) -> exp.Select:
     return chosen.where(kept, dialect="duckdb", copy=False)
 
 
-def _lowest(pairs: exp.Query, names: Sequence[str], cap: int) -> exp.Select:
+def _lowest(pairs: exp.Query, names: Sequence[str], cap: int, dialect: Dialect) -> exp.Select:
     """At most ``cap`` of each owner's pairs: those with the lowest hashes."""
-    hashed = exp.func("hash", *(col(name, "v") for name in names), col(OWNER, "v"))
+    hashed = dialect.choice([col(name, "v") for name in names], col(OWNER, "v"))
     order = exp.Order(
         expressions=[exp.Ordered(this=e) for e in (hashed, *(col(n, "v") for n in names))]
     )

@@ -12,7 +12,8 @@ from sqlglot import exp
 
 from noisegate.algebra.tally import Grouping
 from noisegate.errors import Bug, SourceError
-from noisegate.sources.duckdb.writing.relations import Coins, base_view
+from noisegate.sources.duckdb.dialect import DUCKDB
+from noisegate.sources.writing.relations import Coins, base_view
 
 _NUMBERS: Final = count()
 
@@ -56,7 +57,7 @@ class Drawn:
         coins = self.coins.apart(f"rows of table {place}")
         with self._lock:
             if name not in self._made:
-                chosen = coins.of_rows(exp.select("*").from_(base_view(place)))
+                chosen = coins.of_rows(exp.select("*").from_(base_view(place)), DUCKDB)
                 text = f"CREATE TEMP TABLE {name} AS {chosen.sql(dialect='duckdb')}"
                 self._run(lambda connection: connection.execute(text), ())
                 self._made.add(name)

@@ -23,8 +23,10 @@ from typing import Final
 from sqlglot import exp
 
 from noisegate.algebra.tally import Sums, Term
-from noisegate.sources.duckdb.writing.relations import OWNER
-from noisegate.sources.duckdb.writing.words import (
+from noisegate.sources.source import SUM_MAX
+from noisegate.sources.writing.dialect import Dialect
+from noisegate.sources.writing.relations import OWNER
+from noisegate.sources.writing.words import (
     as_,
     by_places,
     case,
@@ -36,7 +38,6 @@ from noisegate.sources.duckdb.writing.words import (
     summed,
     whole,
 )
-from noisegate.sources.source import SUM_MAX
 
 FOLDED_MAX: Final = 1 << 62  # what an owner adds to a cell, before it is scaled
 SQUARED_MAX: Final = 1 << 50  # the same where squares are added: 2**24 of them fit into 128 bits
@@ -51,7 +52,7 @@ def folded_terms(tally: Sums) -> tuple[Term, ...]:
     return (*tally.terms, *others)
 
 
-def weighed_sums(tally: Sums, rows: exp.Select) -> exp.Select:
+def weighed_sums(tally: Sums, rows: exp.Select, dialect: Dialect) -> exp.Select:
     """Columns i0, i1, … and s0, s1, … of rows k0, …, e0, … (`folded_terms`) with their owners."""
     terms, keys = folded_terms(tally), [f"k{place}" for place in range(len(tally.by))]
     limits, names = _limits(tally), [f"v{place}" for place in range(len(terms))]
@@ -67,7 +68,7 @@ def weighed_sums(tally: Sums, rows: exp.Select) -> exp.Select:
     query = _added(tally).with_(cte("r"), as_=rows, materialized=False, copy=False)
     query = query.with_(cte("p"), as_=parts, materialized=bool(tally.by), copy=False)
     if tally.by:
-        query = query.with_(cte("h"), as_=_heavy(tally), materialized=False, copy=False)
+        query = query.with_(cte("h"), as_=_heavy(tally, dialect), materialized=False, copy=False)
     return query
 
 
@@ -98,7 +99,7 @@ def _merged(parts: exp.Select, tally: Sums, limits: list[int]) -> exp.Select:
     return query.group_by(*(key.copy() for key in keys), copy=False)
 
 
-def _heavy(tally: Sums) -> exp.Select:
+def _heavy(tally: Sums, dialect: Dialect) -> exp.Select:
     """Owners beyond a bound, and for each sizing term a number of at least norm and bound."""
     owner, squares = col(OWNER, "p"), tally.squares_per_unit
     found = exp.select(owner).from_(named("p"), copy=False).group_by(owner.copy(), copy=False)
@@ -113,7 +114,7 @@ def _heavy(tally: Sums) -> exp.Select:
             wide = cast(value, "HUGEINT")
             size = exp.Sum(this=exp.Mul(this=wide, expression=wide.copy()))
             found = found.select(as_(size, f"q_{name}"), copy=False)
-            norm = _root(col(f"q_{name}", "b"), norm)
+            norm = _root(col(f"q_{name}", "b"), norm, dialect)
         most = bound if squares is None else squares * term.reach**2  # no root is rounded here
         limit = cast(exp.Literal.number(most), "HUGEINT")
         beyond.append(exp.GT(this=size.copy(), expression=limit))
@@ -122,10 +123,10 @@ def _heavy(tally: Sums) -> exp.Select:
     return exp.select(col(OWNER, "b"), *norms).from_(found.subquery("b", copy=False), copy=False)
 
 
-def _root(square: exp.Expr, otherwise: exp.Expr) -> exp.Expr:
+def _root(square: exp.Expr, otherwise: exp.Expr, dialect: Dialect) -> exp.Expr:
     """A whole number whose square is at least ``square``, mostly the least; or ``otherwise``."""
     double = cast(square, "DOUBLE")
-    near = cast(exp.Ceil(this=exp.Sqrt(this=double)), "HUGEINT")
+    near = dialect.wide(exp.Ceil(this=exp.Sqrt(this=double)))
     little = exp.Add(
         this=exp.IntDiv(this=near.copy(), expression=whole(1 << 40)), expression=whole(1)
     )

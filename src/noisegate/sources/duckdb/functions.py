@@ -5,22 +5,21 @@ arguments that are not missing: where that is nullable, the function itself has 
 Every piece is total by itself, since an engine may run any branch for any row.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from fractions import Fraction
 from math import lcm
 from types import MappingProxyType
-from typing import Final, TypeAlias
+from typing import Final
 
 from sqlglot import exp
 
 from noisegate.algebra.intervals import ends
-from noisegate.algebra.rules_logic import case_values
 from noisegate.algebra.rules_numbers import is_whole_division
 from noisegate.algebra.rules_text import REPLACED_MAX
 from noisegate.privacy.domain import Domain, Kind
-from noisegate.sources.duckdb.writing.words import (
-    Written,
-    alike,
+from noisegate.sources.writing.dialect import Args, Writer, Written
+from noisegate.sources.writing.functions import COMMON
+from noisegate.sources.writing.words import (
     as_kind,
     binary,
     call,
@@ -31,11 +30,7 @@ from noisegate.sources.duckdb.writing.words import (
     in_calendar,
     number,
     whole,
-    within,
 )
-
-Args: TypeAlias = Sequence[Written]
-Writer: TypeAlias = Callable[[Args, Domain], exp.Expr]
 
 _DAYS_MAX: Final = 3_700_000  # more than there are from the year 1 to 9999
 
@@ -117,46 +112,6 @@ def _bin(args: Args, made: Domain) -> exp.Expr:
 
 def _negate(args: Args, made: Domain) -> exp.Expr:
     return exp.Paren(this=exp.Neg(this=exp.Paren(this=as_kind(args[0], made.kind))))
-
-
-def _comparison(operator: type[exp.Expr]) -> Writer:
-    return lambda args, _: binary(operator, *alike(args))
-
-
-def _between(args: Args, _made: Domain) -> exp.Expr:
-    return within(*alike(args))
-
-
-def _in(args: Args, _made: Domain) -> exp.Expr:
-    value, *listed = alike(args)
-    return exp.Paren(this=exp.In(this=value, expressions=listed))
-
-
-def _not(args: Args, _made: Domain) -> exp.Expr:
-    return exp.Paren(this=exp.Not(this=exp.Paren(this=args[0].sql)))
-
-
-def _is(value: exp.Expr) -> Writer:
-    return lambda args, _: exp.Paren(
-        this=exp.Is(this=exp.Paren(this=args[0].sql), expression=value.copy())
-    )
-
-
-def _choice(name: str) -> Writer:
-    return lambda args, _: call(name, *alike(args))
-
-
-def _nullif(args: Args, made: Domain) -> exp.Expr:
-    equal = exp.If(this=binary(exp.EQ, *alike(args)), true=exp.null())
-    return exp.Case(ifs=[equal], default=as_kind(args[0], made.kind).copy())
-
-
-def _case(args: Args, _made: Domain) -> exp.Expr:
-    values = alike([args[i] for i in case_values(len(args))])
-    conditions = [as_kind(arg, Kind.BOOLEAN) for arg in args[: len(args) // 2 * 2 : 2]]
-    default = values.pop() if len(args) % 2 else None
-    ifs = [exp.If(this=c, true=v) for c, v in zip(conditions, values, strict=True)]
-    return exp.Case(ifs=ifs, default=default)
 
 
 def _of_text(name: str) -> Writer:
@@ -265,6 +220,7 @@ def _to(args: Args, made: Domain) -> exp.Expr:
 
 
 WRITERS: Final[Mapping[str, Writer]] = MappingProxyType({
+    **COMMON,
     "add": _arithmetic(exp.Add),
     "subtract": _arithmetic(exp.Sub),
     "multiply": _arithmetic(exp.Mul),
@@ -285,24 +241,6 @@ WRITERS: Final[Mapping[str, Writer]] = MappingProxyType({
     "exp": _of_number("EXP"),
     "power": _of_number("POW"),
     "bin": _bin,
-    "eq": _comparison(exp.EQ),
-    "ne": _comparison(exp.NEQ),
-    "lt": _comparison(exp.LT),
-    "le": _comparison(exp.LTE),
-    "gt": _comparison(exp.GT),
-    "ge": _comparison(exp.GTE),
-    "between": _between,
-    "in": _in,
-    "and": lambda args, _: chain(exp.And, [arg.sql for arg in args]),
-    "or": lambda args, _: chain(exp.Or, [arg.sql for arg in args]),
-    "not": _not,
-    "is_null": _is(exp.null()),
-    "is_true": _is(exp.true()),
-    "least": _choice("LEAST"),
-    "greatest": _choice("GREATEST"),
-    "coalesce": _choice("COALESCE"),
-    "nullif": _nullif,
-    "case": _case,
     "lower": _plain("LOWER"),
     "upper": _plain("UPPER"),
     "length": _plain("LENGTH"),
@@ -358,16 +296,4 @@ WRITERS: Final[Mapping[str, Writer]] = MappingProxyType({
     "to_boolean": _to,
     "to_date": _to,
     "to_timestamp": _to,
-})  # fmt: skip
-
-# How many leading arguments may be NaN or infinite, because a numeric result then is so too.
-KEEPS_SPOILT: Final[Mapping[str, int]] = MappingProxyType({
-    "add": 2, "subtract": 2, "multiply": 2, "divide": 1, "int_divide": 1, "modulo": 1,
-    "negate": 1, "abs": 1, "floor": 1, "ceil": 1, "trunc": 1, "sqrt": 1, "ln": 1, "log10": 1,
-    "log2": 1, "bin": 1,
-})  # fmt: skip
-# Whose own results may be NaN or infinite, where their domain says that they make NULLs.
-SPOILS: Final = frozenset({
-    "add", "subtract", "multiply", "divide", "int_divide", "modulo", "exp", "power", "bin",
-    "to_number",
 })  # fmt: skip

@@ -1,4 +1,4 @@
-"""Rows dealt to blocks by a secret, as DuckDB queries."""
+"""Rows dealt to blocks by a secret, as queries."""
 
 from collections.abc import Mapping
 from itertools import pairwise
@@ -10,8 +10,8 @@ from sqlglot import exp
 
 from noisegate.algebra.blocks import Blocks
 from noisegate.algebra.schema import schema_of
-from noisegate.sources.duckdb.writing.relations import OWNER, RelationWriter
-from noisegate.sources.duckdb.writing.words import as_, cast, col
+from noisegate.sources.writing.relations import OWNER, RelationWriter
+from noisegate.sources.writing.words import as_, cast, col
 
 _DIGITS: Final = 15  # of a hash, as a number
 
@@ -33,7 +33,7 @@ def blocks_query(tally: Blocks, key: str, writer: RelationWriter) -> exp.Query:
             as_(cast(opened.field(name), schema[name].kind, may_fail=True), value)
             for name, value in zip(tally.columns, values, strict=True)
         ),
-        as_(exp.Anonymous(this="sha256", expressions=[secret]), "h"),
+        as_(writer.dialect.sha256(secret), "h"),
         copy=False,
     )
     block = f"CAST('0x' || SUBSTR(r.h, 1, {_DIGITS}) AS BIGINT) % {tally.blocks}"

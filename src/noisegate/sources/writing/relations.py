@@ -1,4 +1,4 @@
-"""Relations and tallies as DuckDB queries: the only place that writes SQL about rows.
+"""Relations and tallies as queries: the only place that writes SQL about rows.
 
 Columns are called c0, c1, … inside, and the owner ``o``, so that no declared name can clash with
 another. Every private relation but a row-level one carries its owner through every step.
@@ -31,19 +31,17 @@ from noisegate.algebra.relation import (
 from noisegate.algebra.schema import schema_of
 from noisegate.errors import Bug
 from noisegate.privacy.domain import Kind, TableDomain
-from noisegate.sources.duckdb.writing.expressions import write
-from noisegate.sources.duckdb.writing.words import (
-    WHOLE_TYPES,
+from noisegate.sources.writing.dialect import Dialect
+from noisegate.sources.writing.expressions import write
+from noisegate.sources.writing.words import (
     and_,
     as_,
     base_value,
     cast,
     col,
-    is_narrow,
     is_not_null,
     named,
     not_,
-    read_as,
 )
 
 OWNER: Final = "o"
@@ -77,26 +75,21 @@ class Coins:
     probability: Fraction
     key: str
 
-    def heads(self, tossed: exp.Expr) -> exp.Expr:
+    def heads(self, tossed: exp.Expr, dialect: Dialect) -> exp.Expr:
         """Whether the coin of an owner, or of a row's number, shows heads."""
         limit = self.probability.numerator * (1 << 256) // self.probability.denominator
         text = exp.DPipe(
             this=exp.Literal.string(self.key), expression=cast(tossed, "VARCHAR"), safe=False
         )
-        return exp.LT(
-            this=exp.Anonymous(this="sha256", expressions=[text]),
-            expression=exp.Literal.string(f"{limit:064x}"),
-        )
+        return exp.LT(this=dialect.sha256(text), expression=exp.Literal.string(f"{limit:064x}"))
 
     def apart(self, name: str) -> "Coins":
         """Coins that have nothing to do with these, whoever is called the same."""
         return Coins(self.probability, sha256(f"{self.key} {name}".encode()).hexdigest())
 
-    def of_rows(self, query: exp.Select) -> exp.Select:
+    def of_rows(self, query: exp.Select, dialect: Dialect) -> exp.Select:
         """The rows with heads, each by the number that the engine gives it in this reading."""
-        found = query.copy()
-        found.set("qualify", exp.Qualify(this=self.heads(exp.Window(this=exp.RowNumber()))))
-        return found
+        return dialect.with_heads(query, lambda number: self.heads(number, dialect))
 
 
 @final
@@ -107,6 +100,7 @@ class Opened:
     query: exp.Select
     below: Written
     alias: str
+    dialect: Dialect
 
     @property
     def is_owned(self) -> bool:
@@ -145,9 +139,16 @@ class RelationWriter:
         used: Collection[str],
         view: Callable[[str], str],
         coins: "Coins | None" = None,
+        *,
+        dialect: Dialect,
     ) -> None:
         self._tables, self._types, self._used, self._names = tables, types, used, count()
-        self._view, self._coins = view, coins
+        self._view, self._coins, self._dialect = view, coins, dialect
+
+    @property
+    def dialect(self) -> Dialect:
+        """The engine's words."""
+        return self._dialect
 
     def write(self, relation: Relation) -> Written:
         """The query of a relation."""
@@ -167,7 +168,7 @@ class RelationWriter:
 
     def _filter(self, relation: Filter) -> Written:
         inner, field = self._inside(relation.of)
-        condition = write(relation.condition, schema_of(relation.of), field)
+        condition = self._written(relation.condition, schema_of(relation.of), field)
         query = inner.query.where(condition, copy=False)
         return Written(query, inner.columns, inner.is_owned, inner.stored)
 
@@ -179,7 +180,12 @@ class RelationWriter:
         """An open SELECT from the relation."""
         below, alias = self.write(relation), self._alias()
         query = exp.select().from_(below.query.subquery(alias, copy=False), copy=False)
-        return Opened(query, below, alias)
+        return Opened(query, below, alias, self._dialect)
+
+    def _written(
+        self, expression: Expression, schema: Schema, field: Callable[[str], exp.Expr]
+    ) -> exp.Expr:
+        return write(expression, schema, field, self._dialect)
 
     def _base(self, name: str) -> exp.Table:
         return named(self._view(name))
@@ -206,7 +212,7 @@ class RelationWriter:
         field: Callable[[str], exp.Expr],
     ) -> Written:
         names = {name: f"c{place}" for place, (name, _) in enumerate(columns)}
-        shown = [as_(write(e, schema, field), names[name]) for name, e in columns]
+        shown = [as_(self._written(e, schema, field), names[name]) for name, e in columns]
         query = inner.query.select(*shown, append=False, copy=False)
         if inner.is_owned:
             alias = inner.query.args["from_"].this.alias
@@ -218,7 +224,7 @@ class RelationWriter:
     def _table(self, relation: Table) -> Written:
         table = relation.domain
         alias = self._alias()
-        types = self._types[table.name]
+        types, dialect = self._types[table.name], self._dialect
         shown: list[exp.Expr] = []
         names: dict[str, str] = {}
         stored: dict[str, str] = {}
@@ -227,11 +233,13 @@ class RelationWriter:
                 continue
             names[column.name] = f"c{len(names)}"
             value: exp.Expr = col(column.name, alias)
-            shown.append(as_(base_value(column, types[column.name], value), names[column.name]))
-            if column.kind is Kind.NUMBER or is_narrow(column, types[column.name]):
+            shown.append(
+                as_(base_value(column, types[column.name], value, dialect), names[column.name])
+            )
+            if column.kind is Kind.NUMBER or dialect.is_narrow(column, types[column.name]):
                 stored[column.name] = f"s{len(stored)}"
                 if column.kind is Kind.NUMBER:
-                    value = read_as(column, types[column.name], value)
+                    value = dialect.read_as(column, types[column.name], value)
                 shown.append(as_(value.copy(), stored[column.name]))
         query = exp.select(*shown) if shown else exp.select(as_(exp.true(), "row"))
         query = query.from_(as_(self._base(table.name), alias), copy=False)
@@ -253,7 +261,7 @@ class RelationWriter:
         )
         if self._coins is not None:
             coins = self._coins.apart(f"ids of {table.unit.ids}")
-            query = query.where(coins.heads(value.copy()), copy=False)
+            query = query.where(coins.heads(value.copy(), dialect), copy=False)
         return Written(query, names, is_owned=True, stored=stored)
 
     def _as_owner(self, column: str, alias: str) -> exp.Expr:
@@ -261,9 +269,7 @@ class RelationWriter:
 
         Ids are never parsed or rounded: that could make two owners one.
         """
-        plain = all(kind in WHOLE_TYPES for kind in self._owner_types)
-        value = col(column, alias)
-        return cast(value, "BIGINT" if plain else "VARCHAR")
+        return self._dialect.owner(col(column, alias), self._owner_types)
 
     @property
     def _owner_types(self) -> set[str]:
@@ -326,17 +332,17 @@ class RelationWriter:
         inner, _ = self._inside(relation.of)
         alias = inner.query.args["from_"].this.alias
         names, schema = dict(inner.columns), schema_of(relation.other)
-        from noisegate.sources.duckdb.writing.folds import fold  # noqa: PLC0415
+        from noisegate.sources.writing.folds import fold  # noqa: PLC0415
 
         for folded in relation.folded:
             partner, there = self.write(relation.other), self._alias()
             field = _fields(partner.columns, there)
             either = {name: col(each, alias) for name, each in inner.columns.items()}
             either |= {name: col(each, there) for name, each in partner.columns.items()}
-            condition = write(
+            condition = self._written(
                 relation.condition, {**schema_of(relation.of), **schema}, either.__getitem__
             )
-            query = exp.select(fold(folded, schema, field))
+            query = exp.select(fold(folded, schema, field, self._dialect))
             query = query.from_(partner.query.subquery(there, copy=False), copy=False).where(
                 and_(condition, *_one_owner(inner, alias, partner, there)), copy=False
             )
@@ -345,7 +351,7 @@ class RelationWriter:
         return Written(inner.query, names, inner.is_owned)
 
     def _windowed(self, relation: Windowed) -> Written:
-        from noisegate.sources.duckdb.writing.folds import window  # noqa: PLC0415
+        from noisegate.sources.writing.folds import window  # noqa: PLC0415
 
         inner, field = self._inside(relation.of)
         alias, schema = inner.query.args["from_"].this.alias, schema_of(relation.of)
@@ -353,7 +359,7 @@ class RelationWriter:
         names = dict(inner.columns)
         for each in relation.windows:
             names[each.name] = f"c{len(names)}"
-            value = window(each, schema, field, col(OWNER, alias), columns)
+            value = window(each, schema, field, col(OWNER, alias), columns, self._dialect)
             inner.query.select(as_(value, names[each.name]), copy=False)
         return Written(inner.query, names, is_owned=True)
 
@@ -367,8 +373,8 @@ class RelationWriter:
     ) -> exp.Expr:
         pairs = [
             _same(
-                write(a, schema_of(left), _fields(one[0].columns, one[1])),
-                write(b, schema_of(right), _fields(other[0].columns, other[1])),
+                self._written(a, schema_of(left), _fields(one[0].columns, one[1])),
+                self._written(b, schema_of(right), _fields(other[0].columns, other[1])),
             )
             for a, b in on
         ]
@@ -382,14 +388,14 @@ class RelationWriter:
         groups: list[exp.Expr] = [col(OWNER, alias)]
         for name, expression in relation.keys:
             names[name] = f"c{len(names)}"
-            key = write(expression, schema, field)
+            key = self._written(expression, schema, field)
             groups.append(key)
             shown.append(as_(key.copy(), names[name]))
-        from noisegate.sources.duckdb.writing.folds import fold  # noqa: PLC0415
+        from noisegate.sources.writing.folds import fold  # noqa: PLC0415
 
         for folded in relation.folded:
             names[folded.name] = f"c{len(names)}"
-            shown.append(as_(fold(folded, schema, field), names[folded.name]))
+            shown.append(as_(fold(folded, schema, field, self._dialect), names[folded.name]))
         shown.append(as_(col(OWNER, alias), OWNER))
         return Written(
             query.select(*shown, copy=False).group_by(*groups, copy=False), names, is_owned=True
@@ -409,9 +415,9 @@ class RelationWriter:
         alias = inner.query.args["from_"].this.alias
         coins = Coins(relation.probability, relation.key)
         if inner.is_owned:
-            query = inner.query.where(coins.heads(col(OWNER, alias)), copy=False)
+            query = inner.query.where(coins.heads(col(OWNER, alias), self._dialect), copy=False)
         else:
-            query = coins.of_rows(inner.query)
+            query = coins.of_rows(inner.query, self._dialect)
         return Written(query, inner.columns, inner.is_owned, inner.stored)
 
     def _union(self, relation: Union) -> Written:

@@ -1,18 +1,18 @@
-"""The words of DuckDB that statements are written in: casts, constants, operators, columns."""
+"""The words that statements are written in: casts, constants, operators, columns."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from fractions import Fraction
 from functools import cache
-from typing import Any, Final, final
+from typing import Final
 
 from sqlglot import exp
 
 from noisegate.algebra.expression import Value
 from noisegate.algebra.signature import common_kind
 from noisegate.algebra.tally import Grouping
-from noisegate.privacy.domain import EPOCH, WHOLE_MAX, Column, Domain, Kind
+from noisegate.privacy.domain import EPOCH, WHOLE_MAX, Column, Kind
+from noisegate.sources.writing.dialect import Dialect, Written
 
 TYPES: Final = {
     Kind.BOOLEAN: "BOOLEAN",
@@ -22,24 +22,7 @@ TYPES: Final = {
     Kind.DATE: "DATE",
     Kind.TIMESTAMP: "TIMESTAMP",
 }
-WHOLE_TYPES: Final = frozenset({
-    "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER",
-})  # fmt: skip
 _YEARS: Final = ("0001-01-01", "10000-01-01")  # the first day, and the first beyond
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Written:
-    """An expression as the engine reads it, and what is known of it.
-
-    ``spoilt``: it may be NaN or infinite where it ought to be NULL.
-    """
-
-    sql: exp.Expr
-    domain: Domain
-    literal: Any = ...
-    spoilt: bool = False
 
 
 @cache  # reading a type takes longer than all else about a cast; there are a dozen names
@@ -178,14 +161,14 @@ def alike(args: Sequence[Written]) -> list[exp.Expr]:
     return [as_kind(arg, kind) for arg in args]
 
 
-def base_value(column: Column, stored: str, value: exp.Expr) -> exp.Expr:
+def base_value(column: Column, stored: str, value: exp.Expr, dialect: Dialect) -> exp.Expr:
     """A stored value as its kind: NULL where it has none, clamped into the declared bounds.
 
     NaN, infinities and dates beyond the years 1 to 9999 have no value.
     """
-    engine, value = TYPES[column.kind], read_as(column, stored, value)
+    engine, value = TYPES[column.kind], dialect.read_as(column, stored, value)
     if column.kind is Kind.NUMBER:
-        guard: exp.Expr = call("ISFINITE", value.copy())
+        guard: exp.Expr = dialect.finite(value.copy())
     elif column.kind in (Kind.DATE, Kind.TIMESTAMP):
         first, last = (cast(exp.Literal.string(day), engine) for day in _YEARS)
         after = exp.GTE(this=value.copy(), expression=first)
@@ -201,42 +184,13 @@ def base_value(column: Column, stored: str, value: exp.Expr) -> exp.Expr:
     return case((guard, value))
 
 
-def shown_value(column: Column, stored: str, value: exp.Expr) -> exp.Expr:
+def shown_value(column: Column, stored: str, value: exp.Expr, dialect: Dialect) -> exp.Expr:
     """The same of a public table, where decimals stay decimals."""
     if column.scale is None:
-        return base_value(column, stored, value)
+        return base_value(column, stored, value, dialect)
     if column.between is None:
         return value
-    return cast(base_value(column, stored, value), f"DECIMAL(18, {column.scale})")
-
-
-def can_be_key(value: exp.Expr, kind: Kind) -> exp.Expr:
-    """Whether a value can be told as a key: a text without NUL, a number as far as its negative.
-
-    A missing value is a key like any other.
-    """
-    if kind is Kind.TEXT:
-        nul = call("CHR", exp.Literal.number(0))
-        fits: exp.Expr = exp.not_(call("CONTAINS", value.copy(), nul))
-    elif kind is Kind.INTEGER:
-        fits = exp.GTE(this=value.copy(), expression=whole(-WHOLE_MAX))
-    else:
-        return exp.true()
-    return exp.or_(exp.Is(this=value.copy(), expression=exp.null()), fits, copy=False)
-
-
-def is_narrow(column: Column, stored: str) -> bool:
-    """Whether it holds whole numbers that are only widened on reading."""
-    return column.kind is Kind.INTEGER and column.between is None and stored in WHOLE_TYPES
-
-
-def read_as(column: Column, stored: str, value: exp.Expr) -> exp.Expr:
-    """A stored value as its kind, not clamped yet; NULL where it cannot be read so."""
-    engine = TYPES[column.kind]
-    if stored == engine:
-        return value
-    safe = column.kind is Kind.INTEGER and stored in WHOLE_TYPES
-    return cast(value, engine, may_fail=not safe)
+    return cast(base_value(column, stored, value, dialect), f"DECIMAL(18, {column.scale})")
 
 
 def bound_value(bound: Fraction, kind: Kind) -> exp.Expr:

@@ -1,4 +1,4 @@
-"""A real Postgres for tests: a server of our own, from a wheel."""
+"""A real Postgres for every test that asks for one: started here, never skipped."""
 
 import atexit
 import shutil
