@@ -3,9 +3,11 @@
 import socket
 import threading
 from contextlib import closing, suppress
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
+from served import PEOPLE, QUICK, serving
 
 import noisegate
 from noisegate.client import RemoteGate
@@ -20,10 +22,12 @@ from noisegate.errors import (
     SpecError,
     Unauthenticated,
     Unsupported,
+    Waiting,
 )
 from noisegate.isolated.lockdown import can_lock
 from noisegate.orders import RELEASES, FitOrder, order_from
 from noisegate.privacy.loss import ApproxDP
+from noisegate.server.service import Service
 from refusals import about
 
 BY_WARD = "SELECT ward, COUNT(*) AS n, AVG(cost) AS cost FROM visits GROUP BY ward"
@@ -255,6 +259,20 @@ def test_what_holds_a_door_open_says_so(gate):
     for work in (lambda: gate.sample(0.1), gate.matrix):
         with pytest.raises(Unsupported):
             work()
+
+
+def test_an_order_that_has_to_be_approved_says_so(clinic):
+    service = Service([clinic], settings=replace(QUICK, approve_above=Fraction(1, 2)))
+    for name, role in PEOPLE.items():
+        service.people.add(name, role)
+    with closing(service), serving(service) as found:
+        gate = noisegate.connect(found.url, token=found.tokens["ana"])
+        with pytest.raises(Waiting, check=about("approval")):
+            gate.sql("SELECT COUNT(*) AS n FROM visits", epsilon=1)
+        (run,) = service.waiting()
+        service.approve(service.people.caller_of("sam"), run.id).wait()
+        assert gate.spent == ApproxDP(1)
+        assert gate.sql("SELECT COUNT(*) AS n FROM visits", epsilon=1).free
 
 
 # a network that breaks

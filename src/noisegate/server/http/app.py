@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
-from starlette.types import ASGIApp, Lifespan, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from noisegate.errors import Unauthenticated, UserError, stumbled
 from noisegate.server.http.answering import say
@@ -36,23 +36,13 @@ _OF_HTTP: Final = {404: ("not-found", "There is no such place here."),
                    405: ("request.method", "This place does not take this method.")}  # fmt: skip
 
 
-def http_app(
-    service: Service,
-    more: Sequence[BaseRoute] = (),
-    lifespan: Lifespan[Starlette] | None = None,
-) -> Starlette:
-    """The application.
-
-    ``more`` are routes of other faces, looked at after these; ``lifespan`` is what they need to
-    have running.
-    """
+def http_app(service: Service, more: Sequence[BaseRoute] = ()) -> Starlette:
+    """The application. ``more`` are routes of other faces, looked at after these."""
     limiter = CapacityLimiter(THREADS)
     routes = [
         Route(call.path, _endpoint(service, limiter, call), methods=[call.method]) for call in CALLS
     ]
-    app = Starlette(
-        routes=[*routes, *more], exception_handlers={HTTPException: _of_http}, lifespan=lifespan
-    )
+    app = Starlette(routes=[*routes, *more], exception_handlers={HTTPException: _of_http})
     app.router.redirect_slashes = False
     app.add_middleware(Guard)
     return app
