@@ -40,6 +40,16 @@ def _counted(bits: SystemBits, count: int, width: int, words=SystemBits.words):
 SystemBits.words = _counted
 
 
+@pytest.fixture(scope="session")
+def server():
+    """One Postgres for all tests that leave it running."""
+    from servers import Server
+
+    server = Server()
+    yield server
+    server.stop()
+
+
 def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()  # thousands of tests, which stay

@@ -19,7 +19,7 @@ from noisegate.privacy.domain import Column, Kind, TableDomain
 from noisegate.privacy.unit import PrivacyUnit
 from noisegate.sources import adding
 from noisegate.sources.duckdb.source import DuckDBSource
-from noisegate.sources.duckdb.writing import tallies
+from noisegate.sources.writing import tallies
 from noisegate.transforms.query import Query
 
 FINE = Term(expression=Literal(1), grain=Fraction(1, 1000), low=0, high=1000)

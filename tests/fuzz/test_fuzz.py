@@ -16,7 +16,7 @@ from fuzz_releases import base
 from noisegate.errors import SpecError
 from noisegate.ledger.audit import Verification
 from noisegate.ledger.store import Ledger
-from noisegate.sources.duckdb.writing import weights
+from noisegate.sources.writing import weights
 from noisegate.sql.order import SqlOrder
 from refusals import about
 

@@ -21,9 +21,9 @@ from noisegate.algebra.functions import FUNCTIONS
 from noisegate.algebra.signature import ANY, CONSTANT, CONSTANT_INTEGER
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Domain, Kind, ordinal
-from noisegate.sources.duckdb.writing.expressions import write
-from noisegate.sources.duckdb.writing.functions import WRITERS
-from noisegate.sources.duckdb.writing.words import TYPES
+from noisegate.sources.duckdb.dialect import write
+from noisegate.sources.duckdb.functions import WRITERS
+from noisegate.sources.writing.words import TYPES
 
 INF, NAN, WHOLE_MAX = math.inf, math.nan, (1 << 63) - 1
 WORDS = ["", " a ", "abc", "ABC%_\\", "İßŉſ", "👨‍👩‍👧", "\u00a0x\u2003", "e\u0301", "12", "-9223372036854775808", "1e999", "nan", "inf", "2020-02-30", "infinity", "99999-01-01", "true", "\t\n", "'\"", "ΑΣ"]  # fmt: skip

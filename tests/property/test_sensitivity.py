@@ -57,7 +57,7 @@ from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Column, Kind, Step, TableDomain
 from noisegate.privacy.unit import PrivacyUnit
 from noisegate.sources.duckdb.source import DuckDBSource
-from noisegate.sources.duckdb.writing import folds, relations, tallies, weights
+from noisegate.sources.writing import folds, relations, tallies, weights
 from noisegate.transforms import stability
 from noisegate.transforms.distances import Distances
 from noisegate.transforms.query import Query, shape_of, terms_of

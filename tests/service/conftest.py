@@ -7,7 +7,6 @@ import pytest
 from served import PEOPLE, QUICK, serving
 
 from noisegate.server.service import Service
-from postgres import Server
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -52,14 +51,6 @@ def served(tmp_path_factory):
     with serving(made) as found:
         yield found
     made.close()
-
-
-@pytest.fixture(scope="session")
-def postgres():
-    """A real Postgres server."""
-    made = Server()
-    yield made
-    made.stop()
 
 
 @pytest.fixture(scope="session")

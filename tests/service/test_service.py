@@ -415,8 +415,8 @@ def test_times_are_on_a_ladder():
 # the store on a server
 
 
-def test_the_same_store_on_a_postgres_server(postgres, clinic):
-    address = postgres.fresh().partition("&schema")[0]
+def test_the_same_store_on_a_postgres_server(server, clinic):
+    address = server.fresh().partition("&schema")[0]
     first, second = Store(address), Store(address)
     logs = [AuditLog(first), AuditLog(second)]
 
@@ -468,3 +468,17 @@ def test_the_head_of_the_ledger_is_for_those_who_see_all(service, callers):
     assert service.view(callers["aud"], "clinic").head()["seq"] >= 0
     with pytest.raises(Forbidden, check=about("role")):
         service.view(callers["ana"], "clinic").head()
+
+
+def test_looks_count_towards_what_a_token_may_spend(service):
+    """Their results state no price; the log and the limits of tokens do."""
+    token = service.people.new_token("ana", epsilon_hour=1)
+    ana = service.people.by_token(token)
+    view = service.view(ana, "clinic")
+    view.ask(order_from({"kind": "caps", "table": "visits", "epsilon": "0.7"}))
+    look = order_from({"kind": "bounds", "table": "visits", "column": "cost", "epsilon": "0.7"})
+    with pytest.raises(Forbidden, check=about("token")):
+        view.ask(look)
+    assert [each["price"] for each in view.history()] == [0.7]
+    again = view.ask(order_from({"kind": "caps", "table": "visits", "epsilon": "0.7"}))
+    assert again.result().price.epsilon == 0

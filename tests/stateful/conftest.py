@@ -1,18 +1,11 @@
-"""A real Postgres for every test that asks for one: started here, never skipped."""
+"""Ledgers of each kind, on a real Postgres too."""
 
 import shutil
 
 import pytest
 
 from noisegate.ledger.open import open_ledger
-from postgres import Server, quick_directory
-
-
-@pytest.fixture(scope="session")
-def server():
-    server = Server()
-    yield server
-    server.stop()
+from servers import Server, quick_directory
 
 
 @pytest.fixture(scope="module")

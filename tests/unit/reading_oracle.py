@@ -23,7 +23,7 @@ from noisegate.algebra.relation import (
 from noisegate.algebra.schema import schema_of
 from noisegate.privacy.domain import Column, Kind, Step, TableDomain
 from noisegate.privacy.unit import PrivacyUnit
-from noisegate.sources.duckdb.writing.expressions import write
+from noisegate.sources.duckdb.dialect import write
 from noisegate.sql.question import Function
 from noisegate.sql.reading.reader import read
 

@@ -248,6 +248,6 @@ def test_the_page_and_the_check_say_what_is_exposed(town):
     assert "| besides SQL" in shown
     assert "series, crowds" in shown
     assert "besides SQL: series" in shown
-    found = {one.place: one.problem for one in ng.connect.check_policy(file)}
+    found = {one.place: one.problem for one in ng.root.check_policy(file)}
     assert "these may be used: series, crowds; not: programs" in found["allow"]
     assert "these may be used: series; not:" in found["analysts.ana.allow"]

@@ -14,7 +14,7 @@ from noisegate.algebra.functions import FUNCTIONS, function_named
 from noisegate.algebra.rules_text import case_of
 from noisegate.errors import SpecError, Unsupported
 from noisegate.privacy.domain import Domain, Kind, ordinal
-from noisegate.sources.duckdb.writing.expressions import write
+from noisegate.sources.duckdb.dialect import write
 from refusals import about
 
 CONNECTION = duckdb.connect(":memory:")

@@ -586,7 +586,7 @@ def at(monkeypatch, day):
         def now(cls, zone=None):
             return cls.fromisoformat(f"{day}T12:00:00+00:00")
 
-    monkeypatch.setattr("noisegate.connect.opening.datetime", Clock)
+    monkeypatch.setattr("noisegate.root.hosting.datetime", Clock)
 
 
 def test_a_share_that_renews_stays_within_the_budget(tmp_path, monkeypatch):

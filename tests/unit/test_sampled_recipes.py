@@ -370,7 +370,7 @@ def test_a_sample_that_cannot_be_drawn_charges_nothing_and_its_name_stays_free(m
     """Code for samples is loaded when it is used: where that fails, nothing was reserved."""
     door = curator(source=engine(DOOR_ROWS, domain()), budget=1)
     with monkeypatch.context() as broken:
-        broken.setitem(sys.modules, "noisegate.sources.duckdb.writing.sample", None)
+        broken.setitem(sys.modules, "noisegate.sources.duckdb.sample", None)
         with pytest.raises(ImportError), opened(door, 1):
             pass
     assert spent(door).epsilon == 0

@@ -491,7 +491,7 @@ def test_doubles_are_added_like_whole_numbers(stored, grain, tmp_path, monkeypat
     ]  # fmt: skip
     quick = source.sums(tally)
     assert quick[1].tolist() == expected
-    monkeypatch.setattr("noisegate.sources.duckdb.writing.tallies.EXACT_MAX", 0)
+    monkeypatch.setattr("noisegate.sources.writing.tallies.EXACT_MAX", 0)
     source._written.clear()
     assert source.sums(tally).tolist() == quick.tolist()
 
@@ -516,7 +516,7 @@ def test_what_doubles_cannot_hold_is_asked_again_in_whole_numbers(monkeypatch):
     )
     tally = a_sum(Field("x"), 0, 64, "1/4")
     for most, times in ((64 * 9, 1), (64 * 9 - 1, 2)):
-        monkeypatch.setattr("noisegate.sources.duckdb.writing.tallies.EXACT_MAX", most)
+        monkeypatch.setattr("noisegate.sources.writing.tallies.EXACT_MAX", most)
         source._written.clear()
         asked.clear()
         assert source.sums(tally).tolist() == [[9, 1], [45, 5]]
@@ -528,7 +528,7 @@ def test_not_a_number_in_a_sum_of_doubles_is_noticed(monkeypatch):
     rows = pa.table({"g": pa.array([0, 0, 1], pa.int32()), "x": [1.0, float("nan"), 2.0]})
     source = DuckDBSource({"rows": rows}, {"rows": ROWS})
     through = lambda term, relation, opened: opened.stored(term.expression)  # noqa: E731
-    monkeypatch.setattr("noisegate.sources.duckdb.writing.tallies._light_value", through)
+    monkeypatch.setattr("noisegate.sources.writing.tallies._light_value", through)
     assert source.sums(a_sum(Field("x"), 0, 13, 1)).tolist() == [[2, 1], [1, 2]]
 
 
@@ -545,7 +545,7 @@ def test_one_row_more_rounds_no_other_row_otherwise(bounds, monkeypatch):
     source = DuckDBSource({"rows": rows}, {"rows": loose})
     quick = source.sums(tally).tolist()
     for most in (0, 4 * len(halves) - 1):
-        monkeypatch.setattr("noisegate.sources.duckdb.writing.tallies.EXACT_MAX", most)
+        monkeypatch.setattr("noisegate.sources.writing.tallies.EXACT_MAX", most)
         source._written.clear()
         assert source.sums(tally).tolist() == quick
 

@@ -9,7 +9,7 @@ from test_cli import run
 
 import noisegate
 from noisegate.errors import Unsupported
-from noisegate.root.opening import tables_of
+from noisegate.root.hosting import tables_of
 from noisegate.sources.policy.policy import read_policy
 from noisegate.sql.reading.reader import read
 from refusals import about, listed

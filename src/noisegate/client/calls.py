@@ -115,9 +115,10 @@ class Calls:
     def _once(
         self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
     ) -> Reply:
-        connection = getattr(self._own, "connection", None)
-        if connection is None:
-            connection = self._own.connection = self._connection()
+        kept = getattr(self._own, "kept", None)
+        if kept is None:
+            kept = self._own.kept = _Kept(self._connection())
+        connection = kept.connection
         said = {**headers, "Authorization": f"Bearer {self._token}"}
         connection.request(method, f"{self._base}{path}", body, said)
         answer = connection.getresponse()
@@ -131,10 +132,7 @@ class Calls:
 
     def _forget(self) -> None:
         """Close a connection that broke off; the next try makes another."""
-        connection = getattr(self._own, "connection", None)
-        if connection is not None:
-            connection.close()
-        self._own.connection = None
+        self._own.kept = None
 
 
 @contextmanager
@@ -147,6 +145,17 @@ def understood() -> Iterator[None]:
         yield
     except (*unread, pa.ArrowException):
         raise _strange() from None
+
+
+@final
+class _Kept:
+    """A connection, closed when nobody needs it."""
+
+    def __init__(self, connection: HTTPConnection) -> None:
+        self.connection = connection
+
+    def __del__(self) -> None:
+        self.connection.close()
 
 
 def refusal_of(reply: Reply) -> NoisegateError:

@@ -32,6 +32,7 @@ _HOMES: Final[Mapping[str, str]] = {  # classes of releases with names of their 
     "crowd-histogram": "crowd.histogram:CrowdRelease",
     "crowd-points": "crowd.points:CrowdPoints",
     "cube": "releases.forms.cube:CubeRelease",
+    "describe": "releases.describe.description:Description",
     "sparse": "releases.sparse.summary:SparseRelease",
     "synthetic": "synthetic.release:SyntheticRelease",
 }

@@ -1,8 +1,8 @@
 """The composition root: a policy, or a table and a budget, become a gate; keys are handed out.
 
-Read `opening.py` first. `arrays.py` is a budget for arrays, `rehearsal.py` a door in front of
-made-up rows, `stewards.py` what is done with a policy before anybody asks. Each is loaded when it
-is used.
+Read `opening.py` first, then `hosting.py`, which is for policies. `arrays.py` is a budget for
+arrays, `rehearsal.py` a door in front of made-up rows, `stewards.py` what is done with a policy
+before anybody asks. Each is loaded when it is used.
 """
 
 from importlib import import_module
@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from noisegate.root.arrays import Memory as Memory
     from noisegate.root.arrays import memory as memory
-    from noisegate.root.opening import Hosted as Hosted
+    from noisegate.root.hosting import Hosted as Hosted
+    from noisegate.root.hosting import open_policy as open_policy
     from noisegate.root.opening import ledger_beside as ledger_beside
     from noisegate.root.opening import open as open  # noqa: A004 - noisegate.open
-    from noisegate.root.opening import open_policy as open_policy
     from noisegate.root.rehearsal import Rehearsal as Rehearsal
     from noisegate.root.rehearsal import made_up_rows as made_up_rows
     from noisegate.root.stewards import check_policy as check_policy
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "Memory": "arrays", "memory": "arrays",
-    "Hosted": "opening", "ledger_beside": "opening", "open": "opening", "open_policy": "opening",
+    "Hosted": "hosting", "ledger_beside": "opening", "open": "opening", "open_policy": "hosting",
     "Rehearsal": "rehearsal", "made_up_rows": "rehearsal",
     "check_policy": "stewards", "check_rows": "stewards", "draft_policy": "stewards",
     "policy_page": "stewards", "policy_schema": "stewards", "read_policy": "stewards",

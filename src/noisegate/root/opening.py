@@ -2,46 +2,40 @@
 
 import re
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from noisegate.curator.curator import Curator
 from noisegate.desk.rules import EPSILON_MAX, Rules
 from noisegate.desk.terms import require_texts
 from noisegate.errors import PolicyError, SourceError, SpecError, UnitWarning
 from noisegate.exact import Number, fraction
-from noisegate.files import POLICY, TABLE, keep
+from noisegate.files import TABLE, keep
 from noisegate.gate import Gate
 from noisegate.inert import line
 from noisegate.ledger.open import open_ledger
-from noisegate.ledger.origin import Origin, origin_of, origins_of
+from noisegate.ledger.origin import Origin, origin_of
 from noisegate.ledger.store import Ledger
-from noisegate.privacy.domain import Column, Key, Kind, TableDomain
-from noisegate.privacy.guarantee import doubt_of, units_of
+from noisegate.privacy.domain import Column, Kind, TableDomain
+from noisegate.privacy.guarantee import doubt_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.unit import PrivacyUnit
-from noisegate.sources.duckdb.facts import (
-    as_held,
-    as_stored,
-    public_keys,
-    require_rows,
-    stored_kinds,
-)
-from noisegate.sources.duckdb.files import Data, Within, data_of, plain, plain_frame
+from noisegate.sources.duckdb.facts import as_stored, stored_kinds
+from noisegate.sources.duckdb.files import Within, plain, plain_frame
 from noisegate.sources.duckdb.source import DuckDBSource
+from noisegate.sources.engines import Engine
 from noisegate.sources.policy.names import person
 
 if TYPE_CHECKING:
-    from noisegate.sources.policy.policy import Policy
+    from noisegate.sources.source import Source
 
 Origins: TypeAlias = tuple[Sequence[Origin], Sequence[Origin]]  # of private and of public tables
 LEDGER_SUFFIX: Final = ".ledger"
 _PRACTICE: Final = 1000  # the budget of made-up rows, where none is given
-_NOWHERE: Final[Origins] = ((), ())
+NOWHERE: Final[Origins] = ((), ())
 _KEYS_SHARE: Final = 100  # a question that finds its groups may use this part of δ
 
 
@@ -97,7 +91,8 @@ def open(  # noqa: A001, PLR0913 - read as noisegate.open; each argument is a ch
                 fix="Give only the policy, analyst and ledger.",
                 about="policy",
             )
-        from noisegate.sources.policy.policy import read_policy  # noqa: PLC0415 - only for policies
+        from noisegate.root.hosting import open_policy  # noqa: PLC0415 - only for policies
+        from noisegate.sources.policy.policy import read_policy  # noqa: PLC0415
 
         return open_policy(read_policy(source), ledger=ledger, analyst=analyst, practice=practice)
     require_texts(table=table, unit=unit, accountant=accountant, analyst=analyst, snapshot=snapshot)
@@ -118,7 +113,7 @@ def open(  # noqa: A001, PLR0913 - read as noisegate.open; each argument is a ch
     data = source if isinstance(source, str | Path) else plain_frame(source)
     domain = replace(domain, columns=_columns(domain, data, columns or {}))
     domain = _with_doubt(as_stored({name: data}, {name: domain}, {name: columns or {}})[name])
-    rows = _source({name: data}, {name: domain}, practice=practice)
+    rows = source_of({name: data}, {name: domain}, practice=practice)
     if epsilon is None and not practice and ledger is None and domain.origin:
         _require_ledger(ledger_beside(source), name)
     book = book_of(ledger, None if domain.origin == "" else source, practice=practice)
@@ -130,131 +125,9 @@ def open(  # noqa: A001, PLR0913 - read as noisegate.open; each argument is a ch
     open_root(
         book, name, str(domain.unit), budget=budget, accountant=accountant, origins=(mine, ())
     )
-    account = _open_analyst(book, name, analyst=analyst, share=share)
+    account = open_analyst(book, name, analyst=analyst, share=share)
     rules = Rules(practice=practice, keys_delta=fraction(delta) / _KEYS_SHARE)
     return Gate(Curator(source=rows, tables={name: domain}, ledger=book, account=account), rules)
-
-
-def open_policy(
-    policy: "Policy",
-    *,
-    ledger: "str | Path | Ledger | None" = None,
-    analyst: str | None = None,
-    practice: bool = False,
-) -> Gate:
-    """Open a gate in front of the tables of a policy."""
-    return Hosted(policy, ledger=ledger, practice=practice).gate(analyst)
-
-
-@final
-class Hosted:
-    """The tables of a policy, opened once, with its ledger: a gate for each analyst."""
-
-    def __init__(
-        self,
-        policy: "Policy",
-        *,
-        ledger: "str | Path | Ledger | None" = None,
-        practice: bool = False,
-    ) -> None:
-        data, tables = tables_of(policy)
-        keep(policy.file, POLICY)
-        for where in data.values():
-            place = str(where.file if isinstance(where, Within) else where)
-            if "://" not in place:
-                keep(place, TABLE)
-        if all(table.is_public for table in tables.values()):
-            raise PolicyError(
-                "The policy has no private table.", fix="Public tables can be read without a gate."
-            )
-        self.policy, self.tables, self.practice = policy, tables, practice
-        self._source = _source(data, tables, practice=practice)
-        self.ledger = self._book(ledger if ledger is not None else policy.ledger_url())
-
-    def _book(self, where: "str | Path | Ledger") -> Ledger:
-        """The ledger, with the data set's account."""
-        policy, book = self.policy, book_of(where, None, practice=self.practice)
-        open_root(
-            book,
-            policy.name,
-            protected_by(book, policy.name, units_of(self.tables.values())),
-            budget=policy.budget,
-            accountant=policy.accountant,
-            origins=_NOWHERE if self.practice else _origins(self.tables),
-        )
-        return book
-
-    def window(self, analyst: str | None) -> str | None:
-        """The time that an analyst's share is for now; refuses one whose last day is over."""
-        found = None if analyst is None else self.policy.windows.get(analyst)
-        if analyst is None or found is None:
-            return None
-        today = datetime.now(UTC).date()
-        found.require(analyst, today)
-        return found.label(today)
-
-    def gate(
-        self,
-        analyst: str | None,
-        *,
-        allowed: Collection[str] | None = None,
-        request: str | None = None,
-    ) -> Gate:
-        """The gate of an analyst, or that of the data set's own account; for practice a new budget.
-
-        Args:
-            analyst: One of the policy's, if it lists any.
-            allowed: Optional capabilities; never one that the policy does not allow.
-            request: A name for what is asked of this gate: where new draws are paid for, the same
-                name draws and pays once, however often it is tried.
-        """
-        policy = self.policy
-        share = None if analyst is None else policy.share_of(analyst)
-        if analyst is None and policy.analysts and not self.practice:
-            raise PolicyError(
-                "This policy lists analysts, and no analyst was given.",
-                fix=f"Say who is asking: analyst= one of {', '.join(policy.analysts)}.",
-                about="analyst",
-            )
-        book = self._book(":memory:") if self.practice else self.ledger
-        account = _open_analyst(
-            book, policy.name, analyst=analyst, share=share, window=self.window(analyst)
-        )
-        rules = Rules(
-            epsilon=policy.default_epsilon,
-            epsilon_max=policy.max_epsilon,
-            keys_delta=policy.keys_delta,
-            practice=self.practice,
-            crowd=policy.crowd,
-            rows_max={n: t.rows_max for n, t in policy.tables.items() if t.rows_max is not None},
-        )
-        most = policy.allowed_of(analyst)
-        curator = Curator(
-            source=self._source, tables=self.tables, ledger=book, account=account,
-            packages=policy.packages, allowed=most if allowed is None else most & set(allowed),
-            request=request,
-        )  # fmt: skip
-        return Gate(curator, rules)
-
-
-def tables_of(policy: "Policy") -> tuple[dict[str, Data], dict[str, TableDomain]]:
-    """Where the tables of a policy are, and what is public about them."""
-    from noisegate.sources.policy.tables import domains  # noqa: PLC0415 - only for policies
-
-    origins = {name: policy.origin(name) for name in policy.tables}
-    data = {name: data_of(origin) for name, origin in origins.items()}
-
-    def keys_of(table: str, column: str) -> tuple[Key, ...]:
-        return public_keys(data[table], table, column)
-
-    tables = domains(policy, stored=stored_kinds(data), keys_of=keys_of, origins=origins)
-    said = {name: table.columns for name, table in policy.tables.items()}
-    tables = as_stored(data, tables, said)
-    require_rows(data, tables)
-    return data, {
-        name: as_held(data[name], table) if table.is_public else table
-        for name, table in tables.items()
-    }
 
 
 def ledger_beside(source: str | Path) -> Path:
@@ -262,17 +135,25 @@ def ledger_beside(source: str | Path) -> Path:
     return Path(f"{Path(source).resolve()}{LEDGER_SUFFIX}")
 
 
-def _source(
-    data: Mapping[str, Any], tables: Mapping[str, TableDomain], *, practice: bool
-) -> DuckDBSource:
+def source_of(
+    data: Mapping[str, Any],
+    tables: Mapping[str, TableDomain],
+    *,
+    practice: bool,
+    engine: Engine | None = None,
+) -> "Source":
+    """The rows, where they are; made-up ones are always in the embedded engine."""
+    opened = DuckDBSource if engine is None else engine.open_source
     if not practice:
-        return DuckDBSource(data, tables)
+        return opened(data, tables)
     from noisegate.steward.practice import practice_rows  # noqa: PLC0415 - only for practice
 
     public = {name: table for name, table in tables.items() if table.is_public}
-    known = DuckDBSource({name: data[name] for name in public}, public)
-    twins = practice_rows(tables, public={name: known.public(name) for name in public})
-    return DuckDBSource(twins, tables)
+    shown = {}
+    if public:
+        known = opened({name: data[name] for name in public}, public)
+        shown = {name: known.public(name) for name in public}
+    return DuckDBSource(practice_rows(tables, public=shown), tables)
 
 
 def book_of(
@@ -326,7 +207,7 @@ def open_root(
     *,
     budget: ApproxDP | None,
     accountant: str | None,
-    origins: Origins = _NOWHERE,
+    origins: Origins = NOWHERE,
 ) -> None:
     """The data set's own account: what all analysts together may learn from these tables."""
     known = ledger.balance(dataset) if dataset in ledger.accounts() else None
@@ -360,20 +241,7 @@ def _origin(source: str | Path, table: str) -> Origin:
     return origin_of(str(source))
 
 
-def _origins(tables: Mapping[str, TableDomain]) -> Origins:
-    private, public = (
-        [
-            origin
-            for table in tables.values()
-            if table.is_public == is_public
-            for origin in origins_of(table.origin, table.name)
-        ]
-        for is_public in (False, True)
-    )
-    return private, public
-
-
-def _open_analyst(
+def open_analyst(
     ledger: Ledger,
     dataset: str,
     *,

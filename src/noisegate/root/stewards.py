@@ -5,9 +5,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from noisegate.errors import SpecError
-from noisegate.root.opening import tables_of
+from noisegate.errors import SpecError, Unsupported
+from noisegate.root.hosting import tables_of
 from noisegate.sources.duckdb.facts import stored_kinds
+from noisegate.sources.engines import engine_of
 
 if TYPE_CHECKING:
     from noisegate.sources.policy.finding import Finding
@@ -18,6 +19,8 @@ def draft_policy(files: Sequence[str | Path], *, name: str = "dataset") -> str:
     """A policy to be filled in, from the names and types of the columns alone; no row is read."""
     from noisegate.steward.draft import draft  # noqa: PLC0415 - stewards only
 
+    if any("://" in str(file) for file in files):
+        return _draft_of_server(files, name=name)
     paths = {Path(file).stem: Path(file) for file in files}
     if len(paths) < len(files):
         raise SpecError(
@@ -29,6 +32,24 @@ def draft_policy(files: Sequence[str | Path], *, name: str = "dataset") -> str:
     return draft(stored_kinds(paths), sources=sources, name=name)
 
 
+def _draft_of_server(files: Sequence[str | Path], *, name: str) -> str:
+    """The same of all tables of a database: types, foreign keys and comments."""
+    from noisegate.sources.postgres.facts import catalogue, origin_of  # noqa: PLC0415 - an extra
+    from noisegate.sources.postgres.facts import stored_kinds as kinds_of  # noqa: PLC0415
+    from noisegate.steward.draft import draft  # noqa: PLC0415 - stewards only
+
+    if len(files) != 1:
+        raise SpecError(
+            "A policy is drafted from files, or from one database.",
+            fix="Give files, or one address such as postgresql://USER@HOST/DATABASE.",
+            about="name",
+        )
+    engine_of([str(files[0])])
+    data, links, notes = catalogue(str(files[0]))
+    sources = {table: origin_of(place) for table, place in data.items()}
+    return draft(kinds_of(data), sources=sources, name=name, links=links, notes=notes)
+
+
 def check_policy(file: str | Path) -> "list[Finding]":
     """What is wrong or costly in a policy, the gravest first. Reads no row of a private table."""
     from noisegate.planning.calibrate import geometric_error  # noqa: PLC0415 - stewards only
@@ -38,7 +59,8 @@ def check_policy(file: str | Path) -> "list[Finding]":
     policy = read_policy(file)
     data, tables = tables_of(policy)
     error = partial(geometric_error, confidence="0.95")
-    return check(policy, tables, stored=stored_kinds(data), error=error)
+    stored = engine_of(table.origin for table in tables.values()).stored_kinds(data)
+    return check(policy, tables, stored=stored, error=error)
 
 
 def check_rows(file: str | Path) -> "list[Finding]":
@@ -50,7 +72,14 @@ def check_rows(file: str | Path) -> "list[Finding]":
     from noisegate.sources.duckdb.unread import unread  # noqa: PLC0415 - stewards only
     from noisegate.sources.policy.policy import read_policy  # noqa: PLC0415
 
-    return unread(*tables_of(read_policy(file)))
+    data, tables = tables_of(read_policy(file))
+    if any("://" in table.origin for table in tables.values()):
+        raise Unsupported(
+            "Rows of a server are not looked at beside their policy.",
+            fix="Check files in this way; of a server, ask questions in SQL yourself.",
+            about="engine",
+        )
+    return unread(data, tables)
 
 
 def policy_page(file: str | Path) -> str:

@@ -27,6 +27,7 @@ from noisegate.errors import (
     stumbled,
 )
 from noisegate.gate import Gate
+from noisegate.ledger.signing import Signer
 from noisegate.orders import order_from
 from noisegate.root import Hosted, read_policy
 from noisegate.server.access import AuditLog, now
@@ -34,7 +35,7 @@ from noisegate.server.oidc import Issuer
 from noisegate.server.people import Caller, People
 from noisegate.server.queue import FairQueue
 from noisegate.server.refusals import no_such
-from noisegate.server.results import Result
+from noisegate.server.results import UNPRICED, Result
 from noisegate.server.runs import RUN, Run
 from noisegate.server.settings import Settings
 from noisegate.server.store import Store
@@ -54,8 +55,9 @@ class Service:
         state: str | Path | None = None,
         settings: Settings | None = None,
         issuer: Issuer | None = None,
+        signer: Signer | None = None,
     ) -> None:
-        self.settings = settings or Settings()
+        self.settings, self.signer = settings or Settings(), signer
         read = [read_policy(file) for file in policies]
         names = [policy.name for policy in read]
         if not read or len(set(names)) < len(names):
@@ -229,7 +231,9 @@ class Service:
             return
         made: Result | Exception
         try:
-            gate = view.gate_for(run)
+            gate, planned = view.gate_for(run), None
+            if run.order.kind in UNPRICED:
+                planned = gate.plan(run.order, fresh=run.fresh).price
             try:
                 done = gate.run(run.order, fresh=run.fresh, progress=run.tell)
             except OverBudget:
@@ -237,7 +241,10 @@ class Service:
                     raise
                 gate = self.gate(view.hosted, view.caller, practice=True, anew=True)
                 done = gate.run(run.order, fresh=run.fresh, progress=run.tell)
-            made = Result(order=run.order, made=done, left=gate.remaining)
+            signer = None if run.practice else self.signer
+            made = Result(
+                order=run.order, made=done, left=gate.remaining, planned=planned, signer=signer
+            )
             if not run.practice and not run.fresh and made.is_lasting:
                 self._answers[asked(view, run)] = made
                 while len(self._answers) > self.settings.kept:

@@ -38,6 +38,10 @@ class Remembered(Source):
         found: Found = self._found[name]
         return found
 
+    def require(self, tally: Tally | Blocks) -> None:
+        """As the engine does."""
+        self._source.require(tally)
+
     def sums(self, tally: Sums) -> Whole:
         """The sums, of shape (terms, cells)."""
         return self._once(tally, lambda: self._source.sums(tally)).copy()

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from noisegate.algebra.blocks import Blocks
+    from noisegate.algebra.tally import Tally
 
 Whole: TypeAlias = NDArray[np.int64]
 SUM_MAX: Final = 1 << 60  # what a cell is clamped to, which moves no two answers further apart
@@ -71,6 +72,9 @@ class Source(ABC):
     Steps on rows are total: no value of a row can make them fail. An error here is about reaching
     the rows, and its text never quotes them.
     """
+
+    def require(self, tally: "Tally | Blocks") -> None:  # noqa: B027 - most can do all
+        """Refuse what this engine cannot compute. Reads no row: the door asks before it charges."""
 
     @abstractmethod
     def sums(self, tally: Sums) -> Whole:

@@ -214,6 +214,11 @@ def _reading(desk: Desk, sql: str, terms: Terms, known: Mapping[str, First]) -> 
     curator = desk.curator
     question = read(sql, curator.tables, curator.public, lines=True, first=first)
     question = sampled(question, desk.rules.sample)
+    for block in question.blocks:
+        keys = [key.expression for key in block.by]
+        wheres = [each.where for each in block.aggregates if each.where is not None]
+        args = [arg for each in block.aggregates for arg in each.args]
+        curator.require_words(block.relation, [*keys, *args, *wheres])
     return Reading(sql=sql, question=question, firsts=tuple(firsts.values()))
 
 

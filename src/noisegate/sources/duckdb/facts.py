@@ -7,7 +7,6 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from fractions import Fraction
 from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -16,7 +15,8 @@ import duckdb
 
 from noisegate.algebra.intervals import SCALE_MAX
 from noisegate.errors import PolicyError
-from noisegate.privacy.domain import KEY_TYPES, Column, Key, Kind, TableDomain
+from noisegate.privacy.domain import Column, Key, Kind, TableDomain
+from noisegate.sources.duckdb import files as stored
 from noisegate.sources.duckdb.files import (
     KIND_OF,
     Data,
@@ -27,6 +27,7 @@ from noisegate.sources.duckdb.files import (
 )
 from noisegate.sources.duckdb.source import DuckDBSource
 from noisegate.sources.duckdb.views import require_stored_rows
+from noisegate.sources.held import held_column
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
 
     from noisegate.sources.duckdb.files import Within
 
-_LISTED_MAX: Final = 10_000
-_EXACT: Final = 10**15  # doubles hold all decimals of so many units of their last digit
 _DECIMAL: Final = re.compile(r"DECIMAL\(\d+,(\d+)\)", re.ASCII)
 
 
@@ -132,7 +131,7 @@ def as_held(data: Data, table: TableDomain) -> TableDomain:
     """
     rows = DuckDBSource({table.name: data}, {table.name: table}).public(table.name)
     columns = {
-        name: _as_held(column, rows.column(name).unique().to_pylist())
+        name: held_column(column, rows.column(name).unique().to_pylist())
         for name, column in table.columns.items()
         if not column.hidden
     }
@@ -141,13 +140,11 @@ def as_held(data: Data, table: TableDomain) -> TableDomain:
     )
 
 
-def _as_held(column: Column, values: list[Any]) -> Column:
-    held = [value for value in values if value is not None]
-    keys, between = column.keys, column.between
-    if keys is None and column.kind in KEY_TYPES and len(values) <= _LISTED_MAX:
-        keys = tuple(sorted(held)) or None
-    if between is None and column.kind.is_numeric and held:
-        low, high = Fraction(min(held)), Fraction(max(held))
-        if max(-low, high) * 10 ** (column.scale or 0) < _EXACT:
-            between = low, high if low < high else low + 1
-    return replace(column, keys=keys, between=between)
+def data_of(origin: str) -> Data:
+    """The rows that a policy's table has: a file, or a table of a DuckDB file."""
+    return stored.data_of(origin)
+
+
+def open_source(data: Mapping[str, Data], tables: Mapping[str, TableDomain]) -> DuckDBSource:
+    """The rows behind a wall."""
+    return DuckDBSource(data, tables)

@@ -14,7 +14,7 @@ from sqlglot import exp
 from noisegate.errors import SourceError
 from noisegate.files import place_of, table_of
 from noisegate.privacy.domain import Kind
-from noisegate.sources.duckdb.writing.words import WHOLE_TYPES
+from noisegate.sources.duckdb.dialect import WHOLE_TYPES
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -33,6 +33,7 @@ from noisegate.algebra.tally import (
 from noisegate.arrow import numbers
 from noisegate.errors import PolicyError, SourceError, is_interrupt
 from noisegate.privacy.domain import Key, Kind, TableDomain
+from noisegate.sources.duckdb.dialect import DUCKDB, WHOLE_TYPES
 from noisegate.sources.duckdb.files import (
     GIVE,
     KIND_OF,
@@ -57,8 +58,10 @@ from noisegate.sources.duckdb.found import (
     unsigned,
 )
 from noisegate.sources.duckdb.views import require_stored_rows
-from noisegate.sources.duckdb.writing.relations import OWNER, RelationWriter, base_view
-from noisegate.sources.duckdb.writing.tallies import (
+from noisegate.sources.source import Batch, Held, HeldCells, Source, Used, Whole
+from noisegate.sources.used import used_columns
+from noisegate.sources.writing.relations import OWNER, RelationWriter, base_view
+from noisegate.sources.writing.tallies import (
     cells_query,
     constant_of,
     distinct_query,
@@ -68,20 +71,13 @@ from noisegate.sources.duckdb.writing.tallies import (
     sums_query,
     values_query,
 )
-from noisegate.sources.duckdb.writing.words import (
-    WHOLE_TYPES,
-    base_value,
-    col,
-    keys_table,
-    shown_value,
-)
-from noisegate.sources.source import Batch, Held, HeldCells, Source, Used, Whole
+from noisegate.sources.writing.words import base_value, col, keys_table, shown_value
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from noisegate.algebra.blocks import Blocks
-    from noisegate.sources.duckdb.writing.sample import Drawn
+    from noisegate.sources.duckdb.sample import Drawn
 
 
 # What a stored column may be declared as. Numbers are not texts: the text of one may depend on
@@ -192,7 +188,7 @@ class DuckDBSource(Source):
 
     @contextmanager
     def sample(self, probability: Fraction, key: str) -> Iterator["DuckDBSource"]:  # noqa: D102
-        from noisegate.sources.duckdb.writing.sample import Drawn  # noqa: PLC0415 - of samples only
+        from noisegate.sources.duckdb.sample import Drawn  # noqa: PLC0415 - of samples only
 
         found = copy(self)
         found._written, found._drawn = {}, Drawn(probability, key, found._run)  # noqa: SLF001
@@ -208,7 +204,7 @@ class DuckDBSource(Source):
         return found
 
     def blocks(self, tally: "Blocks", key: str) -> list[dict[str, NDArray[Any]]]:  # noqa: D102 - see Source
-        from noisegate.sources.duckdb.writing.blocks import (  # noqa: PLC0415 - for programs
+        from noisegate.sources.writing.blocks import (  # noqa: PLC0415 - for programs
             blocks_query,
             dealt_rows,
         )
@@ -226,7 +222,7 @@ class DuckDBSource(Source):
             )
         shown = [
             exp.alias_(
-                shown_value(column, self._types[table][name], col(name)),
+                shown_value(column, self._types[table][name], col(name), DUCKDB),
                 exp.to_identifier(name, quoted=True),
             )
             for name, column in domain.columns.items()
@@ -268,7 +264,9 @@ class DuckDBSource(Source):
 
     def _writer(self, tally: "Tally | Blocks") -> RelationWriter:
         coins = self._drawn and self._drawn.coins
-        return RelationWriter(self._tables, self._types, fields_used(tally), self._view, coins)
+        return RelationWriter(
+            self._tables, self._types, fields_used(tally), self._view, coins, dialect=DUCKDB
+        )
 
     def _run(self, work: Callable[[duckdb.DuckDBPyConnection], Any], by: Sequence[Grouping]) -> Any:  # noqa: ANN401 - numpy or Arrow
         by_hand, done = False, False
@@ -307,7 +305,7 @@ class DuckDBSource(Source):
         if not domain.key:
             return
         values = [
-            base_value(domain.columns[name], self._types[table][name], col(name))
+            base_value(domain.columns[name], self._types[table][name], col(name), DUCKDB)
             for name in domain.key
         ]
         query = exp.select(exp.Count(this=exp.Star())).from_(self._view(table))
@@ -321,25 +319,6 @@ class DuckDBSource(Source):
                 fix="Name columns without duplicates, or leave out key.",
                 about="key",
             )
-
-    def _used_columns(self, table: str) -> tuple[str, ...]:
-        domain = self._tables[table]
-        used = [name for name, column in domain.columns.items() if not column.hidden]
-        for other in self._tables.values():
-            at = other.name
-            for step in other.path:
-                used += [step.column] if at == table else []
-                used += [step.key] if step.table == table else []
-                at = step.table
-            if at == table and other.unit is not None and other.unit.column is not None:
-                used.append(other.unit.column)
-        if missing := [name for name in used if name not in self._types[table]]:
-            raise PolicyError(
-                f"{table!r} has no column {missing[0]!r} of a supported type.",
-                fix=f"Its columns are: {', '.join(self._types[table])}.",
-                about="column",
-            )
-        return tuple(dict.fromkeys(used))
 
     def _require_owners(self) -> None:
         """Ids must be whole numbers or text: anything else could make two of them one."""
@@ -379,7 +358,9 @@ class DuckDBSource(Source):
         connection = duckdb.connect(":memory:")
         self._listed: dict[int, tuple[Key | None, ...]] = {}  # keys that the engine knows, by place
         origins, self._types = stored_types(connection, self._data)
-        self._used = {name: self._used_columns(name) for name in self._tables}
+        self._used = {
+            name: used_columns(name, self._tables, self._types[name]) for name in self._tables
+        }
         self._require_owners()
         with suppress(duckdb.Error):
             require_stored_rows(connection, self._data, self._tables, self._used)
@@ -430,7 +411,7 @@ class DuckDBSource(Source):
             exp.Sum(this=exp.Length(this=col(name))) for name in odd if types[name] == "VARCHAR"
         ]
         looks += [
-            exp.Count(this=base_value(columns[name], types[name], col(name)))
+            exp.Count(this=base_value(columns[name], types[name], col(name), DUCKDB))
             for name in odd
             if name in columns
         ]

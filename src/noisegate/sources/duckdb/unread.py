@@ -12,17 +12,17 @@ from sqlglot import exp
 
 from noisegate.errors import SourceError
 from noisegate.privacy.domain import Column, Kind, TableDomain
+from noisegate.sources.duckdb.dialect import DUCKDB
 from noisegate.sources.duckdb.files import GIVE, UNREACHABLE, Data, plain, quoted, stored_types
-from noisegate.sources.duckdb.writing.words import (
+from noisegate.sources.policy.finding import Finding, Severity
+from noisegate.sources.writing.words import (
     base_value,
     bound_value,
     col,
     is_not_null,
     not_,
-    read_as,
     write_value,
 )
-from noisegate.sources.policy.finding import Finding, Severity
 
 _WRITE: Final = {
     Kind.INTEGER: "Write whole numbers in plain digits, such as 1234.",
@@ -82,8 +82,8 @@ def _table(
 
 def _counts(column: Column, stored: str) -> list[exp.Expr]:
     """How many values there are, are read, lie within the bounds, and are declared keys."""
-    value = read_as(column, stored, col(column.name))
-    read: exp.Expr = exp.Count(this=base_value(column, stored, col(column.name)))
+    value = DUCKDB.read_as(column, stored, col(column.name))
+    read: exp.Expr = exp.Count(this=base_value(column, stored, col(column.name), DUCKDB))
     within, listed = read.copy(), read.copy()
     if column.between is not None:
         low, high = (bound_value(bound, column.kind) for bound in column.between)

@@ -1,0 +1,165 @@
+"""The tables of a policy, opened once: a gate for each analyst, a service in front of them."""
+
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, final
+
+from noisegate.curator.curator import Curator
+from noisegate.desk.rules import Rules
+from noisegate.errors import PolicyError
+from noisegate.files import POLICY, TABLE, keep
+from noisegate.gate import Gate
+from noisegate.ledger.origin import origins_of
+from noisegate.ledger.store import Ledger
+from noisegate.privacy.domain import Key, TableDomain
+from noisegate.privacy.guarantee import units_of
+from noisegate.root.opening import (
+    NOWHERE,
+    Origins,
+    book_of,
+    open_analyst,
+    open_root,
+    protected_by,
+    source_of,
+)
+from noisegate.sources.duckdb.files import Data, Within
+from noisegate.sources.engines import engine_of
+from noisegate.sources.policy.policy import Policy
+from noisegate.sources.policy.tables import domains
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def open_policy(
+    policy: Policy,
+    *,
+    ledger: "str | Path | Ledger | None" = None,
+    analyst: str | None = None,
+    practice: bool = False,
+) -> Gate:
+    """Open a gate in front of the tables of a policy."""
+    return Hosted(policy, ledger=ledger, practice=practice).gate(analyst)
+
+
+@final
+class Hosted:
+    """The tables of a policy, opened once, with its ledger: a gate for each analyst."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        *,
+        ledger: "str | Path | Ledger | None" = None,
+        practice: bool = False,
+    ) -> None:
+        data, tables = tables_of(policy)
+        keep(policy.file, POLICY)
+        for name, where in data.items():
+            if "://" not in tables[name].origin:
+                keep(where.file if isinstance(where, Within) else str(where), TABLE)
+        if all(table.is_public for table in tables.values()):
+            raise PolicyError(
+                "The policy has no private table.", fix="Public tables can be read without a gate."
+            )
+        self.policy, self.tables, self.practice = policy, tables, practice
+        engine = engine_of(table.origin for table in tables.values())
+        self._source = source_of(data, tables, practice=practice, engine=engine)
+        self.ledger = self._book(ledger if ledger is not None else policy.ledger_url())
+
+    def _book(self, where: "str | Path | Ledger") -> Ledger:
+        """The ledger, with the data set's account."""
+        policy, book = self.policy, book_of(where, None, practice=self.practice)
+        open_root(
+            book,
+            policy.name,
+            protected_by(book, policy.name, units_of(self.tables.values())),
+            budget=policy.budget,
+            accountant=policy.accountant,
+            origins=NOWHERE if self.practice else _origins(self.tables),
+        )
+        return book
+
+    def window(self, analyst: str | None) -> str | None:
+        """The time that an analyst's share is for now; refuses one whose last day is over."""
+        found = None if analyst is None else self.policy.windows.get(analyst)
+        if analyst is None or found is None:
+            return None
+        today = datetime.now(UTC).date()
+        found.require(analyst, today)
+        return found.label(today)
+
+    def gate(
+        self,
+        analyst: str | None,
+        *,
+        allowed: Collection[str] | None = None,
+        request: str | None = None,
+    ) -> Gate:
+        """The gate of an analyst, or that of the data set's own account; for practice a new budget.
+
+        Args:
+            analyst: One of the policy's, if it lists any.
+            allowed: Optional capabilities; never one that the policy does not allow.
+            request: A name for what is asked of this gate: where new draws are paid for, the same
+                name draws and pays once, however often it is tried.
+        """
+        policy = self.policy
+        share = None if analyst is None else policy.share_of(analyst)
+        if analyst is None and policy.analysts and not self.practice:
+            raise PolicyError(
+                "This policy lists analysts, and no analyst was given.",
+                fix=f"Say who is asking: analyst= one of {', '.join(policy.analysts)}.",
+                about="analyst",
+            )
+        book = self._book(":memory:") if self.practice else self.ledger
+        account = open_analyst(
+            book, policy.name, analyst=analyst, share=share, window=self.window(analyst)
+        )
+        rules = Rules(
+            epsilon=policy.default_epsilon,
+            epsilon_max=policy.max_epsilon,
+            keys_delta=policy.keys_delta,
+            practice=self.practice,
+            crowd=policy.crowd,
+            rows_max={n: t.rows_max for n, t in policy.tables.items() if t.rows_max is not None},
+        )
+        most = policy.allowed_of(analyst)
+        curator = Curator(
+            source=self._source, tables=self.tables, ledger=book, account=account,
+            packages=policy.packages, allowed=most if allowed is None else most & set(allowed),
+            request=request,
+        )  # fmt: skip
+        return Gate(curator, rules)
+
+
+def tables_of(policy: Policy) -> tuple[dict[str, Data], dict[str, TableDomain]]:
+    """Where the tables of a policy are, and what is public about them."""
+    origins = {name: policy.origin(name) for name in policy.tables}
+    engine = engine_of(origins.values())
+    data = {name: engine.data_of(origin) for name, origin in origins.items()}
+
+    def keys_of(table: str, column: str) -> tuple[Key, ...]:
+        return engine.public_keys(data[table], table, column)
+
+    tables = domains(policy, stored=engine.stored_kinds(data), keys_of=keys_of, origins=origins)
+    said = {name: table.columns for name, table in policy.tables.items()}
+    tables = engine.as_stored(data, tables, said)
+    engine.require_rows(data, tables)
+    return data, {
+        name: engine.as_held(data[name], table) if table.is_public else table
+        for name, table in tables.items()
+    }
+
+
+def _origins(tables: Mapping[str, TableDomain]) -> Origins:
+    private, public = (
+        [
+            origin
+            for table in tables.values()
+            if table.is_public == is_public
+            for origin in origins_of(table.origin, table.name)
+        ]
+        for is_public in (False, True)
+    )
+    return private, public

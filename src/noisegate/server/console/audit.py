@@ -1,0 +1,170 @@
+"""Audit: who asked what, when, for which price; export, verification, a report on one page."""
+
+from collections import Counter
+from datetime import UTC, datetime
+from fractions import Fraction
+from importlib.metadata import version
+from typing import Any, Final
+
+from starlette.responses import Response
+
+from noisegate.planning.meaning import meaning
+from noisegate.server.access import Access
+from noisegate.server.console.shown import meter, price
+from noisegate.server.console.visits import Visit
+from noisegate.server.views import View
+from noisegate.sheets import csv_text
+
+_SHOWN: Final = 300  # lines on a page
+_LOOKED_AT: Final = 10_000  # of whom and what can be filtered by
+_COLUMNS: Final = (
+    "seq", "at", "person", "token", "face", "action", "dataset", "price", "what", "refused", "hash",
+)  # fmt: skip
+_BESIDE: Final = ("order", "price", "rows", "refused", "kind", "run")  # shown otherwise, or not
+_NOT_PROMISED: Final = (
+    "What the answers teach about people in general, and so about anybody they resemble.",
+    "Anything about people whose rows depend on each other beyond what is said of groups.",
+    "Anything about copies of the rows elsewhere, or about other releases made from them.",
+    "Protection from the steward and the operators of the machine, who hold the rows.",
+)
+
+
+def audit_page(visit: Visit, **values: Any) -> Response:  # noqa: ANN401 - of a template
+    """The access log, filtered."""
+    lines = _lines(visit)
+    everything = _seen(visit, visit.service.log.lines(limit=_LOOKED_AT))
+    shared = {
+        "title": "Audit",
+        "names": visit.names(),
+        "lines": [_line(each) for each in lines[:_SHOWN]],
+        "left_out": max(0, len(lines) - _SHOWN),
+        "count": len(lines),
+        "said": {name: visit.said(name) for name in _FILTERS},
+        "people": sorted({each.person for each in everything}),
+        "actions": sorted({each.action for each in everything}),
+        "query": str(visit.request.url.query),
+        "checks": None,
+    }
+    return visit.page("audit.html", 200, **(shared | values))
+
+
+def audit_csv(visit: Visit) -> Response:
+    """The filtered lines as a file; formulas in it are text."""
+    rows = [[_line(each)[name] for name in _COLUMNS] for each in _lines(visit)]
+    visit.log("export")
+    name = f"noisegate-audit-{datetime.now(UTC):%Y-%m-%d}.csv"
+    return Response(
+        csv_text(list(_COLUMNS), rows),
+        media_type="text/csv; charset=utf-8",
+        headers={"Content-Disposition": f'attachment; filename="{name}"'},
+    )
+
+
+def verify(visit: Visit) -> Response:
+    """Recheck the ledgers and the access log from their first line on."""
+    visit.log("verify")
+    return audit_page(visit, checks=_checks(visit))
+
+
+def report_page(visit: Visit) -> Response:
+    """One page for an ethics board: what is protected, what was spent, what is not promised."""
+    view = visit.view()
+    facts, root = view.facts(), view.ledger.balance(view.name)
+    lines = _seen(visit, visit.service.log.lines(dataset=view.name))
+    asked = [each for each in lines if each.action == "ask"]
+    answered = [each for each in asked if not each.detail.get("refused")]
+    releases = [each for each in answered if each.detail.get("kind") == "release"]
+    risk = meaning(root.budget.epsilon, delta=root.budget.delta, prior="0.01", groups=(2,))
+    return visit.page(
+        "report.html",
+        title=f"Report on {view.name}",
+        data=view.name,
+        facts=facts,
+        at=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        by=visit.caller.name,
+        budget=str(root.budget),
+        spent=str(root.spent),
+        accountant=root.accountant,
+        bar=meter(root),
+        sentences=risk.sentences,
+        shares=_shares(view),
+        counts={"answered": len(answered), "refused": len(asked) - len(answered),
+                "practised": sum(each.action == "practise" for each in lines)},
+        askers=Counter(each.person for each in answered).most_common(),
+        releases=[_line(each) for each in releases],
+        checks=_checks(visit, view),
+        head=view.ledger.anchor().to_dict(),
+        promises=_NOT_PROMISED,
+        software=f"noisegate {version('noisegate')}",
+    )  # fmt: skip
+
+
+_FILTERS: Final = ("person", "data", "action", "since", "until")
+
+
+def _lines(visit: Visit) -> list[Access]:
+    """What the filters leave, the latest first."""
+    said = {name: visit.said(name) for name in _FILTERS}
+    found = visit.service.log.lines(person=said["person"] or None, dataset=said["data"] or None)
+    return [
+        each
+        for each in _seen(visit, found)
+        if said["action"] in ("", each.action)
+        and said["since"] <= each.at[:10]
+        and (not said["until"] or each.at[:10] <= said["until"])
+    ]
+
+
+def _seen(visit: Visit, lines: list[Access]) -> list[Access]:
+    """Those that are about data sets of the caller."""
+    caller = visit.caller
+    if caller.datasets is None:
+        return lines
+    return [each for each in lines if each.dataset is not None and caller.may_see(each.dataset)]
+
+
+def _line(each: Access) -> dict[str, Any]:
+    order, paid = each.detail.get("order") or {}, each.detail.get("price")
+    others = {k: v for k, v in each.detail.items() if k not in _BESIDE}
+    what = (
+        order.get("sql") or order.get("name") or ", ".join(f"{k}: {v}" for k, v in others.items())
+    )
+    return {
+        "seq": each.seq, "at": each.at[:19].replace("T", " "), "person": each.person,
+        "token": each.token or "", "face": each.face, "action": each.action,
+        "dataset": each.dataset or "", "price": "" if paid is None else _price(str(paid)),
+        "what": str(what), "refused": each.detail.get("refused") or "", "hash": each.hash,
+    }  # fmt: skip
+
+
+def _price(text: str) -> str:
+    return price(float(Fraction(text)))
+
+
+def _checks(visit: Visit, only: View | None = None) -> list[dict[str, Any]]:
+    """The outcome for each ledger and for the access log."""
+    found = []
+    for view in [only] if only is not None else visit.service.views(visit.caller):
+        checked = view.ledger.verify()
+        found.append(
+            {"what": f"Ledger of {view.name}", "entries": checked.entries, "head": checked.head,
+             "ok": checked.ok, "problems": checked.problems}
+        )  # fmt: skip
+    broken = visit.service.log.broken()
+    problems = [] if broken is None else [f"Line {broken} does not follow from the one before."]
+    lines = visit.service.log.lines(limit=1)
+    found.append(
+        {"what": "Access log", "entries": lines[0].seq + 1 if lines else 0,
+         "head": lines[0].hash if lines else "", "ok": broken is None, "problems": problems}
+    )  # fmt: skip
+    return found
+
+
+def _shares(view: View) -> list[dict[str, str]]:
+    names = [each for each in view.ledger.accounts() if each.startswith(f"{view.name}/")]
+    balances = [(name, view.ledger.balance(name)) for name in names]
+    return [
+        {"name": name.removeprefix(f"{view.name}/"), "budget": str(each.budget),
+         "spent": str(each.spent)}
+        for name, each in balances
+    ]  # fmt: skip

@@ -1,0 +1,212 @@
+"""Budget: what is spent by whom, what the rest buys, and the steward's levers."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, final
+
+from starlette.responses import Response
+
+from noisegate.accounting.accountants import accountant_named
+from noisegate.errors import NoisegateError, SpecError
+from noisegate.exact import fraction
+from noisegate.ledger.account import Balance
+from noisegate.ledger.entry import Entry
+from noisegate.planning.budgets import questions
+from noisegate.planning.calibrate import geometric_scale_for_error
+from noisegate.privacy.distance import L1
+from noisegate.privacy.event import GeometricEvent
+from noisegate.server.console.shown import CONFIDENCE, meter, number
+from noisegate.server.console.visits import Visit
+from noisegate.server.people import ROLES
+from noisegate.server.refusals import no_such, status_of
+from noisegate.server.runs import Run
+from noisegate.server.views import View
+
+_WITHIN: Final = (10, 50, 250)  # of counts that the rest buys
+_STEPS_MAX: Final = 400  # of a burn-down
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Burn:
+    """What was left of a budget, over time, as the corners of a line in percent."""
+
+    points: str
+    words: str
+
+
+def budget_page(visit: Visit, **values: Any) -> Response:  # noqa: ANN401 - of a template
+    """All levers of one data set, and the tokens of everybody."""
+    view, people = visit.view(), visit.service.people
+    root = view.ledger.balance(view.name)
+    names = [each for each in view.ledger.accounts() if each.startswith(f"{view.name}/")]
+    shared = {
+        "title": f"Budget of {view.name}",
+        "names": visit.names(),
+        "data": view.name,
+        "paused": visit.service.is_paused(view.name),
+        "accountant": root.accountant,
+        "bar": meter(root),
+        "burn": burn_down(root, view.ledger.history(view.name), datetime.now(UTC)),
+        "buys": _buys(root),
+        "shares": [_share(view, name) for name in names],
+        "waiting": [
+            _waiting(run) for run in visit.service.waiting() if visit.caller.may_see(run.dataset)
+        ],
+        "whole": visit.caller.datasets is None,
+        "people": people.everybody(),
+        "roles": ROLES,
+        "tokens": people.tokens(),
+        "secret": None,
+    }
+    status = values.pop("status", 200)
+    return visit.page("budget.html", status, **(shared | values))
+
+
+def budget(visit: Visit) -> Response:
+    """One of the steward's levers; what it did is in the access log."""
+    view = visit.view()
+    lever = _LEVERS.get(visit.form.get("do", ""))
+    if lever is None:
+        raise no_such("action")
+    try:
+        secret = lever(visit, view)
+    except NoisegateError as error:
+        return budget_page(visit, status=status_of(error), error=visit.refused(error))
+    if secret is not None:
+        return budget_page(visit, secret=secret)  # shown once: no address leads to it
+    return visit.to("budget", data=view.name)
+
+
+def _pause(visit: Visit, view: View) -> None:
+    visit.service.pause(visit.caller, view.name)
+
+
+def _resume(visit: Visit, view: View) -> None:
+    visit.service.resume(visit.caller, view.name)
+
+
+def _approve(visit: Visit, _: View) -> None:
+    visit.service.approve(visit.caller, visit.form.get("run", ""))
+
+
+def _decline(visit: Visit, _: View) -> None:
+    run = visit.service.run_of(visit.caller, visit.form.get("run", ""))
+    run.cancel()
+    visit.log("decline", dataset=run.dataset, run=run.id, whom=run.person)
+
+
+def _revoke(visit: Visit, _: View) -> None:
+    _require_whole(visit)
+    visit.service.people.revoke(visit.form.get("token", ""))
+    visit.log("revoke", revoked=visit.form.get("token", ""))
+
+
+def _token(visit: Visit, _: View) -> str:
+    """A new token; its text is shown once."""
+    _require_whole(visit)
+    person, days = visit.form.get("person", ""), visit.form.get("days", "").strip()
+    if days and not (days.isascii() and days.isdigit() and 0 < int(days) <= 3660):
+        raise SpecError("The days are no whole number.", fix="Use 1 to 3660, or leave it empty.")
+    names = [name for name in visit.service.names if visit.form.get(f"set {name}")]
+    limits = {
+        name: visit.form.get(name, "").strip() or None
+        for name in ("epsilon_question", "epsilon_hour")
+    }
+    text = visit.service.people.new_token(
+        person,
+        label=visit.form.get("label", "")[:100],
+        expires=timedelta(days=int(days)) if days else None,
+        datasets=names or None,
+        **limits,
+    )
+    visit.log("new-token", whom=person, made=text.split("_")[1], datasets=names, **limits)
+    return text
+
+
+def _person(visit: Visit, _: View) -> None:
+    _require_whole(visit)
+    name, role = visit.form.get("name", "").strip(), visit.form.get("role", "")
+    if role not in ROLES:
+        raise SpecError("There is no such role.", fix=f"Use {', '.join(ROLES)}.", about="role")
+    visit.service.people.add(name, role, visit.form.get("password") or None)
+    visit.log("new-person", whom=name, role=role)
+
+
+def _disable(visit: Visit, _: View) -> None:
+    _require_whole(visit)
+    name = visit.form.get("person", "")
+    if name == visit.caller.name:
+        raise SpecError("This is you.", fix="Let another steward do it.", about="self")
+    visit.service.people.disable(name)
+    visit.log("disable", whom=name)
+
+
+def _require_whole(visit: Visit) -> None:
+    """Somebody who came in for some data sets cannot make ways into others."""
+    if visit.caller.datasets is not None:
+        raise no_such("action")
+
+
+_LEVERS: Final = {
+    "pause": _pause, "resume": _resume, "approve": _approve, "decline": _decline,
+    "revoke": _revoke, "token": _token, "person": _person, "disable": _disable,
+}  # fmt: skip
+
+
+def burn_down(balance: Balance, entries: Iterable[Entry], now: datetime) -> Burn | None:
+    """What was left of a budget after each charge, by the ledger itself."""
+    whole = balance.limit.amount
+    held: dict[str, int] = {}
+    steps: list[tuple[datetime, float]] = []  # when, and the share that is gone
+    for entry in entries:
+        if entry.kind in ("reserve", "close") and balance.account in entry.body["charges"]:
+            held[str(entry.body["request"])] = int(entry.body["charges"][balance.account][0])
+            gone = sum(held.values()) / whole if whole else 1.0
+            steps.append((datetime.fromisoformat(entry.at), gone))
+    if not steps:
+        return None
+    first, last = steps[0][0], max(now, steps[-1][0])
+    span = max((last - first).total_seconds(), 1.0)
+    corners, before = [(0.0, 0.0)], 0.0
+    for at, gone in [*steps[:: max(1, len(steps) // _STEPS_MAX)], steps[-1]]:
+        place = 100 * (at - first).total_seconds() / span
+        corners += [(place, before), (place, before := 100 * gone)]
+    corners.append((100.0, before))
+    words = f"{len(held):,} charges since {first:%Y-%m-%d}; {number(100 - before)} % is left."
+    return Burn(points=" ".join(f"{x:.2f},{y:.2f}" for x, y in corners), words=words)
+
+
+def _share(view: View, account: str) -> dict[str, Any]:
+    balance = view.ledger.balance(account)
+    return {
+        "name": account.removeprefix(f"{view.name}/"),
+        "bar": meter(balance),
+        "burn": burn_down(balance, view.ledger.history(account), datetime.now(UTC)),
+        "questions": balance.reservations,
+        "unsettled": balance.unsettled,
+    }
+
+
+def _buys(balance: Balance) -> list[str]:
+    """What is left, in counts of persons."""
+    accountant = accountant_named(balance.accountant)
+    said = []
+    for within in _WITHIN:
+        scale = geometric_scale_for_error(within, confidence=CONFIDENCE)
+        event = GeometricEvent(scale=scale, sensitivity=L1(1))
+        count = questions(event, balance.remaining, accountant=accountant)
+        said.append(f"about {count:,} counts of persons within ± {within}")
+    return said
+
+
+def _waiting(run: Run) -> dict[str, Any]:
+    record = run.order.to_dict()
+    price = record.get("epsilon")
+    return {
+        "id": run.id, "person": run.person, "data": run.dataset,
+        "at": run.created[:16].replace("T", " "),
+        "sql": record.get("sql") or record.get("name") or record["kind"],
+        "epsilon": "" if price is None else number(float(fraction(price))),
+    }  # fmt: skip

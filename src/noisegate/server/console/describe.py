@@ -1,0 +1,69 @@
+"""Describe: one price for a first look at a table; afterwards its numbers are free."""
+
+from typing import Any
+from uuid import uuid4
+
+from starlette.responses import Response
+
+from noisegate.errors import NoisegateError
+from noisegate.orders import DescribeOrder
+from noisegate.server.console.ask import field, priced, slider_of, started
+from noisegate.server.console.shown import plan_shown
+from noisegate.server.console.visits import Visit
+from noisegate.server.refusals import status_of
+from noisegate.server.views import View
+
+
+def describe_page(visit: Visit, **values: Any) -> Response:  # noqa: ANN401 - of a template
+    """Which table, for which price."""
+    view = visit.view()
+    facts = view.facts()
+    tables = [table["name"] for table in facts["tables"] if not table["public"]]
+    default = facts["default_epsilon"]
+    shared = {
+        "title": f"Describe {view.name}",
+        "names": visit.names(),
+        "data": view.name,
+        "tables": tables,
+        "slider": slider_of(facts),
+        "said": {
+            "table": visit.said("table"),
+            "epsilon": visit.said("epsilon") or ("" if default is None else field(default)),
+            "bounds": visit.said("bounds"),
+        },
+        "key": uuid4().hex,
+        "plan": None,
+    }
+    status = values.pop("status", 200)
+    return visit.page("describe.html", status, **(shared | values))
+
+
+def describe(visit: Visit) -> Response:
+    """Price, practise or pay for a description."""
+    view = visit.view()
+    try:
+        order = _order(visit)
+        if visit.form.get("do") == "price":
+            return describe_page(visit, plan=_plan(view, order))
+        run = started(visit, view, order)
+    except NoisegateError as error:
+        return describe_page(visit, status=status_of(error), error=visit.refused(error))
+    return visit.to(f"runs/{run.id}")
+
+
+def describe_price(visit: Visit) -> Response:
+    """The same as JSON."""
+    return priced(visit, visit.view(), _order(visit))
+
+
+def _plan(view: View, order: DescribeOrder) -> dict[str, Any]:
+    return plan_shown(view.plan(order), view.gate)
+
+
+def _order(visit: Visit) -> DescribeOrder:
+    terms: dict[str, Any] = {"table": visit.form.get("table", "")}
+    if price := visit.form.get("epsilon", "").strip():
+        terms["epsilon"] = price
+    if visit.form.get("bounds"):
+        terms["choose"] = ["bounds"]
+    return DescribeOrder.make(**terms)

@@ -1,0 +1,115 @@
+"""Policy: what it says, what to look at again, and what ε would mean; computed without rows."""
+
+from fractions import Fraction
+from typing import Any, Final
+
+from starlette.responses import JSONResponse, Response
+
+from noisegate.errors import NoisegateError, SpecError
+from noisegate.exact import fraction
+from noisegate.planning.calibrate import geometric_error
+from noisegate.planning.meaning import meaning
+from noisegate.root import check_policy, policy_page
+from noisegate.server.console.shown import CONFIDENCE, markdown, number
+from noisegate.server.console.visits import Visit
+from noisegate.server.views import View
+
+_LADDER: Final = ("0.01", "0.1", "0.5", "1", "2", "5")
+_PRIOR: Final = "1"  # percent
+_EPSILON_MAX: Final = 20
+_CAP_MAX: Final = 10**6
+
+
+def policy(visit: Visit) -> Response:
+    """The policy as people read it, findings, and sliders."""
+    view = visit.view()
+    said = _said(visit, view)
+    try:
+        found, wrong = what_if(view, said), None
+    except NoisegateError as error:
+        found, wrong = None, visit.refused(error)
+    return visit.page(
+        "policy.html",
+        title=f"Policy of {view.name}",
+        names=visit.names(),
+        data=view.name,
+        page=markdown(policy_page(view.file).partition("\n")[2]),  # its title is ours
+        findings=[
+            {"severity": each.severity.value, "place": each.place, "problem": each.problem,
+             "fix": each.fix}
+            for each in check_policy(view.file)
+        ],
+        said=said,
+        columns=_columns(view),
+        found=found,
+        error=wrong,
+    )  # fmt: skip
+
+
+def what_if_live(visit: Visit) -> Response:
+    """The same while a slider moves."""
+    view = visit.view()
+    found = what_if(view, _said(visit, view))
+    chosen = next(row for row in found["rows"] if row["chosen"])
+    words = f"COUNT {chosen['count']}; odds {chosen['odds']}; belief {chosen['posterior']}"
+    return JSONResponse({"html": visit.write("what_if.html", found=found), "words": words})
+
+
+def what_if(view: View, said: dict[str, str]) -> dict[str, Any]:
+    """Error and risk of an ε, side by side, beside those of others. Reads no row."""
+    epsilon, prior = (
+        fraction(said["epsilon"], name="epsilon"),
+        fraction(said["prior"], name="prior"),
+    )
+    cap = fraction(said["cap"], name="cap")
+    if not 0 < epsilon <= _EPSILON_MAX or not 0 < prior < 100 or not 1 <= cap <= _CAP_MAX:
+        raise SpecError(
+            "A number is out of its range.",
+            fix=f"Use 0 < ε ≤ {_EPSILON_MAX}, 1 ≤ rows ≤ {_CAP_MAX}, 0 < belief < 100.",
+            about="range",
+        )
+    most = next((each["most"] for each in _columns(view) if each["id"] == said["column"]), None)
+    ladder = sorted({epsilon, *map(Fraction, _LADDER)})
+    return {
+        "rows": [_row(each, cap, most, prior / 100, chosen=each == epsilon) for each in ladder],
+        "sum": said["column"] if most is not None else "",
+        "prior": number(float(prior)),
+        "cap": f"{int(cap):,}",
+        "sentences": meaning(epsilon, prior=prior / 100).sentences,
+        "epsilon": number(float(epsilon)),
+    }
+
+
+def _row(
+    epsilon: Fraction, cap: Fraction, most: Fraction | None, prior: Fraction, *, chosen: bool
+) -> dict[str, Any]:
+    count = geometric_error(cap / epsilon, confidence=CONFIDENCE)
+    added = None if most is None else geometric_error(cap * most / epsilon, confidence=CONFIDENCE)
+    risk = meaning(epsilon, prior=prior, groups=())
+    return {
+        "epsilon": number(float(epsilon)),
+        "count": f"± {count:,}",
+        "sum": "" if added is None else f"± {added:,}",
+        "odds": f"× {number(float(risk.odds_factor))}",
+        "posterior": f"{number(float(100 * risk.posterior))} %",
+        "chosen": chosen,
+    }
+
+
+def _said(visit: Visit, view: View) -> dict[str, str]:
+    caps = [table["rows_per_unit"] for table in view.facts()["tables"] if table["rows_per_unit"]]
+    defaults = {"epsilon": "0.1", "prior": _PRIOR, "cap": str(max(caps, default=1)), "column": ""}
+    return {name: visit.said(name) or default for name, default in defaults.items()}
+
+
+def _columns(view: View) -> list[dict[str, Any]]:
+    """Columns whose sums can be asked for, with the most that one row adds."""
+    return [
+        {"id": f"{table['name']}.{column['name']}", "most": Fraction(max(map(abs, ends)))}
+        for table in view.facts()["tables"]
+        if not table["public"]
+        for column in table["columns"]
+        if column["type"] in ("integer", "number")
+        and (ends := column["between"]) is not None
+        and max(map(abs, ends)) > 0
+    ]

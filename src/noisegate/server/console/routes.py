@@ -1,0 +1,92 @@
+"""The addresses of the console."""
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from noisegate.server.console import ask, audit, budget, describe, policy, runs, signing
+from noisegate.server.console.visits import (
+    ANALYST,
+    AUDITOR,
+    EVERYBODY,
+    HEADERS,
+    HOME,
+    STATIC,
+    STEWARD,
+    Console,
+    Handler,
+    Visit,
+    route,
+    static,
+)
+from noisegate.server.refusals import no_such
+from noisegate.server.service import Service
+
+_ASKERS = frozenset({ANALYST})
+_OWNERS = frozenset({ANALYST, STEWARD})
+_STEWARDS = frozenset({STEWARD})
+_WATCHERS = frozenset({STEWARD, AUDITOR})
+
+
+def console_routes(service: Service, *, proxied: bool = False) -> list[BaseRoute]:
+    """All pages of a service, to be mounted at the root; they live under /console.
+
+    ``proxied``: a proxy in front speaks TLS, keeps the Host, and says where requests come from.
+    """
+    console = Console(service, proxied=proxied)
+
+    def get(path: str, handler: Handler, roles: frozenset[str] | None) -> Route:
+        return route(console, path, handler, roles=roles)
+
+    def post(
+        path: str, handler: Handler, roles: frozenset[str] | None, *, live: bool = False
+    ) -> Route:
+        return route(console, path, handler, roles=roles, post=True, live=live)
+
+    return [
+        Route("/", _front),
+        Route(f"{HOME}/static/{{name}}", _static),
+        get("", signing.home, EVERYBODY),
+        get("/sign-in", signing.sign_in_page, None),
+        post("/sign-in", signing.sign_in, None),
+        post("/sign-out", signing.sign_out, EVERYBODY),
+        get("/ask", ask.ask_page, _ASKERS),
+        post("/ask", ask.ask, _ASKERS),
+        post("/ask/price", ask.price, _ASKERS, live=True),
+        get("/describe", describe.describe_page, _ASKERS),
+        post("/describe", describe.describe, _ASKERS),
+        post("/describe/price", describe.describe_price, _ASKERS, live=True),
+        get("/runs/{run}", runs.run_page, _OWNERS),
+        get("/runs/{run}/card", runs.card_page, _OWNERS),
+        get("/runs/{run}/card.json", runs.card_file, _OWNERS),
+        get("/runs/{run}/{form}", runs.run_file, _OWNERS),
+        post("/runs/{run}/cancel", runs.cancel, _OWNERS),
+        get("/releases", runs.releases_page, _OWNERS),
+        get("/history", runs.history_page, EVERYBODY),
+        get("/budget", budget.budget_page, _STEWARDS),
+        post("/budget", budget.budget, _STEWARDS),
+        get("/policy", policy.policy, _WATCHERS),
+        post("/policy/what-if", policy.what_if_live, _WATCHERS, live=True),
+        get("/audit", audit.audit_page, _WATCHERS),
+        get("/audit/csv", audit.audit_csv, _WATCHERS),
+        get("/audit/report", audit.report_page, _WATCHERS),
+        post("/audit/verify", audit.verify, _WATCHERS),
+        get("/{rest:path}", _nothing, EVERYBODY),
+    ]
+
+
+def _front(_: Request) -> Response:
+    return RedirectResponse(HOME, headers=HEADERS)
+
+
+async def _static(request: Request) -> Response:
+    """One of two files, by its whole name."""
+    name = request.path_params["name"]
+    if name not in STATIC:
+        return Response("There is no such file.", status_code=404, headers=HEADERS)
+    kept = HEADERS | {"Cache-Control": "public, max-age=31536000, immutable"}
+    return Response(static(name), media_type=STATIC[name], headers=kept)
+
+
+def _nothing(_: Visit) -> Response:
+    raise no_such("page")

@@ -1,0 +1,157 @@
+"""Runs that ended or have not: one by one, as files, as history, and the releases among them."""
+
+import re
+from fractions import Fraction
+from typing import Any, Final
+
+from starlette.responses import Response
+
+from noisegate.desk.card import Card
+from noisegate.errors import SpecError
+from noisegate.inert import json_text
+from noisegate.server.console.shown import CONFIDENCE, markdown, number, price, result_of, run_shown
+from noisegate.server.console.visits import Visit
+from noisegate.server.refusals import no_such
+from noisegate.server.runs import Run
+
+_FILES: Final = {
+    "csv": "text/csv; charset=utf-8",
+    "json": "application/json",
+    "parquet": "application/vnd.apache.parquet",
+}
+_FRACTION: Final = re.compile(r"-?\d+/[1-9]\d*")
+_SHOWN: Final = 200  # runs in a history
+_PICTURES: Final = 24  # releases in the gallery
+
+
+def run_page(visit: Visit) -> Response:
+    """One run with its answer."""
+    run = visit.service.run_of(visit.caller, visit.request.path_params["run"])
+    shown = run_shown(visit, run)
+    return visit.page(
+        "run.html",
+        title="Question",
+        run=shown,
+        order=_order(run.order.to_dict()),
+        asked={"by": run.person, "at": _time(run.created), "data": run.dataset},
+        may_change=run.order.kind == "sql" and run.person == visit.caller.name,
+        refresh=shown["refresh"],
+    )
+
+
+def run_file(visit: Visit) -> Response:
+    """The answer as a file."""
+    form = visit.request.path_params["form"]
+    if form not in _FILES:
+        raise no_such("file")
+    run = visit.service.run_of(visit.caller, visit.request.path_params["run"])
+    body = result_of(run).to_bytes(form, CONFIDENCE)
+    name = f"noisegate-{run.id[:12]}{'-practice' if run.practice else ''}.{form}"
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return Response(body, media_type=_FILES[form], headers=headers)
+
+
+def card_page(visit: Visit) -> Response:
+    """The release card of an answer."""
+    run = visit.service.run_of(visit.caller, visit.request.path_params["run"])
+    card = _card(run)
+    return visit.page(
+        "card.html", title="Release card", id=run.id, card=markdown(card.to_markdown())
+    )
+
+
+def card_file(visit: Visit) -> Response:
+    """The same for machines: `noisegate ledger verify --head` takes it."""
+    run = visit.service.run_of(visit.caller, visit.request.path_params["run"])
+    headers = {"Content-Disposition": f'attachment; filename="noisegate-{run.id[:12]}-card.json"'}
+    return Response(_card(run).to_json(), media_type="application/json", headers=headers)
+
+
+def _card(run: Run) -> Card:
+    answer = result_of(run).answer
+    if answer is None:
+        raise SpecError("What this gives is no table, and has no card.", fix="Use the JSON.")
+    return answer.card(CONFIDENCE)
+
+
+def cancel(visit: Visit) -> Response:
+    """Stop a run. What was drawn stays charged."""
+    run = visit.service.run_of(visit.caller, visit.request.path_params["run"])
+    run.cancel()
+    visit.log("cancel", dataset=run.dataset, run=run.id)
+    return visit.to(f"runs/{run.id}")
+
+
+def history_page(visit: Visit) -> Response:
+    """My questions, or everybody's for those who see all."""
+    view = visit.view()
+    rows = [_line(each, visit) for each in view.history(_SHOWN)]
+    return visit.page(
+        "history.html", title="History", names=visit.names(), data=view.name, runs=rows,
+        everybody=visit.caller.sees_all,
+    )  # fmt: skip
+
+
+def releases_page(visit: Visit) -> Response:
+    """What was published: pictures with error bars, the latest first."""
+    view = visit.view()
+    done = [
+        each
+        for each in view.history(1000)
+        if each["kind"] == "release" and each["state"] == "done" and not each["practice"]
+    ]
+    shown = []
+    for each in done[:_PICTURES]:
+        run = visit.service.run_of(visit.caller, each["id"])
+        drawn = run_shown(visit, run)
+        shown.append(
+            _line(each, visit) | {"run": drawn, "charts": drawn["charts"][:1], "name": _name(each)}
+        )
+    return visit.page(
+        "releases.html", title="Releases", names=visit.names(), data=view.name, releases=shown,
+        left_out=max(0, len(done) - _PICTURES),
+    )  # fmt: skip
+
+
+def _line(each: dict[str, Any], visit: Visit) -> dict[str, Any]:
+    mine = each["person"] == visit.caller.name
+    return {
+        "id": each["id"],
+        "at": _time(each["created"]),
+        "person": each["person"],
+        "what": _order(each["order"]),
+        "practice": each["practice"],
+        "state": each["state"],
+        "price": None if each["price"] is None else price(each["price"]),
+        "may_open": mine or visit.caller.is_steward,
+    }
+
+
+def _name(each: dict[str, Any]) -> str:
+    return str(each["order"].get("name", "release"))
+
+
+def _order(record: dict[str, Any]) -> dict[str, Any]:
+    """An order for people: its SQL, and the other terms."""
+    others = {name: value for name, value in record.items() if name not in ("kind", "sql")}
+    terms = [(name, _term(value)) for name, value in others.items() if value is not None]
+    return {"kind": record.get("kind", ""), "sql": record.get("sql") or "", "terms": terms}
+
+
+def _term(value: object) -> str:
+    """A term of an order as people write it.
+
+    >>> _term("1/5"), _term({"age": 10, "sex": None}), _term([1, 2])
+    ('0.2', 'age: 10, sex', '[1, 2]')
+    """
+    if isinstance(value, str):
+        return number(float(Fraction(value))) if _FRACTION.fullmatch(value) else value
+    if isinstance(value, dict):
+        named = ((name, each) for name, each in value.items())
+        return ", ".join(name if each is None else f"{name}: {_term(each)}" for name, each in named)
+    return json_text(value)
+
+
+def _time(at: str) -> str:
+    """A time to the minute."""
+    return at[:16].replace("T", " ")

@@ -1,0 +1,213 @@
+"""Plans, budgets and runs as templates write them: words and places, nothing to compute."""
+
+from collections.abc import Mapping
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context
+from typing import Any, Final
+
+from markdown_it import MarkdownIt
+from markupsafe import Markup
+
+from noisegate.accounting.accountants import accountant_named
+from noisegate.desk.answer import Answer
+from noisegate.desk.display import percent
+from noisegate.desk.plan import Expected, Plan
+from noisegate.errors import NoisegateError, Waiting
+from noisegate.gate import Gate
+from noisegate.inert import json_text
+from noisegate.ledger.account import Balance
+from noisegate.privacy.loss import ApproxDP
+from noisegate.releases.describe.description import Description
+from noisegate.server.console.charts import charts
+from noisegate.server.console.visits import Visit
+from noisegate.server.results import Result
+from noisegate.server.runs import Run
+
+CONFIDENCE: Final = 0.95
+ROWS_MAX: Final = 200
+LOOK_AGAIN: Final = 2  # seconds until a page that waits is loaded again
+ENDED: Final = ("done", "failed", "cancelled")
+_NOTES: Final = ("mind", "clipping")
+_SHOWN_ELSEWHERE: Final = (*_NOTES, "error", "price", "columns")
+_SCROLLED: Final = '<div class="scroll" tabindex="0" role="region" aria-label="Table"><table>'
+_LONG: Final = 400  # letters of a value that is no table
+_TITLES: Final = {
+    "waiting": "Waiting for approval",
+    "queued": "Waiting for its turn",
+    "running": "Being asked",
+    "cancelled": "Cancelled",
+    "failed": "Not answered",
+}
+
+
+def number(value: float, rounding: str = ROUND_HALF_EVEN) -> str:
+    """A number in four digits, or all of its whole ones.
+
+    >>> number(0.1), number(1234.5678), number(0), number(0.44375, ROUND_CEILING)
+    ('0.1', '1,235', '0', '0.4438')
+    """
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    rounded = Context(prec=4, rounding=rounding).create_decimal(repr(float(value)))
+    return f"{float(rounded):.4g}"
+
+
+def price(value: float) -> str:
+    """A price or what is spent, never shown smaller than it is."""
+    return number(value, ROUND_CEILING)
+
+
+def markdown(text: str) -> Markup:
+    """A page in Markdown as HTML; tags in it are shown, not obeyed."""
+    page = MarkdownIt("commonmark", {"html": False}).enable("table").render(text)
+    for plain, ours in (("<table>", _SCROLLED), ("</table>", "</table></div>")):
+        page = page.replace(plain, ours)
+    return Markup(page)  # noqa: S704 - written by the renderer, which escapes tags
+
+
+def meter(
+    balance: Balance,
+    *,
+    left: ApproxDP | None = None,
+    cost: ApproxDP | None = None,
+    fits: bool = True,
+) -> dict[str, Any]:
+    """A budget as a bar: what is spent, what a question would take, what is left.
+
+    Shares are those of the account's own measure (ε, ρ), which adds up; the ε of a concentrated
+    account are readings, which do not.
+    """
+    whole, room = balance.limit.amount, left or balance.remaining
+    taken = 100 * min(1.0, balance.charge.amount / whole) if whole else 100.0
+    share = 0.0 if cost is None else 100 * _share(cost, balance)
+    adds_up = balance.accountant == "pure"
+    after = room.epsilon - cost.epsilon if cost and fits and adds_up else room.epsilon
+    bite = f"this question ε = {_of(cost)}, {number(share)} % of the budget" if share else ""
+    words = {
+        "spent_words": f"spent ε = {_of(balance.spent)}",
+        "bite_words": bite if cost else "",
+        "left_words": f"left {'afterwards ' if bite and fits and adds_up else ''}"
+        f"ε = {number(max(0.0, float(after)), ROUND_FLOOR)} of {_of(balance.budget)}",
+    }
+    said = ", ".join(filter(None, words.values()))
+    drawn = max(min(100 - taken, share), 0.4) if share else 0
+    return {"spent": round(taken, 2), "bite": round(drawn, 2), "fits": fits, "words": said, **words}
+
+
+def _share(cost: ApproxDP, balance: Balance) -> float:
+    """Which part of a budget a price is, as the account adds up.
+
+    A price is what its charge implies with the budget's δ; the limit of it is that charge again.
+    """
+    if cost.epsilon == 0 or not balance.limit.amount:
+        return 0.0
+    implied = ApproxDP(cost.epsilon, balance.budget.delta)
+    try:
+        charge = accountant_named(balance.accountant).limit(implied)
+    except NoisegateError:  # an order of Rényi's that says nothing about so little
+        return float(cost.epsilon / balance.budget.epsilon)
+    return charge.amount / balance.limit.amount
+
+
+def _of(loss: ApproxDP | None) -> str:
+    return "0" if loss is None else price(float(loss.epsilon))
+
+
+def plan_shown(plan: Plan[Expected], gate: Gate) -> dict[str, Any]:
+    """What an order would cost and return, and what it would take of the gate's account."""
+    balance = gate.ledger.balance(gate.door.account)
+    facts, record = plan.facts(CONFIDENCE), plan.to_dict(CONFIDENCE)
+    best = record.get("margins_at_best") or {}
+    columns = [
+        {"name": name, **_expected(margin, best.get(name))}
+        for name, margin in plan.margins(CONFIDENCE).items()
+    ]
+    groups = [(name, words) for name, words in facts if name == "groups"]
+    shown = (*_SHOWN_ELSEWHERE, "groups")
+    return {
+        "price": (cost := "free" if plan.free else str(plan.price)),
+        "words": "; ".join(
+            [f"Price {cost}", *(f"{each['name']} {each['margin']}" for each in columns)]
+        ),
+        "why_free": dict(facts)["price"] if plan.free else "",
+        "fits": plan.fits,
+        "columns": columns,
+        "bar": meter(balance, left=gate.remaining, cost=plan.price, fits=plan.fits),
+        "groups": groups,
+        "facts": [(name, words) for name, words in facts if name not in shown],
+        "notes": list(dict.fromkeys(words for name, words in facts if name in _NOTES)),
+    }
+
+
+def _expected(margin: float | None, best: float | None) -> dict[str, str]:
+    if margin is not None:
+        return {"margin": f"± {number(margin)}", "more": ""}
+    if best is not None:
+        return {"margin": f"± {number(best)}", "more": "at best: depends on the rows"}
+    return {"margin": "± ?", "more": "depends on the rows"}
+
+
+def run_shown(visit: Visit, run: Run, seconds: float = 1.0) -> dict[str, Any]:
+    """A run as it is now: waiting, refused, or with its answer."""
+    if run.told != "waiting":
+        run.wait(seconds)
+    state = run.told  # on the ladder of times
+    ended = state in ENDED
+    shown: dict[str, Any] = {
+        "refresh": None if ended or state == "waiting" else LOOK_AGAIN,
+        "id": run.id, "practice": run.practice, "waiting": not ended, "error": None,
+        "title": _TITLES.get(state, "Answer"), "words": run.words or "Nothing is spent yet.",
+        "percent": round(100 * run.progress), "facts": [], "columns": [], "rows": [], "charts": [],
+        "left_out": 0, "caption": "", "promise": "", "caveats": [], "files": [],
+        "price": None, "headline": "",
+    }  # fmt: skip
+    if not ended:
+        return shown
+    try:
+        return shown | _answer(run.result(), practice=run.practice)
+    except NoisegateError as error:
+        return shown | {"title": _TITLES["failed"], "error": visit.refused(error)}
+
+
+def result_of(run: Run) -> Result:
+    """What a run made; one that is not done in a second says so."""
+    if not run.wait(1):
+        raise Waiting("This is not done yet.", fix="Look again later.", about=run.told)
+    return run.result()
+
+
+def _answer(result: Result, *, practice: bool) -> dict[str, Any]:
+    answer = result.answer
+    if answer is None:
+        return {"facts": _plain(result.to_dict(CONFIDENCE)), "files": [("json", "JSON")]}
+    files = [("csv", "CSV"), ("json", "JSON"), ("parquet", "Parquet")]
+    card = [] if practice else [("card", "Release card")]
+    if isinstance(result.made, Description):  # a row for each column is read more easily
+        shown = _table(result.made.shown(CONFIDENCE), result.made.footer(CONFIDENCE))
+        return shown | {"files": files + card}
+    return _table(answer, answer.footer(CONFIDENCE)) | {
+        "charts": charts(answer, CONFIDENCE),
+        "files": files + card,
+    }
+
+
+def _table(answer: Answer, footer: str) -> dict[str, Any]:
+    cells, widths = answer.cells(CONFIDENCE), answer.half_widths(CONFIDENCE)
+    paid, *caveats = footer.split("\n")
+    return {
+        "columns": [
+            {"name": name, "noisy": each is not None}
+            for name, each in zip(answer.columns, widths, strict=True)
+        ],
+        "rows": cells[:ROWS_MAX],
+        "left_out": max(0, len(cells) - ROWS_MAX),
+        "caption": f"± at {percent(CONFIDENCE)} confidence",
+        "price": paid,
+        "promise": answer.promise,
+        "caveats": caveats,
+    }
+
+
+def _plain(record: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What is no table: names and values, long ones cut off."""
+    texts = ((name, v if isinstance(v, str) else json_text(v)) for name, v in record.items())
+    return [(name, v if len(v) <= _LONG else f"{v[:_LONG]}…") for name, v in texts]

@@ -1,0 +1,1 @@
+"""Tables of a Postgres server: statements go to the rows, whole numbers come back."""

@@ -1,0 +1,186 @@
+"""What is checked when tables of a Postgres server are opened; and rows of public ones."""
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import TYPE_CHECKING, Any, Final
+
+from noisegate.errors import PolicyError, SourceError
+from noisegate.privacy.domain import Column, Kind, TableDomain
+from noisegate.sources.postgres.dialect import KIND_OF, READ_AS
+from noisegate.sources.postgres.server import Place, Stored
+from noisegate.sources.used import used_columns
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_OWNER_KINDS: Final = (Kind.INTEGER, Kind.TEXT)
+
+
+def checked(
+    form: Mapping[str, Stored],
+    data: Mapping[str, Place],
+    tables: Mapping[str, TableDomain],
+) -> dict[str, dict[str, str]]:
+    """The stored types of all tables, or a refusal of a table, a column, a right or a key."""
+    require_tables(form, data)
+    types = {}
+    for name, stored in form.items():
+        types[name] = dict(stored.types)
+        _require_rights(tables[name], stored)
+        _require_stored(tables[name], stored)
+    _require_one_owner(form, tables)
+    for name, table in tables.items():
+        used_columns(name, tables, types[name])
+        _require_kinds(table, types)
+        _require_key(table, form[name], types[name])
+    return types
+
+
+def require_tables(form: Mapping[str, Stored], data: Mapping[str, Place]) -> None:
+    """Refuse a table that is not there."""
+    for name, place in data.items():
+        if name not in form:
+            raise SourceError(
+                f"The database has no table {place.table!r} in its schema {place.schema!r}, or "
+                "the role cannot see it.",
+                fix="Name one that it has: postgresql://…#SCHEMA.TABLE as the source in a policy.",
+                about="table",
+            )
+        if form[name].hidden and not form[name].types:
+            raise SourceError(
+                f"The role may not read {place.table!r} of the schema {place.schema!r}.",
+                fix="GRANT USAGE on the schema, and SELECT on the table, to the role.",
+                about="role",
+            )
+
+
+def _require_rights(table: TableDomain, stored: Stored) -> None:
+    if stored.writes:
+        raise PolicyError(
+            f"The role may write to {table.name!r}.",
+            fix="Use a role that owns nothing, and GRANT it SELECT alone.",
+            about="role",
+        )
+    if missing := sorted(stored.hidden & table.columns.keys()):
+        raise PolicyError(
+            f"Column {missing[0]!r} of {table.name!r} may not be read by the role, or is computed "
+            "when it is read.",
+            fix="GRANT SELECT on it, or leave the column out of the policy.",
+            about="column",
+        )
+
+
+def _require_stored(table: TableDomain, stored: Stored) -> None:
+    """Refuse private rows that are computed, or hidden by a rule, unless the steward vouches."""
+    if table.is_public:
+        return
+    computed = not stored.is_stored or stored.guarded
+    if computed and table.name not in table.views:
+        raise PolicyError(
+            f"The source of the private table {table.name!r} is a view, a foreign table, or one "
+            "with row-level security: what it shows of one unit may depend on the rows of others.",
+            fix="Name the table itself. Or, if every row of it is made from rows of one unit "
+            "alone, say trusted_view = true in the policy.",
+            about="view",
+        )
+    if table.name in table.views and not computed:
+        raise PolicyError(
+            f"The source of {table.name!r} is not a view.",
+            fix="Leave out trusted_view.",
+            about="no-view",
+        )
+
+
+def _require_one_owner(form: Mapping[str, Stored], tables: Mapping[str, TableDomain]) -> None:
+    """Rows that are reached by two names, or as a partition, have one owner in both.
+
+    Why: see `policy/tables.py`, which compares names; the catalogue knows them by their numbers.
+    """
+    for (one, first), (other, second) in combinations(form.items(), 2):
+        said = [
+            (t.is_public, t.unit and t.unit.column, t.unit and t.unit.ids, t.path)
+            for t in (tables[one], tables[other])
+        ]
+        if first.parts & second.parts and said[0] != said[1]:
+            raise PolicyError(
+                f"Tables {one!r} and {other!r} have rows in common, and declare different owners.",
+                fix="Declare the rows once, or with the same unit: a row has one owner.",
+                about="owner",
+            )
+
+
+def _require_kinds(table: TableDomain, types: Mapping[str, Mapping[str, str]]) -> None:
+    for name, column in table.columns.items():
+        stored = KIND_OF.get(types[table.name].get(name, ""))
+        if stored is not None and not column.hidden and column.kind not in READ_AS[stored]:
+            raise PolicyError(
+                f"{name!r} of {table.name!r} is stored as {stored.value}, and cannot be read as "
+                f"{column.kind.value} on Postgres.",
+                fix=f"Declare it as {' or '.join(k.value for k in READ_AS[stored])}.",
+                about="stored",
+            )
+    at, ids = table.name, []
+    for step in table.path:
+        ids += [(at, step.column), (step.table, step.key)]
+        at = step.table
+    if table.unit is not None and table.unit.column is not None:
+        ids.append((at, table.unit.column))
+    for where, column_name in ids:
+        if KIND_OF[types[where][column_name]] not in _OWNER_KINDS:
+            raise PolicyError(
+                f"{column_name!r} of {where!r} is {types[where][column_name]}, which cannot name "
+                "a unit.",
+                fix="Store it as text or as a whole number.",
+                about="id",
+            )
+
+
+def _require_key(table: TableDomain, stored: Stored, types: Mapping[str, str]) -> None:
+    """Rely on no key but one that the server keeps unique, as values are read here.
+
+    Why: rows may be added while the gate is open, so that looking once would prove nothing. Values
+        that are clamped, or decimals read as doubles, could become equal.
+    """
+    if not table.key:
+        return
+    columns = [table.columns[name] for name in table.key]
+    kept = all(
+        column.between is None and KIND_OF[types[column.name]] is column.kind
+        and column.kind is not Kind.NUMBER
+        for column in columns
+    )  # fmt: skip
+    if not kept or not any(each <= set(table.key) for each in stored.unique):
+        raise PolicyError(
+            f"Nothing keeps the key of {table.name!r} unique: {', '.join(table.key)}.",
+            fix="Let the database have a UNIQUE or PRIMARY KEY constraint on these columns, "
+            "declared as they are stored; or leave out key.",
+            about="key",
+        )
+
+
+def require_public(domain: TableDomain) -> None:
+    """Refuse to show a private table."""
+    if not domain.is_public:
+        raise PolicyError(
+            f"{domain.name!r} is not public.", fix="Ask about it with a price.", about="public"
+        )
+
+
+def shown_rows(columns: Sequence[Column], rows: Sequence[Sequence[Any]]) -> "pa.Table":
+    """Rows of a public table as Arrow columns of their kinds."""
+    import pyarrow as pa  # noqa: PLC0415 - slow to load
+
+    types = {
+        Kind.BOOLEAN: pa.bool_(), Kind.INTEGER: pa.int64(), Kind.NUMBER: pa.float64(),
+        Kind.TEXT: pa.string(), Kind.DATE: pa.date32(), Kind.TIMESTAMP: pa.timestamp("us"),
+    }  # fmt: skip
+    if not columns:
+        return pa.table({"row": pa.repeat(True, len(rows))})  # noqa: FBT003 - a value
+    listed = zip(*rows, strict=True) if rows else ((),) * len(columns)
+    return pa.table({
+        column.name: pa.array(
+            list(values),
+            types[column.kind] if column.scale is None else pa.decimal128(38, column.scale),
+        )
+        for column, values in zip(columns, listed, strict=True)
+    })  # fmt: skip

@@ -1,0 +1,226 @@
+"""A connection to a Postgres server, and what its catalogue says of tables. Reads no rows.
+
+Every statement runs in a transaction of its own: READ ONLY, REPEATABLE READ, with settings that
+decide what a statement means pinned. An error of the server is told by its kind alone: its words,
+its DETAIL above all, may quote rows.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, final
+
+from sqlglot import exp
+
+from noisegate.errors import PolicyError, SourceError
+from noisegate.extras import extra
+from noisegate.sources.postgres.dialect import KIND_OF
+
+if TYPE_CHECKING:
+    import psycopg
+
+AGAIN: Final = "Nothing was released; ask again with the same request id."
+UNREACHABLE: Final = "The engine could not read the table."
+_CONNECT_S: Final = 10
+_VERSION: Final = 140_000
+_SETTINGS: Final = {
+    "search_path": "pg_catalog, pg_temp",  # no function or table of ours can be shadowed
+    "timezone": "UTC",
+    "datestyle": "ISO, YMD",
+    "standard_conforming_strings": "on",
+    "extra_float_digits": "1",
+    "client_encoding": "UTF8",
+    "row_security": "off",  # rows that a rule would hide are an error, not a smaller table
+    "idle_in_transaction_session_timeout": "60s",
+    "lock_timeout": "30s",
+    "client_min_messages": "error",
+    "jit": "off",
+    "work_mem": "128MB",  # of one sort or hash table: owners are grouped by the million
+}
+_TABLES: Final = """
+    SELECT p.at::int8, c.oid::int8, c.relkind::text, c.relrowsecurity,
+        pg_catalog.has_table_privilege(c.oid, 'INSERT, UPDATE, DELETE, TRUNCATE')
+            OR pg_catalog.has_any_column_privilege(c.oid, 'INSERT, UPDATE')
+    FROM unnest(%s::text[], %s::text[]) WITH ORDINALITY AS p(schema, name, at)
+    JOIN pg_catalog.pg_namespace n ON n.nspname = p.schema
+    JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = p.name
+    WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f')
+"""
+_PARTS: Final = """
+    WITH RECURSIVE below(top, oid) AS (
+        SELECT o, o FROM pg_catalog.unnest(%s::oid[]) AS given(o) UNION
+        SELECT b.top, i.inhrelid FROM below b JOIN pg_catalog.pg_inherits i ON i.inhparent = b.oid)
+    SELECT b.top::int8, pg_catalog.bool_and(c.relkind IN ('r', 'p')),
+        pg_catalog.array_agg(b.oid::int8)
+    FROM below b JOIN pg_catalog.pg_class c ON c.oid = b.oid GROUP BY b.top
+"""
+_COLUMNS: Final = """
+    SELECT a.attrelid::int8, a.attname::text, CASE WHEN t.typtype = 'e' THEN 'enum'
+        WHEN t.typnamespace = 'pg_catalog'::regnamespace THEN t.typname::text ELSE '' END,
+        a.atttypmod, a.attgenerated IN ('', 's')
+            AND pg_catalog.has_column_privilege(a.attrelid, a.attnum, 'SELECT'),
+        pg_catalog.col_description(a.attrelid, a.attnum)
+    FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
+    WHERE a.attrelid = ANY (%s::oid[]) AND a.attnum > 0 AND NOT a.attisdropped
+    ORDER BY a.attrelid, a.attnum
+"""
+_UNIQUE: Final = """
+    SELECT i.indrelid::int8, pg_catalog.array_agg(a.attname::text) FROM pg_catalog.pg_index i
+    CROSS JOIN LATERAL pg_catalog.generate_series(0, i.indnkeyatts - 1) AS k(n)
+    JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[k.n]
+    WHERE i.indrelid = ANY (%s::oid[]) AND i.indisunique AND i.indisvalid AND i.indimmediate
+        AND i.indpred IS NULL AND i.indexprs IS NULL
+    GROUP BY i.indrelid, i.indexrelid
+"""
+_PIN: Final = (
+    "SELECT pg_catalog.set_config(name, value, true) "
+    "FROM unnest(%s::text[], %s::text[]) AS pinned(name, value)"
+)
+_ROLE: Final = (
+    "SELECT rolsuper OR rolcreaterole OR rolbypassrls OR rolreplication "
+    "FROM pg_catalog.pg_roles WHERE rolname = current_user"
+)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A table of a server: the address without the table, its schema and its name."""
+
+    url: str
+    schema: str
+    table: str
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """A table as the catalogue has it. ``types`` are those that can be read, ``scales`` decimals'.
+
+    ``is_stored``: its rows lie in this database, each by itself. ``parts`` are the tables that they
+    lie in, itself and its partitions. ``guarded``: a rule of the server hides some of them.
+    """
+
+    oid: int
+    parts: frozenset[int]
+    is_stored: bool
+    guarded: bool
+    writes: bool
+    types: Mapping[str, str]
+    scales: Mapping[str, int]
+    hidden: frozenset[str]
+    unique: frozenset[frozenset[str]]
+    comments: Mapping[str, str]
+
+
+def url_of(data: Mapping[str, Place]) -> str:
+    """The one server of all tables."""
+    urls = {place.url for place in data.values()}
+    if len(urls) != 1:
+        raise PolicyError(
+            "The tables are in several databases.",
+            fix="Keep all tables of a policy in one database.",
+            about="engines",
+        )
+    return urls.pop()
+
+
+def connect(url: str) -> "psycopg.Connection[Any]":
+    """A connection of a role that can do no more than it needs."""
+    psycopg = extra("psycopg", "Tables of a Postgres server", "postgres")
+    why = ""
+    try:
+        connection = psycopg.connect(
+            url, autocommit=True, connect_timeout=_CONNECT_S, prepare_threshold=None
+        )
+    except psycopg.Error as error:  # before any row: its words are read here and dropped
+        why = _why(str(error.sqlstate or ""), str(error))
+    if why:
+        raise SourceError(why, fix="Check the address, the role and its password.", about="server")
+    wrong: PolicyError | SourceError | None = None
+    try:
+        wrong = _unfit(connection)
+    except psycopg.Error:
+        wrong = SourceError(UNREACHABLE, fix="Check the server.", about="server")
+    if wrong is not None:
+        connection.close()
+        raise wrong
+    return connection  # type: ignore[no-any-return]
+
+
+def _why(state: str, words: str) -> str:
+    """What went wrong before anything was read, without the server's own words."""
+    if state.startswith("28") or "authentication" in words or "no password" in words:
+        return "The server refuses the role or its password."
+    if state == "3D000" or "does not exist" in words:
+        return "The server has no such database or role."
+    return "The server cannot be reached."
+
+
+def _unfit(connection: "psycopg.Connection[Any]") -> SourceError | PolicyError | None:
+    """Why rows must not be read over this connection, if so."""
+    encoding = connection.info.parameter_status("server_encoding")
+    if connection.info.server_version < _VERSION or encoding != "UTF8":
+        return SourceError(
+            "The server is older than Postgres 14, or its encoding is not UTF8.",
+            fix="Use a server from version 14 on, and a database in UTF8.",
+            about="version",
+        )
+    if connection.execute(_ROLE).fetchone() != (False,):
+        return PolicyError(
+            "The role may do more than read: it is a superuser, or can make roles or replicate.",
+            fix="CREATE ROLE noisegate LOGIN; GRANT SELECT on the tables of the policy alone, and "
+            "name it in the address.",
+            about="role",
+        )
+    return None
+
+
+def begin(connection: "psycopg.Connection[Any]", *, seconds: float) -> None:
+    """One transaction that only reads, at one moment, with all settings pinned.
+
+    Each time anew: behind a pool, the next transaction may be in another session.
+    """
+    connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+    pinned = {**_SETTINGS, "statement_timeout": f"{max(1, round(seconds * 1000))}ms"}
+    names, values = list(pinned), list(pinned.values())
+    connection.execute(_PIN, (names, values))
+
+
+def hold(connection: "psycopg.Connection[Any]", data: Mapping[str, Place]) -> None:
+    """Let nobody change the form of these tables before the transaction ends. Reads no row."""
+    looks = []
+    for place in data.values():
+        named = (exp.to_identifier(each, quoted=True) for each in (place.table, place.schema))
+        table, schema = named
+        looks.append(exp.select(exp.Literal.number(1)).from_(exp.table_(table, db=schema)).limit(0))
+    text = " UNION ALL ".join(f"({each.sql(dialect='postgres')})" for each in looks)
+    connection.execute(text)
+
+
+def stored_tables(
+    connection: "psycopg.Connection[Any]", data: Mapping[str, Place]
+) -> dict[str, Stored]:
+    """What the catalogue says of those tables that there are."""
+    schemas, tables = zip(*((p.schema, p.table) for p in data.values()), strict=True)
+    found = connection.execute(_TABLES, (list(schemas), list(tables))).fetchall()
+    oids = [oid for _, oid, *_ in found]
+    parts = {top: each for top, *each in connection.execute(_PARTS, (oids,))}
+    columns = connection.execute(_COLUMNS, (oids,)).fetchall()
+    unique = connection.execute(_UNIQUE, (oids,)).fetchall()
+    names = list(data)
+    return {
+        names[at - 1]: Stored(
+            oid=oid,
+            is_stored=kind in "rp" and parts[oid][0],
+            parts=frozenset(parts[oid][1]),
+            guarded=guarded,
+            writes=writes,
+            types={n: t for o, n, t, _, seen, _ in columns if o == oid and seen and t in KIND_OF},
+            scales={n: (m - 4) & 0xFFFF for o, n, t, m, *_ in columns
+                    if o == oid and t == "numeric" and m >= 4},
+            hidden=frozenset(n for o, n, _, _, seen, _ in columns if o == oid and not seen),
+            unique=frozenset(frozenset(key) for o, key in unique if o == oid),
+            comments={n: note for o, n, *_, note in columns if o == oid and note},
+        )
+        for at, oid, kind, guarded, writes in sorted(found)
+    }  # fmt: skip

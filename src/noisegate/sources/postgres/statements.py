@@ -1,0 +1,106 @@
+"""Statements that are asked otherwise here: lists of keys, many tables at once, cells."""
+
+from collections.abc import Sequence
+from datetime import date, datetime
+from typing import Final
+
+from sqlglot import exp
+
+from noisegate.algebra.tally import Cells, Grouping, Marginals
+from noisegate.privacy.domain import Key, Kind
+from noisegate.sources.source import SUM_MAX
+from noisegate.sources.writing.relations import RelationWriter
+from noisegate.sources.writing.tallies import cells_query, constant_of, marginals_query
+from noisegate.sources.writing.words import TYPES, as_, cast, clamp, col, keys_table, whole
+
+_LOW: Final = 1 << 32
+
+
+def keys_list(query: exp.Query, place: int, grouping: Grouping, kind: Kind) -> None:
+    """Put the list (i, x) of a grouping's keys before all other parts of the statement."""
+    texts = ",".join(_element(key) for key in grouping.keys)
+    listed = exp.Cast(
+        this=exp.Literal.string(f"{{{texts}}}"),
+        to=exp.DataType.build(f"{TYPES[kind]}[]", dialect="duckdb"),
+    )
+    value: exp.Expr = col("x", "k")
+    if kind is Kind.TEXT:
+        value = cast(value, kind)
+    numbered = exp.Sub(this=col("i", "k"), expression=exp.Literal.number(1))
+    names = exp.TableAlias(this=exp.to_identifier("k"),
+                           columns=[exp.to_identifier("x"), exp.to_identifier("i")])  # fmt: skip
+    rows = exp.Unnest(expressions=[listed], alias=names, offset=True)
+    found = exp.select(as_(numbered, "i"), as_(value, "x")).from_(rows)
+    if None not in grouping.keys:  # then no NULL has a place, and plain equality is quicker
+        for same in list(query.find_all(exp.NullSafeEQ)):
+            if same.expression.table == keys_table(place):
+                same.replace(exp.EQ(this=same.this, expression=same.expression))
+    query.with_(keys_table(place), as_=found, materialized=True, copy=False)
+    parts = query.args["with_"].expressions
+    parts.insert(0, parts.pop())
+
+
+def _element(key: Key | None) -> str:
+    """A key as an element of an array's text."""
+    if key is None:
+        return "NULL"
+    if isinstance(key, bool):
+        return "t" if key else "f"
+    if isinstance(key, date | datetime):
+        return f'"{key.isoformat()}"'
+    if isinstance(key, str):
+        text = key.replace("\\", "\\\\").replace('"', '\\"')
+        return f'"{text}"'
+    return str(key) if isinstance(key, int) else repr(float(key))
+
+
+def whole_rows(query: exp.Query, names: Sequence[str]) -> exp.Select:
+    """These columns of a statement as 64-bit numbers."""
+    shown = (as_(cast(col(name, "answer"), "BIGINT"), name) for name in names)
+    return exp.select(*shown).from_(query.subquery("answer", copy=False), copy=False)
+
+
+def marginals_statement(tally: Marginals, writer: RelationWriter) -> exp.Query:
+    """Columns i0, …, g and v: for each set its sums, where g has a bit for each folded column.
+
+    A key in no list has the place behind the last, as in `marginals_query`.
+    """
+    rows, constant = marginals_query(tally, writer), constant_of(tally)
+    value: exp.Expr = exp.Sum(this=col("v", "m"))
+    if constant is not None:
+        wide = cast(exp.Count(this=exp.Star()), "HUGEINT")
+        value = exp.Mul(this=wide, expression=whole(constant))
+    names = [f"i{place}" for place in range(len(tally.by))]
+    total = clamp(exp.Coalesce(this=value, expressions=[whole(0)]), whole(-SUM_MAX), whole(SUM_MAX))
+    folded = exp.Anonymous(this="GROUPING", expressions=[col(name, "m") for name in names])
+    shown = [as_(exp.Coalesce(this=col(n, "m"), expressions=[whole(0)]), n) for n in names]
+    query = exp.select(*shown, as_(folded if names else whole(0), "g"), as_(total, "v"))
+    ctes = rows.args.pop("with_", None)
+    query = query.from_(rows.subquery("m", copy=False), copy=False)
+    if ctes is not None:
+        query.set("with_", ctes)
+    if names:
+        sets = [
+            exp.Tuple(expressions=[col(names[place], "m") for place in each])
+            for each in dict.fromkeys(tally.sets)
+        ]
+        query.set("group", exp.Group(grouping_sets=[exp.GroupingSets(expressions=sets)]))
+    return query
+
+
+def cells_statement(tally: Cells, writer: RelationWriter) -> exp.Query:
+    """Columns h and c, the high and the low 32 bits of a cell's number, and n, its rows."""
+    rows = cells_query(tally, writer)
+    ctes = rows.args.pop("with_", None)
+    number = col("c", "m")
+    low = exp.Literal.number(_LOW)
+    query = exp.select(
+        as_(exp.IntDiv(this=number, expression=low), "h"),
+        as_(exp.Mod(this=number.copy(), expression=low.copy()), "c"),
+        as_(exp.Count(this=exp.Star()), "n"),
+    )
+    query = query.from_(rows.subquery("m", copy=False), copy=False)
+    query = query.group_by(number.copy(), copy=False)
+    if ctes is not None:
+        query.set("with_", ctes)
+    return query

@@ -1,0 +1,77 @@
+"""Expressions as an engine reads them. No value of any field can make one fail.
+
+Claim: where the fields keep their domains, the engine computes NULL or a value that
+    `algebra.expression.domain_of` allows, of type BOOLEAN, BIGINT, DOUBLE, VARCHAR, DATE or
+    TIMESTAMP, and raises nothing.
+Adjacency: none; an expression sees one row.
+Why: whole numbers are added only where bounds rule out overflow, divisors that may be zero become
+    NULL first, casts are tried unless bounds make them safe, positions and days are kept within
+    what the engine takes. Every piece is total by itself, since engines may run any branch.
+Rounding: doubles may turn NaN or infinite. They stay so through steps that keep them that way, and
+    become NULL before any other step and at the end. Bounds are those of rounded results.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from sqlglot import exp
+
+from noisegate.algebra.expression import Call, Expression, Field, Literal, Schema, domain_of
+from noisegate.algebra.functions import function_named
+from noisegate.errors import Unsupported
+from noisegate.privacy.domain import Kind
+from noisegate.sources.writing.dialect import Dialect, Written
+from noisegate.sources.writing.words import as_kind, case, write_value
+
+SIZE_MAX: Final = 20_000  # words of one expression: a step may say its arguments twice
+
+
+def write(
+    expression: Expression, schema: Schema, field: Callable[[str], exp.Expr], dialect: Dialect
+) -> exp.Expr:
+    """The expression in the engine's words, of the type of its kind; ``field`` writes a field."""
+    return _clean(_written(expression, schema, field, dialect), dialect).sql
+
+
+def _written(
+    expression: Expression, schema: Schema, field: Callable[[str], exp.Expr], dialect: Dialect
+) -> Written:
+    if type(expression) is Call:
+        args = [_written(arg, schema, field, dialect) for arg in expression.args]
+        return _called(expression.function, args, dialect)
+    domain = domain_of(expression, schema)
+    if type(expression) is Literal:
+        return Written(write_value(expression.value, domain.kind), domain, expression.value)
+    if type(expression) is Field:
+        return Written(field(expression.name), domain)
+    raise Unsupported("This is not an expression.", fix="Use Literal, Field and Call.")
+
+
+def _called(name: str, args: list[Written], dialect: Dialect) -> Written:
+    function = function_named(name)
+    literals = [arg.literal for arg in args]
+    domains = function.taken([arg.domain for arg in args], literals)
+    domain, made = function.domain(domains, literals), function.of_values(domains, literals)
+    keeps = dialect.keeps_spoilt.get(name, 0) if domain.kind is Kind.NUMBER else 0
+    taken = [
+        Written(as_kind(arg, kept.kind), kept, None) if arg.literal is None
+        else arg if place < keeps else _clean(arg, dialect)
+        for place, (arg, kept) in enumerate(zip(args, domains, strict=True))
+    ]  # fmt: skip
+    sql = dialect.function(name)(taken, made)
+    if sum(1 for _ in sql.walk()) > SIZE_MAX:
+        raise Unsupported(
+            "An expression is too long.",
+            fix="Declare bounds of its columns, or shorten it.",
+            about="length",
+        )
+    spoils = any(arg.spoilt for arg in taken) or (name in dialect.spoils and made.nullable)
+    spoilt = domain.kind is Kind.NUMBER and spoils
+    return Written(sql, domain, spoilt=spoilt)
+
+
+def _clean(written: Written, dialect: Dialect) -> Written:
+    """NULL instead of NaN and infinity."""
+    if not written.spoilt:
+        return written
+    return Written(case((dialect.finite(written.sql), written.sql.copy())), written.domain)

@@ -1,0 +1,206 @@
+"""Sums of owners that have weights, in one pass: fold per owner and cell, scale, add.
+
+Claim: an owner adds at most `Sums.bound` to the cells of each term, in L1, or in L2 where squares
+    are bounded; where a constant sizes owners up, in L2 at most √squares · reach.
+Adjacency: add/remove one unit, which is all rows of one owner.
+Why: let v be what the owner adds to the cells of a term, N a whole number of at least its norm, B
+    the bound, and w ≤ B / N a weight in [0, 1] that its own rows alone decide. It adds w·v, each
+    component rounded towards zero and so none enlarged: ‖w·v‖ ≤ B ‖v‖ / N ≤ B. No one else's rows
+    enter. Where a constant sizes it up, let c count its rows per cell: then w ≤ b / ‖c‖, and as
+    |vᵢ| ≤ reach · cᵢ, ‖w·v‖ ≤ reach · b for every term, b rows or √squares.
+Whole numbers: an owner's sum in a cell is in 128 bits, then clamped to ±2**62, or to ±2**50 where
+    squares are added; rows and what they add are clamped alike, which keeps |vᵢ| ≤ reach · cᵢ.
+    Bounds are at most 2**60, or 2**48, so nobody within them is clamped, and no product reaches
+    2**127. A root is guessed in doubles and taken only where its square is enough in whole numbers;
+    else N is the L1 norm, which is no smaller.
+Cells: keys that are in no list are in no cell, or in the rest. Folded by themselves they make an
+    L1 norm no smaller; before squares are taken, the rest is added up to one cell.
+Citation: bounds per user [AKMV19]; here all of a user is scaled, and no group is left out.
+"""
+
+from typing import Final
+
+from sqlglot import exp
+
+from noisegate.algebra.tally import Sums, Term
+from noisegate.sources.source import SUM_MAX
+from noisegate.sources.writing.dialect import Dialect
+from noisegate.sources.writing.relations import OWNER
+from noisegate.sources.writing.words import (
+    as_,
+    by_places,
+    case,
+    cast,
+    clamp,
+    col,
+    cte,
+    named,
+    summed,
+    whole,
+)
+
+FOLDED_MAX: Final = 1 << 62  # what an owner adds to a cell, before it is scaled
+SQUARED_MAX: Final = 1 << 50  # the same where squares are added: 2**24 of them fit into 128 bits
+
+
+def folded_terms(tally: Sums) -> tuple[Term, ...]:
+    """What is folded per owner and cell: all that is asked for, each at its place; then the rest.
+
+    A term may be asked for twice, and no other may then stand at the second one's place.
+    """
+    others = (term for term in dict.fromkeys(tally.sized) if term not in tally.terms)
+    return (*tally.terms, *others)
+
+
+def weighed_sums(tally: Sums, rows: exp.Select, dialect: Dialect) -> exp.Select:
+    """Columns i0, i1, … and s0, s1, … of rows k0, …, e0, … (`folded_terms`) with their owners."""
+    terms, keys = folded_terms(tally), [f"k{place}" for place in range(len(tally.by))]
+    limits, names = _limits(tally), [f"v{place}" for place in range(len(terms))]
+    groups = [col(name, "r") for name in (*keys, OWNER)]
+    parts = exp.select(*groups).from_(named("r"), copy=False)
+    for place, (term, name) in enumerate(zip(terms, names, strict=True)):
+        value = col(f"e{place}", "r") if term.constant is None else whole(term.constant)
+        parts = parts.select(_held(summed(value), limits[place], name), copy=False)
+    parts = parts.group_by(*(group.copy() for group in groups), copy=False)
+    parts = by_places(parts, tally.by, [OWNER, *names])
+    if tally.squares_per_unit is not None and any(grouping.rest for grouping in tally.by):
+        parts = _merged(parts, tally, limits)
+    query = _added(tally).with_(cte("r"), as_=rows, materialized=False, copy=False)
+    query = query.with_(cte("p"), as_=parts, materialized=bool(tally.by), copy=False)
+    if tally.by:
+        query = query.with_(cte("h"), as_=_heavy(tally, dialect), materialized=False, copy=False)
+    return query
+
+
+def _limits(tally: Sums) -> list[int]:
+    """What each folded term is clamped to, per owner and cell; rows and what they add alike."""
+    terms, (_, first) = folded_terms(tally), _sizes(tally)[0]
+    most = FOLDED_MAX if tally.squares_per_unit is None else SQUARED_MAX
+    if abs(first.constant or 0) != first.reach:
+        return [most] * len(terms)
+    rows = min(most // first.reach, FOLDED_MAX // max(term.reach for term in terms))
+    return [rows * term.reach for term in terms]
+
+
+def _held(total: exp.Expr, limit: int, name: str) -> exp.Expr:
+    """A sum as BIGINT, clamped; 0 of no values."""
+    some = exp.Coalesce(this=total, expressions=[whole(0)])
+    return as_(cast(clamp(some, whole(-limit), whole(limit)), "BIGINT"), name)
+
+
+def _merged(parts: exp.Select, tally: Sums, limits: list[int]) -> exp.Select:
+    """The parts with one row for each owner and cell."""
+    keys = [col(name, "m") for name in (*_places(tally), OWNER)]
+    sums = (
+        _held(exp.Sum(this=col(f"v{place}", "m")), limit, f"v{place}")
+        for place, limit in enumerate(limits)
+    )
+    query = exp.select(*keys, *sums).from_(parts.subquery("m", copy=False), copy=False)
+    return query.group_by(*(key.copy() for key in keys), copy=False)
+
+
+def _heavy(tally: Sums, dialect: Dialect) -> exp.Select:
+    """Owners beyond a bound, and for each sizing term a number of at least norm and bound."""
+    owner, squares = col(OWNER, "p"), tally.squares_per_unit
+    found = exp.select(owner).from_(named("p"), copy=False).group_by(owner.copy(), copy=False)
+    beyond: list[exp.Expr] = []
+    norms: list[exp.Expr] = []
+    for name, term in _sizes(tally):
+        value, bound = col(name, "p"), tally.bound(term)
+        size = exp.Sum(this=exp.Abs(this=value.copy()))
+        found = found.select(as_(size, f"a_{name}"), copy=False)
+        norm: exp.Expr = col(f"a_{name}", "b")
+        if squares is not None:
+            wide = cast(value, "HUGEINT")
+            size = exp.Sum(this=exp.Mul(this=wide, expression=wide.copy()))
+            found = found.select(as_(size, f"q_{name}"), copy=False)
+            norm = _root(col(f"q_{name}", "b"), norm, dialect)
+        most = bound if squares is None else squares * term.reach**2  # no root is rounded here
+        limit = cast(exp.Literal.number(most), "HUGEINT")
+        beyond.append(exp.GT(this=size.copy(), expression=limit))
+        norms.append(as_(_most(norm, whole(bound)), f"n_{name}"))
+    found = found.having(exp.or_(*beyond, copy=False), copy=False)
+    return exp.select(col(OWNER, "b"), *norms).from_(found.subquery("b", copy=False), copy=False)
+
+
+def _root(square: exp.Expr, otherwise: exp.Expr, dialect: Dialect) -> exp.Expr:
+    """A whole number whose square is at least ``square``, mostly the least; or ``otherwise``."""
+    double = cast(square, "DOUBLE")
+    near = dialect.wide(exp.Ceil(this=exp.Sqrt(this=double)))
+    little = exp.Add(
+        this=exp.IntDiv(this=near.copy(), expression=whole(1 << 40)), expression=whole(1)
+    )
+    above = exp.Add(this=near.copy(), expression=exp.paren(little))
+
+    def enough(root: exp.Expr) -> exp.Expr:
+        product = exp.Mul(this=exp.paren(root), expression=exp.paren(root))
+        return exp.GTE(this=product, expression=square.copy())
+
+    return case((enough(near), near), (enough(above), above), otherwise=otherwise)
+
+
+def _added(tally: Sums) -> exp.Select:
+    """The parts of all owners, scaled and added up per cell."""
+    sizes = _sizes(tally)
+    if tally.by:
+        few: exp.Expr = exp.Is(this=col(f"n_{sizes[0][0]}", "h"), expression=exp.null())
+        norms: list[exp.Expr] = [col(f"n_{name}", "h") for name, _ in sizes]
+    else:  # one cell: its norm is the number itself
+        spans = [exp.Abs(this=col(name, "p")) for name, _ in sizes]
+        bounds = [whole(tally.bound(term)) for _, term in sizes]
+        few = exp.and_(*map(_within, spans, bounds), copy=False)
+        norms = [
+            _most(span.copy(), bound.copy()) for span, bound in zip(spans, bounds, strict=True)
+        ]
+    query = exp.select(*(col(name, "p") for name in _places(tally))).from_(named("p"), copy=False)
+    for place in range(len(tally.terms)):
+        value = col(f"v{place}", "p")
+        parts = [
+            _scaled(value.copy(), tally.bound(term), norm.copy())
+            for (_, term), norm in zip(sizes, norms, strict=True)
+        ]
+        total = exp.Sum(this=case((few.copy(), value), otherwise=_least(value.copy(), parts)))
+        query = query.select(_held(total, SUM_MAX, f"s{place}"), copy=False)
+    if not tally.by:
+        return query
+    same = exp.EQ(this=col(OWNER, "p"), expression=col(OWNER, "h"))
+    query = query.join(named("h"), on=same, join_type="left", copy=False)
+    return query.group_by(*(col(name, "p") for name in _places(tally)), copy=False)
+
+
+def _scaled(value: exp.Expr, bound: int, norm: exp.Expr) -> exp.Expr:
+    """The value times bound / norm, rounded towards zero; the norm is at least the bound."""
+    product = exp.Mul(this=cast(value, "HUGEINT"), expression=whole(bound))
+    return cast(exp.IntDiv(this=exp.paren(product), expression=exp.paren(norm)), "BIGINT")
+
+
+def _least(value: exp.Expr, parts: list[exp.Expr]) -> exp.Expr:
+    """The part nearest to zero: that of the least weight. All have the value's sign."""
+    if len(parts) == 1:
+        return parts[0]
+    positive = exp.GTE(this=value, expression=whole(0))
+    low, high = (
+        exp.Anonymous(this=name, expressions=[part.copy() for part in parts])
+        for name in ("LEAST", "GREATEST")
+    )
+    return case((positive, low), otherwise=high)
+
+
+def _sizes(tally: Sums) -> list[tuple[str, Term]]:
+    """The columns of the terms that decide a weight: all, or a constant, which none exceeds."""
+    found = [(f"v{place}", term) for place, term in enumerate(folded_terms(tally))]
+    constant = (each for each in found if abs(each[1].constant or 0) == each[1].reach)
+    first = next(constant, None)
+    return found if first is None else [first]
+
+
+def _places(tally: Sums) -> list[str]:
+    return [f"i{place}" for place in range(len(tally.by))]
+
+
+def _most(one: exp.Expr, other: exp.Expr) -> exp.Expr:
+    return exp.Anonymous(this="GREATEST", expressions=[one, other])
+
+
+def _within(one: exp.Expr, other: exp.Expr) -> exp.Expr:
+    return exp.LTE(this=one, expression=other)

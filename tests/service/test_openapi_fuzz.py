@@ -1,0 +1,49 @@
+"""Whatever the description allows, and what it does not: the service never fails by itself."""
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis.checks import not_a_server_error
+from schemathesis.generation import GenerationMode
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from noisegate.server.http.table import CALLS
+
+CHECKS = [
+    not_a_server_error, status_code_conformance, content_type_conformance,
+    response_schema_conformance,
+]  # fmt: skip
+BOUNDED = settings(
+    max_examples=5, deadline=None, phases=[Phase.generate], derandomize=True, database=None,
+    suppress_health_check=list(HealthCheck),
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def api(served):
+    return schemathesis.openapi.from_url(f"{served.url}/openapi.json")
+
+
+@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
+@pytest.mark.parametrize("call", CALLS, ids=lambda call: f"{call.method} {call.path}")
+def test_no_request_makes_the_service_fail(api, served, call, mode):
+    operation = api[call.path][call.method]
+    seen = []
+
+    @BOUNDED
+    @given(operation.as_strategy(generation_mode=mode))
+    def check(case):
+        if "dataset" in case.path_parameters and len(seen) % 2:
+            case.path_parameters["dataset"] = "clinic"
+        headers = {"Authorization": f"Bearer {served.tokens['ana']}", "Prefer": "wait=5"}
+        case.call_and_validate(headers=headers, checks=CHECKS)
+        seen.append(case)
+
+    has_input = call.query or call.takes_order or "{" in call.path
+    if mode is GenerationMode.POSITIVE or has_input:
+        check()
+        assert seen
