@@ -5,6 +5,7 @@ Statements are cut apart and read as tokens: text inside quotes and comments is 
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, TypeAlias, final
 
@@ -205,10 +206,8 @@ def _unreadable() -> Unsupported:
 def tokens_of(sql: str) -> list[Token]:
     """The tokens of SQL as Postgres spells it; not of more than a person or a tool writes."""
     found: list[Token] | None = None
-    try:
+    with suppress(SqlglotError):
         found = list(_Spelled().tokenize(sql)) if len(sql) <= _LETTERS_MAX else []
-    except SqlglotError:
-        pass
     brackets = sum(each.token_type is TokenType.L_BRACKET for each in found or ())
     if len(sql) > _LETTERS_MAX or len(found or ()) > _TOKENS_MAX or brackets > _BRACKETS_MAX:
         raise Unsupported("The SQL is too long.", fix="Ask for less at once.", about="size")
