@@ -70,7 +70,7 @@ def card_file(visit: Visit) -> Response:
 def _card(run: Run) -> Card:
     answer = result_of(run).answer
     if answer is None:
-        raise SpecError("What this gives is no table, and has no card.", fix="Use the JSON.")
+        raise SpecError("This has no table and no card.", fix="Use the JSON.")
     return answer.card(CONFIDENCE)
 
 
