@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from noisegate.desk.answer import Answer
     from noisegate.desk.plan import Plan
     from noisegate.ledger.entry import Entry
+    from noisegate.ledger.signing import Signer
     from noisegate.privacy.domain import Kind, TableDomain
     from noisegate.privacy.loss import ApproxDP
 
@@ -249,19 +250,23 @@ def charged(before: "ApproxDP", now: "ApproxDP") -> str:
     return f"Charged: the account has spent {now}, and {before} before."
 
 
-def save(answer: "Answer", file: Path, confidence: str) -> None:
-    """Write an answer in the form that the file's ending names."""
+def save(answer: "Answer", file: Path, confidence: str, *, sign: "Signer | None" = None) -> None:
+    """Write an answer in the form that the file's ending names, signed where a key is given."""
     from noisegate.desk.plot import write  # noqa: PLC0415 - only when asked for
 
     writers: dict[str, Callable[[], Any]] = {
         ".csv": lambda: answer.to_csv(file, confidence),
-        ".json": lambda: answer.to_json(file, confidence),
+        ".json": lambda: answer.to_json(file, confidence, sign=sign),
         ".parquet": lambda: answer.to_parquet(file, confidence),
         ".md": lambda: write_file(file, answer.card(confidence).to_markdown()),
         **dict.fromkeys(PICTURES, lambda: write(answer.plot(confidence), file)),
     }
     require_writable(file)
-    writers[file.suffix.lower()]()
+    if file.name.lower().endswith(".card.json"):
+        card = answer.card(confidence)
+        write_file(file, (card if sign is None else card.signed(sign)).to_json())
+    else:
+        writers[file.suffix.lower()]()
 
 
 def require_writable(file: Path, endings: Sequence[str] = ENDINGS) -> None:

@@ -4,6 +4,7 @@ The generator is that of the sensitivity test, so what is compared here is what 
 """
 
 from dataclasses import replace
+from fractions import Fraction
 from random import Random
 from types import SimpleNamespace
 
@@ -12,10 +13,13 @@ import pytest
 import test_sensitivity as made
 from hypothesis import given, settings
 
-from noisegate.algebra.tally import Distinct, Keys
+from noisegate.algebra.expression import Field, Literal
+from noisegate.algebra.relation import Sampled, Table
+from noisegate.algebra.tally import Axis, Cells, Distinct, Keys, Sums, Term
 from noisegate.errors import Unsupported
 from noisegate.sources.duckdb.source import DuckDBSource
 from noisegate.sources.postgres.source import PostgresSource
+from refusals import about
 
 EXAMPLES, QUESTIONS = 6, 16
 
@@ -87,3 +91,64 @@ def test_tallies_of_rows_that_are_persons_are_equal(engines, random):
 def test_windows_and_partners_are_equal(engines, random):
     kinds = [made.windowed, made.partnered, made.numbered]
     require_equal(random, random.choice(kinds), engines)
+
+
+COUNTED = Term(expression=Literal(1), grain=Fraction(1), low=1, high=1)
+
+
+def test_a_sample_of_units_is_the_same_on_all_engines(engines):
+    """A coin is the SHA-256 of a key and the unit's name, so that it does not matter who tosses."""
+    database, postgres = engines
+    frames = made.frames_of(made.make_rows(Random(5)), Random(5))
+    database.show(frames)
+    duckdb = DuckDBSource(frames, made.TABLES)
+    seen = set()
+    for key in ("a" * 64, "b" * 64, "c" * 64):
+        for table in (made.PEOPLE, made.VISITS, made.DRUGS_TAKEN):
+            relation = Sampled(Table(table), Fraction(1, 2), key)
+            tally = Sums(relation=relation, terms=(COUNTED,), rows_per_unit=3)
+            assert duckdb.sums(tally).tolist() == postgres.sums(tally).tolist()
+            seen.add(int(postgres.sums(tally)[0, 0]))
+    assert len(seen) > 2
+
+
+def test_a_row_that_is_a_unit_has_a_coin_of_its_own(engines):
+    """Of 6 rows, 64 samples hold between 128 and 256 in all, but with a chance of 10**-10."""
+    database, postgres = engines
+    frames = made.frames_of(made.make_rows(Random(6)), Random(6))
+    database.show(frames)
+    sums = [
+        Sums(relation=Sampled(Table(made.ROWS), Fraction(1, 2), f"{n:064x}"), terms=(COUNTED,))
+        for n in range(64)
+    ]
+    held = [int(postgres.sums(each)[0, 0]) for each in sums]
+    assert 128 < sum(held) < 256
+    with pytest.raises(Unsupported, check=about("engine")), postgres.sample(Fraction(1, 2), "a"):
+        pass
+
+
+def test_an_empty_table_is_equal_too(engines):
+    database, postgres = engines
+    frames = {
+        name: rows.slice(0, 0)
+        for name, rows in made.frames_of(made.make_rows(Random(7)), Random(7)).items()
+    }
+    database.show(frames)
+    duckdb, random = DuckDBSource(frames, made.TABLES), Random(8)
+    for _ in range(QUESTIONS):
+        query = asked(random, random.choice([made.shallow, made.row_level]), postgres)
+        np.testing.assert_equal(made.collected(postgres, query), made.collected(duckdb, query))
+
+
+def test_cells_beyond_63_bits_keep_their_numbers(engines):
+    database, postgres = engines
+    frames = made.frames_of(made.make_rows(Random(9)), Random(9))
+    database.show(frames)
+    axes = tuple(
+        Axis(name=name, expression=Field(name), low=-10, size=1 << 32) for name in ("vid", "who")
+    )
+    tally = Cells(relation=Table(made.VISITS), by=axes, rows_per_unit=3)
+    one, other = DuckDBSource(frames, made.TABLES).cells(tally), postgres.cells(tally)
+    assert one.cells.tolist() == other.cells.tolist()
+    assert one.counts.tolist() == other.counts.tolist()
+    assert len(other.cells) > 3

@@ -13,7 +13,7 @@ from test_layers import FLOOR_OF, SRC, python_files, room_of
 
 import noisegate
 from noisegate.algebra.functions import FUNCTIONS
-from noisegate.cli import app, ledger_app, main, people_app, policy_app
+from noisegate.cli import account_app, app, key_app, ledger_app, main, policy_app, token_app
 from noisegate.errors import Unsupported
 from noisegate.isolated.lockdown import can_lock
 
@@ -31,8 +31,11 @@ PAGES = (
     "docs/choice.md",
     "docs/learners.md",
     "docs/robust.md",
+    "docs/agents.md",
     "docs/audit.md",
+    "docs/postgres-clients.md",
     "docs/service.md",
+    "docs/signing.md",
     "docs/reference.md",
 )
 
@@ -238,7 +241,8 @@ def test_every_command_is_documented():
     text = (ROOT / "docs/reference.md").read_text()
     for command in app.registered_commands:
         assert f"`noisegate {command.name or command.callback.__name__}" in text
-    for name, group in (("ledger", ledger_app), ("policy", policy_app), ("people", people_app)):
+    groups = {"account": account_app, "key": key_app, "ledger": ledger_app, "policy": policy_app}
+    for name, group in {**groups, "token": token_app}.items():
         for command in group.registered_commands:
             assert f"`noisegate {name} {command.name or command.callback.__name__}" in text
 

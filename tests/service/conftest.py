@@ -51,3 +51,13 @@ def served(tmp_path_factory):
     with serving(made) as found:
         yield found
     made.close()
+
+
+@pytest.fixture(scope="session")
+def wire():
+    """A server for Postgres clients, one for all tests."""
+    from wires import Wire
+
+    made = Wire()
+    yield made
+    made.stop()

@@ -15,8 +15,9 @@ import noisegate
 from noisegate.cli import app
 from noisegate.desk.card import Card, verify
 from noisegate.errors import SpecError
-from noisegate.ledger.anchor import Anchor, anchors_in, make_key, public_key, signed
+from noisegate.ledger.anchor import Anchor, anchors_in, signed
 from noisegate.ledger.open import open_ledger, restore_ledger
+from noisegate.ledger.signing import Signer, make_key, public_key
 from noisegate.privacy.event import DeclaredEvent
 from noisegate.privacy.loss import ApproxDP
 from noisegate.releases.forms.table import TableRelease
@@ -119,7 +120,7 @@ def test_a_signed_head_holds_and_a_changed_one_does_not(tmp_path):
     with open_ledger(":memory:") as ledger:
         pay(ledger, "first")
         anchor = ledger.anchor()
-        record = signed(anchor, keys[0])
+        record = signed(anchor, Signer.load(keys[0]))
         line = json.dumps(record)
         assert "\n" not in line
         assert anchors_in(line) == anchors_in(line, key=ours) == [anchor]
@@ -134,7 +135,7 @@ def test_a_signed_head_holds_and_a_changed_one_does_not(tmp_path):
         {**record, "at": "yesterday"},
         {**record, "signature": record["signature"][::-1]},
         {**record, "key": theirs},
-        {**signed(earlier, keys[1]), "key": ours},
+        {**signed(earlier, Signer.load(keys[1])), "key": ours},
     ]
     for each in forged:
         with pytest.raises(SpecError, check=about("signature")):

@@ -4,6 +4,8 @@ Nothing heavy is imported before a command runs, so that help is quick. Read `ap
 """
 
 from noisegate.cli import (
+    accounts,
+    agents,
     apply,
     audits,
     choose,
@@ -18,17 +20,30 @@ from noisegate.cli import (
     releases,
     robust,
     serving,
+    signing,
     stewards,
 )
-from noisegate.cli.app import app, lab_app, ledger_app, main, policy_app
-from noisegate.cli.serving import people_app
+from noisegate.cli.app import (
+    account_app,
+    app,
+    key_app,
+    lab_app,
+    ledger_app,
+    main,
+    policy_app,
+    token_app,
+)
 
 __all__ = [
+    "account_app",
+    "accounts",
+    "agents",
     "app",
     "apply",
     "audits",
     "choose",
     "describe",
+    "key_app",
     "lab_app",
     "labs",
     "learn",
@@ -38,11 +53,12 @@ __all__ = [
     "main",
     "many",
     "orders",
-    "people_app",
     "policy_app",
     "questions",
     "releases",
     "robust",
     "serving",
+    "signing",
     "stewards",
+    "token_app",
 ]

@@ -21,11 +21,17 @@ app = typer.Typer(
     context_settings={"max_content_width": 120},
 )
 ledger_app = typer.Typer(help="Inspect, verify and copy a ledger.", no_args_is_help=True)
+account_app = typer.Typer(help="People of a service.", no_args_is_help=True)
+token_app = typer.Typer(help="Tokens that open a service.", no_args_is_help=True)
+key_app = typer.Typer(help="Keys that sign what is released.", no_args_is_help=True)
 policy_app = typer.Typer(help="Inspect a policy, or see how one is written.", no_args_is_help=True)
 lab_app = typer.Typer(help="Experiments on made-up rows.", no_args_is_help=True)
+app.add_typer(account_app, name="account")
+app.add_typer(key_app, name="key")
 app.add_typer(lab_app, name="lab")
 app.add_typer(ledger_app, name="ledger")
 app.add_typer(policy_app, name="policy")
+app.add_typer(token_app, name="token")
 
 
 def _confidence(said: str) -> str:
@@ -98,6 +104,10 @@ Practice = Annotated[
     bool, typer.Option("--practice", help="Ask made-up rows, at no cost; no private row is read.")
 ]
 LedgerPath = Annotated[str | None, typer.Option("--ledger", help="Where the budget is kept.")]
+Sign = Annotated[
+    Path | None,
+    typer.Option(help="Sign what is saved or printed as JSON with this key (noisegate key new)."),
+]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Pay for a new draw.")]
 Planned = Annotated[bool, typer.Option("--plan", help="Show price and error without paying.")]
 PrintOrder = Annotated[

@@ -24,7 +24,7 @@ def ledger_show(
     as_json: Json = False,
 ) -> None:
     """Show the accounts: budget, spent, left."""
-    with _ledger(where) as ledger:
+    with ledger_at(where) as ledger:
         balances = [ledger.balance(name) for name in ledger.accounts()]
         log = ledger.history() if entries else []
         owned = [(account, place) for place, account in ledger.origins().items()]
@@ -72,7 +72,7 @@ def ledger_verify(
     if key is not None and not head:
         raise SpecError("A key is only used with a signed head.", fix="Give --head too.")
     anchors = [anchor for each in head or () for anchor in anchors_in(_stated(each), key=key)]
-    with _ledger(where, inspect=True) as ledger:
+    with ledger_at(where, inspect=True) as ledger:
         found = ledger.verify(anchors=anchors)
     for problem in found.problems:
         say(problem)
@@ -85,26 +85,28 @@ def ledger_verify(
 def ledger_head(
     where: Where,
     sign: Annotated[
-        Path | None, typer.Option(help="Sign it with this private key (noisegate ledger key).")
+        Path | None, typer.Option(help="Sign it with this private key (noisegate key new).")
     ] = None,
 ) -> None:
     """Print the head as one line of JSON. Stored elsewhere, it reveals a later rollback."""
     from noisegate.ledger.anchor import signed  # noqa: PLC0415 - quick help
+    from noisegate.ledger.signing import Signer  # noqa: PLC0415
 
-    with _ledger(where) as ledger:
+    signer = None if sign is None else Signer.load(sign)
+    with ledger_at(where) as ledger:
         anchor = ledger.anchor()
-    say_json(anchor.to_dict() if sign is None else signed(anchor, sign))
+    say_json(anchor.to_dict() if signer is None else signed(anchor, signer))
 
 
-@ledger_app.command("key")
+@ledger_app.command("key", hidden=True)
 def ledger_key(
     file: Annotated[Path, typer.Argument(help="The private key; made here if there is none.")],
 ) -> None:
     """Print the public key of a private key, which is created if it does not exist.
 
-    Keep the private key apart from the ledger, and publish the public one.
+    The earlier name of `noisegate key new` and `noisegate key show`.
     """
-    from noisegate.ledger.anchor import make_key, public_key  # noqa: PLC0415 - quick help
+    from noisegate.ledger.signing import make_key, public_key  # noqa: PLC0415 - quick help
 
     say(public_key(file) if file.exists() else make_key(file))
 
@@ -112,7 +114,7 @@ def ledger_key(
 @ledger_app.command("export")
 def ledger_export(where: Where) -> None:
     """Write the log with its answers as JSON lines to standard output."""
-    with _ledger(where) as ledger:
+    with ledger_at(where) as ledger:
         ledger.export(sys.stdout)
 
 
@@ -165,7 +167,7 @@ def ledger_report(
     from noisegate.lab.spending import spending  # noqa: PLC0415
 
     level = fraction(delta, name="delta")
-    with _ledger(where) as ledger:
+    with ledger_at(where) as ledger:
         roots = [each for each in ledger.accounts() if ledger.balance(each).parent is None]
         found = [spending(ledger, each, delta=level) for each in ([account] if account else roots)]
     if as_json:
@@ -215,7 +217,7 @@ def ledger_budget(
     """Change an account's budget. A steward's act: it is logged, and what is spent stays spent."""
     from noisegate.privacy.loss import ApproxDP  # noqa: PLC0415
 
-    with _ledger(where) as ledger:
+    with ledger_at(where) as ledger:
         kept = ledger.balance(account).budget.delta if delta is None else delta
         found = ledger.change_budget(account, ApproxDP(epsilon, kept), reason=reason)
     say(f"{account}: budget {found.budget}, spent {found.spent}, left {found.remaining:left}")
@@ -237,7 +239,8 @@ def _stated(head: str) -> str:
     return text
 
 
-def _ledger(where: str, *, inspect: bool = False) -> "Ledger":
+def ledger_at(where: str, *, inspect: bool = False) -> "Ledger":
+    """A ledger, by its own place or the file that it stands beside."""
     from noisegate.ledger.open import inspect_ledger, open_ledger  # noqa: PLC0415
     from noisegate.root import ledger_beside  # noqa: PLC0415
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from noisegate.desk.answer import Answer
     from noisegate.desk.plan import Expected, Plan
     from noisegate.desk.release import Held
+    from noisegate.ledger.signing import Signer
 
 _OPTIONS = {
     "rows_per_unit": "--rows-per-unit", "groups_per_unit": "--groups-per-unit", "rows": "--rows",
@@ -62,6 +63,11 @@ def say_json(value: Any, *, indent: int | None = None) -> None:  # noqa: ANN401 
     if not _has_all_letters():
         text = re.sub(r"[^\x00-\x7f]", lambda found: json.dumps(found.group())[1:-1], text)
     print(text, flush=True)  # noqa: T201
+
+
+def say_made(made: "Answer | Held", confidence: str, signer: "Signer | None" = None) -> None:
+    """An answer or a release as one JSON object, signed where there is a key."""
+    say_json(json.loads(made.to_json(confidence=confidence, sign=signer)))
 
 
 def say_csv(text: str) -> None:

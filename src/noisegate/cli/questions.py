@@ -22,13 +22,23 @@ from noisegate.cli.app import (
     Relative,
     Rows,
     RowsPerUnit,
+    Sign,
     Sql,
     Unit,
     Within,
     app,
 )
 from noisegate.cli.opening import Opening, opens
-from noisegate.cli.printing import print_answer, print_plan, saved, say, say_csv, say_json
+from noisegate.cli.printing import (
+    print_answer,
+    print_plan,
+    saved,
+    say,
+    say_csv,
+    say_json,
+    say_made,
+)
+from noisegate.cli.signing import signer_for
 
 if TYPE_CHECKING:
     from noisegate.orders import SqlOrder
@@ -70,8 +80,11 @@ def ask(
     fresh: Fresh = False,
     save: Annotated[
         list[Path] | None,
-        typer.Option(help="Also write it: .csv .json .parquet, .png .svg .html, .md (its card)."),
+        typer.Option(
+            help="Also write it: .csv .json .parquet, .png .svg .html; its card: .md .card.json."
+        ),
     ] = None,
+    sign: Sign = None,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated rows.")] = False,
 ) -> None:
     """Ask a question. What was released before is reused at no cost."""
@@ -84,15 +97,16 @@ def ask(
         return
     for path in save or []:
         require_writable(path)
+    signer = signer_for(sign, save, signs_answers=True)
     gate = opening.gate(writes=save)
     if any(path.suffix.lower() in PICTURES for path in save or []):
         from noisegate.desk.plot import require_numbers  # noqa: PLC0415
 
         require_numbers(gate.plan(order, fresh=fresh).expected.numbers)
     answer = gate.run(order, fresh=fresh)
-    with saved(save, lambda path: write(answer, path, confidence)):
+    with saved(save, lambda path: write(answer, path, confidence, sign=signer)):
         if question.as_json:
-            say_json(answer.to_dict(confidence))
+            say_made(answer, confidence, signer)
         elif as_csv:
             say_csv(answer.to_csv(confidence=confidence))
         else:

@@ -6,10 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
-from noisegate.cli.app import app
+from noisegate.cli.app import Sign, app
 from noisegate.cli.opening import Asking, Opening, opens, said
-from noisegate.cli.printing import print_release, saved, say_csv, say_json
+from noisegate.cli.printing import print_release, saved, say_csv, say_made
 from noisegate.cli.reading import read_text
+from noisegate.cli.signing import signer_for
 from noisegate.errors import SpecError
 
 
@@ -63,9 +64,11 @@ def release(
     save: Annotated[
         list[Path] | None,
         typer.Option(
-            help="Write it: .parquet .csv .json, .png .svg .html, .geojson .geoparquet, .md (card)."
+            help="Write it: .parquet .csv .json, .png .svg .html, .geojson .geoparquet; its card: "
+            ".md .card.json."
         ),
     ] = None,
+    sign: Sign = None,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated rows.")] = False,
 ) -> None:
     """Publish a table once. Repeating a release is free and gives the same numbers."""
@@ -80,6 +83,7 @@ def release(
     if isinstance(questions := terms.get("questions"), str):  # of "above"
         terms["questions"] = ranges_of(questions)
     reports = [] if report is None else [report]
+    signer = signer_for(sign, save)
     made = asking.ordered(
         opening, release_order(name, sql, **terms), writes=[*(save or []), *reports],
         before=(lambda planned: require_writable(save, planned.endings)) if save else None,
@@ -88,11 +92,11 @@ def release(
         return
     confidence = asking.confidence
     with (
-        saved(save, lambda path: made.save(path, confidence)),
+        saved(save, lambda path: made.save(path, confidence, sign=signer)),
         saved(reports, lambda path: made.report(confidence).save(path)),  # type: ignore[attr-defined]  # of synthetic rows
     ):
         if asking.as_json:
-            say_json(made.to_dict(confidence))
+            say_made(made, confidence, signer)
         elif as_csv:
             say_csv(made.to_csv(confidence=confidence))
         else:

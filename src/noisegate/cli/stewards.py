@@ -17,14 +17,20 @@ _PRIVATE = (
 
 @app.command()
 def init(
-    files: Annotated[list[Path], typer.Argument(help="CSV or Parquet files, one for each table.")],
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            help="CSV or Parquet files, one for each table; or postgresql://USER@HOST/DATABASE."
+        ),
+    ],
     name: Annotated[str | None, typer.Option(help="The name of the data set.")] = None,
     to: Annotated[Path | None, typer.Option(help="Write it here instead of printing it.")] = None,
 ) -> None:
     """Draft a policy from the names and types of columns; no value is read."""
     from noisegate.root import draft_policy  # noqa: PLC0415
 
-    text = draft_policy(files, name=name or files[0].resolve().parent.name)
+    known = "" if "://" in files[0] else Path(files[0]).resolve().parent.name
+    text = draft_policy(files, name=name or known or "dataset")
     if to is None:
         say(text.removesuffix("\n"))
     elif to.exists():

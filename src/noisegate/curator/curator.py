@@ -12,7 +12,7 @@ request may run again under it, because nothing had left.
 """
 
 import hashlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from fractions import Fraction
 from functools import partial
@@ -25,6 +25,9 @@ import numpy as np
 
 from noisegate.accounting.pure import pure_loss
 from noisegate.accounting.rules import Pair
+from noisegate.algebra.expression import Expression, Literal
+from noisegate.algebra.relation import Project, Relation
+from noisegate.algebra.tally import Sums, Term
 from noisegate.curator.kept import Kept
 from noisegate.curator.measurement import Measurement, fresh_coins
 from noisegate.curator.quietly import quietly
@@ -187,6 +190,15 @@ class Curator:
                 f"The policy does not allow {name!r} here: {CAPABILITIES.get(name, 'unknown')}.",
                 fix=f"Ask without it, or ask the steward to allow it: {name} under [allow].",
             )
+
+    def require_words(self, relation: Relation, expressions: Sequence[Expression]) -> None:
+        """Refuse a relation, or values of its rows, that the engine cannot compute. Free.
+
+        Before the first of several measurements is paid for, so that none is paid for in vain.
+        """
+        shown = Project(relation, tuple((f"x{n}", each) for n, each in enumerate(expressions)))
+        one = Term(expression=Literal(1), grain=Fraction(1), low=1, high=1)
+        self._source.require(Sums(relation=shown, terms=(one,)))
 
     def rehearse(self, measurement: "BlockMeasurement") -> "BlockMeasurement":
         """The same, ready to be asked; refuses a program that fails on made-up rows. Free."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from noisegate.desk.card import Card
     from noisegate.desk.plan import Plan
+    from noisegate.ledger.signing import Signer
 
 HalfWidths: TypeAlias = tuple[float | int | None, ...] | None
 CHOSEN: Final = (
@@ -178,9 +179,23 @@ class Answer:
         columns = [each or (None,) * len(self.rows) for each in widths(confidence)]
         return [list(row) for row in zip(*columns, strict=True)]
 
-    def to_json(self, file: str | Path | None = None, confidence: Number = 0.95) -> str:
-        """`to_dict` as JSON text, also written to a file if one is named."""
-        return _written(json_text(self.to_dict(confidence)), file)
+    def to_json(
+        self,
+        file: str | Path | None = None,
+        confidence: Number = 0.95,
+        *,
+        sign: "Signer | None" = None,
+    ) -> str:
+        """`to_dict` as JSON text, also written to a file if one is named.
+
+        With a `Signer` it also states the question, and can be checked by `noisegate verify`.
+        """
+        record = self.to_dict(confidence)
+        if sign is not None:
+            from noisegate.desk.signed import signed_answer  # noqa: PLC0415 - only when asked for
+
+            record = signed_answer(self, record, sign)
+        return _written(json_text(record), file)
 
     def to_csv(self, file: str | Path | None = None, confidence: Number = 0.95) -> str:
         """Comma-separated rows with error bars, also written to a file if one is named.

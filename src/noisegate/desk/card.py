@@ -12,11 +12,13 @@ from importlib.metadata import version
 from typing import Any, Final, final
 
 from noisegate.desk.answer import Answer, HalfWidths
+from noisegate.desk.signed import signed
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction
 from noisegate.inert import code, fenced, json_text, markdown
 from noisegate.ledger.anchor import Anchor
 from noisegate.ledger.entry import Entry
+from noisegate.ledger.signing import Signer, fingerprint
 from noisegate.ledger.store import Ledger
 
 FORMAT: Final = "noisegate-card/1"
@@ -52,6 +54,10 @@ class Card:
                 about="format",
             )
         return cls(record)
+
+    def signed(self, signer: Signer) -> "Card":
+        """The statement with a signature, which `noisegate verify` checks."""
+        return Card(signed(self.record, signer))
 
     def to_markdown(self) -> str:
         """The statement as a page for people."""
@@ -202,6 +208,7 @@ def _page(record: Mapping[str, Any]) -> str:
         "Ledger:",
         _table(["entry", "kind", "at (UTC)", "hash"], entries),
         *_head(record.get("head")),
+        *_signed(record.get("signature")),
         markdown(f"{record['software']}, {record['format']}"),
     ]
     return "\n\n".join(parts) + "\n"
@@ -210,6 +217,11 @@ def _page(record: Mapping[str, Any]) -> str:
 def _head(head: Mapping[str, Any] | None) -> list[str]:
     """As one line of JSON, which `noisegate ledger verify --head` takes."""
     return [] if head is None else ["Head of the ledger:", f"`{_canonical(head)}`"]
+
+
+def _signed(signature: Mapping[str, Any] | None) -> list[str]:
+    """Who signed the card; a page cannot be checked, its JSON can."""
+    return [] if signature is None else [f"Signed by key {fingerprint(signature['key'])}."]
 
 
 def _bars(error: Mapping[str, float] | None) -> str:

@@ -19,6 +19,13 @@ from noisegate.desk.card import Card
 from noisegate.desk.card import card as card_of
 from noisegate.desk.display import answer_html, rich_table
 from noisegate.desk.plot import write
+from noisegate.desk.signed import (
+    CARD_ENDING,
+    read_statement,
+    require_signable,
+    signed,
+    signed_answer,
+)
 from noisegate.errors import SpecError
 from noisegate.exact import Number as Numeric
 from noisegate.extras import extra
@@ -26,6 +33,7 @@ from noisegate.files import require_output, written
 from noisegate.files import write as write_file
 from noisegate.inert import json_text, line, lines
 from noisegate.ledger.anchor import NO_LOG, Anchor, Log
+from noisegate.ledger.signing import Signer
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.unit import PrivacyUnit
@@ -40,7 +48,10 @@ ENDINGS: Final = (".parquet", ".csv", ".json", *PICTURES, ".md")
 _SHOWN: Final = 200  # rows on a screen
 _LONG: Final = (1 << 31) - 1  # of metadata in a file
 _VALUES_MAX: Final = 1 << 27  # in a file
+RELEASE: Final = "noisegate-release/1"  # a signature over the seal of a file
+_CARD: Final = "noisegate.card"
 _SEAL: Final = "noisegate.seal"
+_SIGNATURE: Final = "noisegate.signature"
 _WITH_VALUES: Final = "2 "  # how a seal begins that covers them
 
 
@@ -119,19 +130,54 @@ class Held(ABC):
         answer = self.answer()
         return answer.to_dict(confidence) | {"sql": answer.sql}
 
-    def to_json(self, file: str | Path | None = None, confidence: Numeric = 0.95) -> str:
-        """`to_dict` as JSON text, also written to a file if one is named."""
-        text = json_text(self.to_dict(confidence))
+    def to_json(
+        self,
+        file: str | Path | None = None,
+        confidence: Numeric = 0.95,
+        *,
+        sign: Signer | None = None,
+    ) -> str:
+        """`to_dict` as JSON text, also written to a file if one is named; signed by a `Signer`."""
+        record = self.to_dict(confidence)
+        if sign is not None:
+            self._require_made_here()
+            record = signed_answer(self.answer(0), record, sign)
+        text = json_text(record)
         if file is not None:
             write_file(file, text)
         return text
 
     # files
 
-    def save(self, file: str | Path, confidence: Numeric = 0.95) -> None:
-        """Write it in the format of the file's ending. A Parquet file is complete: see `load`."""
+    def save(
+        self, file: str | Path, confidence: Numeric = 0.95, *, sign: Signer | None = None
+    ) -> None:
+        """Write it in the format of the file's ending. A Parquet file is complete: see `load`.
+
+        ``.card.json`` is the card. With a `Signer` it is signed: `.card.json`, `.json`, `.parquet`.
+        """
         path = require_output(file, self.endings)
-        self.writers(path, confidence)[path.suffix.lower()]()
+        if sign is not None:
+            require_signable(path)
+            self._require_made_here()
+        if path.name.lower().endswith(CARD_ENDING):
+            card = self.card(confidence)
+            write_file(path, (card if sign is None else card.signed(sign)).to_json())
+        elif sign is None:
+            self.writers(path, confidence)[path.suffix.lower()]()
+        elif path.suffix.lower() == ".parquet":
+            self._save(path, confidence, sign)
+        else:
+            self.to_json(path, confidence, sign=sign)
+
+    def _require_made_here(self) -> None:
+        """Whoever signs a file from elsewhere vouches for what it says."""
+        if self.stated is not None:
+            raise SpecError(
+                "A release that was read from a file is not signed.",
+                fix="Request it again, which is free, and sign that.",
+                about="loaded",
+            )
 
     def writers(self, path: Path, confidence: Numeric) -> dict[str, Callable[[], Any]]:
         """How to write each file format."""
@@ -148,7 +194,7 @@ class Held(ABC):
         """The rows of a Parquet file."""
         return self.to_arrow(confidence)
 
-    def _save(self, path: Path, confidence: Numeric) -> None:
+    def _save(self, path: Path, confidence: Numeric, sign: Signer | None = None) -> None:
         import pyarrow.parquet as pq  # noqa: PLC0415 - only when asked for
 
         kept = self.answer(0)
@@ -168,9 +214,12 @@ class Held(ABC):
         text = json.dumps(promised | self.record(), ensure_ascii=False)
         facts = {f"noisegate.{self.kind}": text, **self.facts()}
         if not kept.practice:
-            facts["noisegate.card"] = self.card(confidence).to_json()
+            facts[_CARD] = self.card(confidence).to_json()
         table = self.parquet(confidence)
         facts[_SEAL] = _sealed(table, {name: text.encode() for name, text in facts.items()})
+        if sign is not None:
+            stated = signed({"format": RELEASE, "seal": facts[_SEAL]}, sign)
+            facts[_SIGNATURE] = json_text(stated)
         with written(path):
             pq.write_table(table.replace_schema_metadata(facts), path, write_page_checksum=True)
 
@@ -292,15 +341,9 @@ def read_held(file: str | Path, kind: type[Held]) -> "tuple[pa.Table, Mapping[st
     its ``facts`` are all metadata of the file.
     """
     import pyarrow as pa  # noqa: PLC0415 - only when asked for
-    import pyarrow.parquet as pq  # noqa: PLC0415
 
-    limits = {"thrift_string_size_limit": _LONG, "thrift_container_size_limit": _LONG}
     try:
-        held = pq.ParquetFile(str(file), **limits).metadata
-        if held.num_rows * held.num_columns > _VALUES_MAX:  # a few bytes can stand for millions
-            raise _changed(file)
-        table = pq.read_table(str(file), **limits, page_checksum_verification=True)
-        facts = {name.decode(): text for name, text in (table.schema.metadata or {}).items()}
+        table, facts = _read(file)
         record = json.loads(facts[f"noisegate.{kind.kind}"])
         known = record["format"] == kind.form
     except (OSError, KeyError, TypeError, ValueError, pa.ArrowException):
@@ -312,7 +355,7 @@ def read_held(file: str | Path, kind: type[Held]) -> "tuple[pa.Table, Mapping[st
             about="kind",
         )
     _require_sealed(file, table, facts)
-    card = facts.get("noisegate.card")
+    card = facts.get(_CARD)
     stated = None if card is None else Card.from_json(card.decode())
     head = None if stated is None else stated.record.get("head")
     standing = {
@@ -332,6 +375,36 @@ def read_held(file: str | Path, kind: type[Held]) -> "tuple[pa.Table, Mapping[st
         "stated": stated,
     }
     return table, record | {"standing": standing, "facts": facts}
+
+
+def read_sealed(file: str | Path) -> tuple[dict[str, Any] | None, Card | None]:
+    """The signed statement of a saved release whose seal fits, and its card, where it has them."""
+    import pyarrow as pa  # noqa: PLC0415 - only when asked for
+
+    try:
+        table, facts = _read(file)
+        seal = facts[_SEAL].decode()
+        fits = seal == _sealed(table, facts)
+        signature, card = facts.get(_SIGNATURE), facts.get(_CARD)
+        stated = None if signature is None else read_statement(signature.decode())
+        named = None if card is None else Card.from_json(card.decode())
+    except (OSError, KeyError, TypeError, ValueError, pa.ArrowException):
+        raise _changed(file) from None
+    if not fits or (stated is not None and stated.get("seal") != seal):
+        raise _changed(file)
+    return stated, named
+
+
+def _read(file: str | Path) -> "tuple[pa.Table, dict[str, bytes]]":
+    """The rows and metadata of a Parquet file."""
+    import pyarrow.parquet as pq  # noqa: PLC0415 - only when asked for
+
+    limits = {"thrift_string_size_limit": _LONG, "thrift_container_size_limit": _LONG}
+    held = pq.ParquetFile(str(file), **limits).metadata
+    if held.num_rows * held.num_columns > _VALUES_MAX:  # a few bytes can stand for millions
+        raise _changed(file)
+    table = pq.read_table(str(file), **limits, page_checksum_verification=True)
+    return table, {name.decode(): text for name, text in (table.schema.metadata or {}).items()}
 
 
 def _require_sealed(file: str | Path, table: "pa.Table", facts: Mapping[str, bytes]) -> None:
@@ -369,7 +442,7 @@ def _sealed_facts(table: "pa.Table", facts: Mapping[str, bytes]) -> str:
     """A hash of facts, columns and how many rows there are: the seal of earlier versions."""
     found = sha256(json.dumps([table.column_names, table.num_rows]).encode())
     for name in sorted(facts):
-        if name.startswith("noisegate.") and name != _SEAL:
+        if name.startswith("noisegate.") and name not in (_SEAL, _SIGNATURE):
             found.update(f"\n{name} {len(facts[name])} ".encode() + facts[name])
     return found.hexdigest()
 

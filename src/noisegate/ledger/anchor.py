@@ -10,23 +10,17 @@ ledger back can also present a fitting head of their own.
 """
 
 import json
-import os
-from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import Any, Final, final
 
-from noisegate.errors import SpecError
+from noisegate.errors import Bug, SpecError
 from noisegate.ledger.entry import Entry, canonical
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from noisegate.ledger.signing import Signer, holds
 
 FORMAT: Final = "noisegate-head/1"
 _FIELDS: Final = ("ledger", "seq", "hash", "at")
 _HASH_DIGITS: Final = 64
-_OTHERS: Final = 0o077  # what a key's mode gives to anyone but its owner
 _GIVE: Final = "Give a hash, a head, a card or an answer's JSON, as it was written."
 
 
@@ -118,51 +112,14 @@ def _stated(record: Mapping[str, Any], key: str | None) -> Iterator[Anchor]:
 # signatures
 
 
-def make_key(path: Path) -> str:
-    """Write a new private key, readable by its owner only, and return the public one."""
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415 - quick help
-        Ed25519PrivateKey,
-    )
-    from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415
-        Encoding,
-        NoEncryption,
-        PrivateFormat,
-    )
-
-    private = Ed25519PrivateKey.generate()
-    text = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except OSError as error:
-        raise SpecError(
-            f"The key {path.name!r} cannot be written: {error.strerror}.",
-            fix="Name a new file, on another disk than the ledger.",
-            about="key-file",
-        ) from None
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(text)
-    return _public(private)
-
-
-def public_key(path: Path) -> str:
-    """The public key that belongs to a private one."""
-    return _public(_private(path))
-
-
-def signed(anchor: Anchor, key: Path) -> dict[str, Any]:
-    """The anchor with a signature by the private key in a file."""
-    private = _private(key)
-    record = {**anchor.to_dict(), "key": _public(private)}
-    return {**record, "signature": b64encode(private.sign(_message(record))).decode()}
+def signed(anchor: Anchor, signer: Signer) -> dict[str, Any]:
+    """The anchor with a signature."""
+    record = {**anchor.to_dict(), "key": signer.public}
+    return {**record, "signature": signer.sign(_message(record))}
 
 
 def _require_signature(record: Mapping[str, Any], key: str | None) -> None:
     """Refuse a signature that does not hold, and a head without one where a key is given."""
-    from cryptography.exceptions import InvalidSignature  # noqa: PLC0415
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415
-        Ed25519PublicKey,
-    )
-
     if "signature" not in record and key is None:
         return
     if key is not None and record.get("key") != key:
@@ -172,49 +129,16 @@ def _require_signature(record: Mapping[str, Any], key: str | None) -> None:
             about="other-key",
         )
     try:
-        public = Ed25519PublicKey.from_public_bytes(b64decode(record["key"], validate=True))
-        public.verify(b64decode(record["signature"], validate=True), _message(record))
-    except (InvalidSignature, KeyError, TypeError, ValueError):
-        raise SpecError(
-            "The signature of this head is not valid.", fix=_GIVE, about="signature"
-        ) from None
+        valid = holds(record.get("key"), record.get("signature"), _message(record))
+    except Bug:  # a value that no head has, such as a float
+        valid = False
+    if not valid:
+        raise SpecError("The signature of this head is not valid.", fix=_GIVE, about="signature")
 
 
 def _message(record: Mapping[str, Any]) -> bytes:
     said = {name: value for name, value in record.items() if name != "signature"}
     return f"{FORMAT}\n{canonical(said)}".encode()
-
-
-def _private(path: Path) -> "Ed25519PrivateKey":
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415
-        Ed25519PrivateKey,
-    )
-    from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415
-        load_pem_private_key,
-    )
-
-    make = "Make one: noisegate ledger key FILE."
-    try:
-        mode, text = path.stat().st_mode, path.read_bytes()
-    except OSError as error:
-        raise SpecError(f"The key cannot be read: {error.strerror}.", fix=make) from None
-    if os.name == "posix" and mode & _OTHERS:
-        raise SpecError(
-            "The key file can be read by others.",
-            fix=f"Run chmod 600 {path.name}, or make a new key.",
-            about="key-mode",
-        )
-    try:
-        found = load_pem_private_key(text, password=None)
-    except (TypeError, ValueError):
-        found = None
-    if not isinstance(found, Ed25519PrivateKey):
-        raise SpecError(f"{path.name!r} is not an Ed25519 key.", fix=make, about="key-kind")
-    return found
-
-
-def _public(private: "Ed25519PrivateKey") -> str:
-    return b64encode(private.public_key().public_bytes_raw()).decode()
 
 
 def _is_json(text: str) -> bool:

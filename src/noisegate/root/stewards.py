@@ -19,6 +19,8 @@ def draft_policy(files: Sequence[str | Path], *, name: str = "dataset") -> str:
     """A policy to be filled in, from the names and types of the columns alone; no row is read."""
     from noisegate.steward.draft import draft  # noqa: PLC0415 - stewards only
 
+    if any("://" in str(file) for file in files):
+        return _draft_of_server(files, name=name)
     paths = {Path(file).stem: Path(file) for file in files}
     if len(paths) < len(files):
         raise SpecError(
@@ -28,6 +30,24 @@ def draft_policy(files: Sequence[str | Path], *, name: str = "dataset") -> str:
         )
     sources = {table: str(path) for table, path in paths.items()}
     return draft(stored_kinds(paths), sources=sources, name=name)
+
+
+def _draft_of_server(files: Sequence[str | Path], *, name: str) -> str:
+    """The same of all tables of a database: types, foreign keys and comments."""
+    from noisegate.sources.postgres.facts import catalogue, origin_of  # noqa: PLC0415 - an extra
+    from noisegate.sources.postgres.facts import stored_kinds as kinds_of  # noqa: PLC0415
+    from noisegate.steward.draft import draft  # noqa: PLC0415 - stewards only
+
+    if len(files) != 1:
+        raise SpecError(
+            "A policy is drafted from files, or from one database.",
+            fix="Give files, or one address such as postgresql://USER@HOST/DATABASE.",
+            about="name",
+        )
+    engine_of([str(files[0])])
+    data, links, notes = catalogue(str(files[0]))
+    sources = {table: origin_of(place) for table, place in data.items()}
+    return draft(kinds_of(data), sources=sources, name=name, links=links, notes=notes)
 
 
 def check_policy(file: str | Path) -> "list[Finding]":

@@ -13,13 +13,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from noisegate.desk.answer import Answer
+from noisegate.desk.card import Card
 from noisegate.desk.order import Order
 from noisegate.desk.plan import Expected
 from noisegate.desk.release import Held
 from noisegate.desk.sent import loss_texts, sent
+from noisegate.desk.signed import RESULT, signed, signed_answer
 from noisegate.errors import Unsupported
 from noisegate.exact import Number
 from noisegate.inert import json_text
+from noisegate.ledger.signing import Signer
 from noisegate.orders.results import record_of
 from noisegate.privacy.loss import ApproxDP
 
@@ -30,7 +33,7 @@ FORMS: Final = ("json", "arrow", "parquet", "csv")
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What an order made, and what was left afterwards.
+    """What an order made, and what was left afterwards; ``signer`` signs what can be signed.
 
     ``planned`` is the price of what does not state its own: see `UNPRICED`.
     """
@@ -39,6 +42,7 @@ class Result:
     made: Any
     left: ApproxDP
     planned: ApproxDP | None = None
+    signer: Signer | None = None
 
     @property
     def kind(self) -> str:
@@ -75,8 +79,19 @@ class Result:
         return record_of(self.order, self.made, self.left, confidence)
 
     def to_json(self, confidence: Number = 0.95) -> bytes:
-        """`to_dict` as text, and what is `exact`."""
-        return json_text(self.to_dict(confidence) | {"exact": self.exact()}).encode()
+        """`to_dict` as text, and what is `exact`; signed where the service has a key."""
+        record = self.to_dict(confidence) | {"exact": self.exact()}
+        if self.signer is not None and (answer := self.answer) is not None:
+            record = signed_answer(answer, record, self.signer)
+        elif self.signer is not None:
+            record = signed({"format": RESULT, "order": self.order.to_dict()} | record, self.signer)
+        return json_text(record).encode()
+
+    def card(self, confidence: Number = 0.95) -> Card:
+        """The card of a table."""
+        own = getattr(self.made, "card", None)
+        made: Card = self._table().card(confidence) if own is None else own(confidence)
+        return made if self.signer is None else made.signed(self.signer)
 
     def exact(self) -> dict[str, Any]:
         """What was paid and what is left in exact numbers, and whatever JSON alone does not hold.
@@ -109,7 +124,7 @@ class Result:
     def to_parquet(self, confidence: Number = 0.95) -> bytes:
         """The table as a Parquet file. That of a release is complete: its class can load it."""
         if isinstance(self.made, Held):
-            return _saved(self.made, ".parquet", confidence)
+            return _saved(self.made, ".parquet", confidence, self.signer)
         sink = BytesIO()
         pq.write_table(self._table().to_arrow(confidence), sink)
         return sink.getvalue()
@@ -133,8 +148,8 @@ class Result:
         return found
 
 
-def _saved(release: Held, ending: str, confidence: Number) -> bytes:
+def _saved(release: Held, ending: str, confidence: Number, signer: Signer | None) -> bytes:
     with TemporaryDirectory(prefix="noisegate-") as folder:
         file = Path(folder) / f"release{ending}"
-        release.save(file, confidence)
+        release.save(file, confidence, sign=signer)
         return file.read_bytes()

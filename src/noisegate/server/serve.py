@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, final
 
 from noisegate.errors import OperatorError, SpecError
 from noisegate.extras import extra
+from noisegate.ledger.signing import Signer
 from noisegate.server.oidc import Issuer
 from noisegate.server.service import Service
 from noisegate.server.settings import Settings
@@ -39,7 +40,8 @@ class Serving:
     """What an operator can choose; see `Settings` for the last four.
 
     ``state``: where people, tokens, runs and the access log are kept, a file or a Postgres address.
-    ``behind_proxy``: somebody else speaks TLS with the callers. ``oidc_…``: see `oidc.Issuer`.
+    ``behind_proxy``: somebody else speaks TLS with the callers. ``signing_key``: a private key,
+    see `ledger.signing`. ``oidc_…``: see `oidc.Issuer`.
     """
 
     policies: tuple[Path, ...] = ()
@@ -50,6 +52,7 @@ class Serving:
     tls_cert: Path | None = None
     tls_key: Path | None = None
     behind_proxy: bool = False
+    signing_key: Path | None = None
     quantum: float = _USUAL.quantum
     workers: int = _USUAL.workers
     approve_above: Fraction | None = _USUAL.approve_above
@@ -97,6 +100,11 @@ class Serving:
         return Issuer(issuer=issuer, audience=audience, keys=keys, claim=self.oidc_claim)
 
     @property
+    def signer(self) -> Signer | None:
+        """What answers, cards, releases and heads are signed with; None: they are not."""
+        return None if self.signing_key is None else Signer.load(self.signing_key)
+
+    @property
     def tls(self) -> ssl.SSLContext | None:
         """How callers are spoken with; None: in the clear."""
         if self.tls_cert is None:
@@ -140,17 +148,24 @@ class Serving:
 
 def pages(service: Service, serving: Serving) -> "Sequence[BaseRoute]":
     """Routes beside those of the API, looked at after them."""
-    from noisegate.server.console import console_routes  # noqa: PLC0415 - jinja2 may be missing
+    from starlette.routing import Route  # noqa: PLC0415 - for those who serve
 
-    return console_routes(service, proxied=serving.behind_proxy)
+    from noisegate.server.agents import agents_app  # noqa: PLC0415
+    from noisegate.server.console import console_routes  # noqa: PLC0415
+
+    agents = Route("/mcp", agents_app(service))
+    return [agents, *console_routes(service, proxied=serving.behind_proxy)]
 
 
 def servers(
     service: Service, serving: Serving, tls: ssl.SSLContext | None
 ) -> list[Coroutine[Any, Any, object]]:
     """Servers beside that of HTTP: each runs until it is cancelled."""
-    del service, serving, tls
-    return []
+    if serving.pg_port is None:
+        return []
+    from noisegate.server.wire.serving import run_wire  # noqa: PLC0415 - only if it listens
+
+    return [run_wire(service, serving.host, serving.pg_port, tls)]
 
 
 # from the start to the end
@@ -224,7 +239,7 @@ def _from_file(file: Path, names: set[str]) -> dict[str, Any]:
         )
     read = {name: _read(name, value, name) for name, value in found.items()}
     here = file.resolve().parent
-    for name in ("tls_cert", "tls_key"):
+    for name in ("tls_cert", "tls_key", "signing_key"):
         if read.get(name) is not None:
             read[name] = here / read[name]
     if "policies" in read:
@@ -256,7 +271,8 @@ def _paths(value: object) -> tuple[Path, ...]:
 
 _READ: Final[Mapping[str, Callable[[Any], Any]]] = {
     "policies": _paths, "port": int, "pg_port": int, "tls_cert": Path, "tls_key": Path,
-    "behind_proxy": _flag, "quantum": float, "workers": int, "approve_above": Fraction, "kept": int,
+    "signing_key": Path, "behind_proxy": _flag, "quantum": float, "workers": int,
+    "approve_above": Fraction, "kept": int,
 }  # fmt: skip
 
 

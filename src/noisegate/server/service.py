@@ -27,6 +27,7 @@ from noisegate.errors import (
     stumbled,
 )
 from noisegate.gate import Gate
+from noisegate.ledger.signing import Signer
 from noisegate.orders import order_from
 from noisegate.root import Hosted, read_policy
 from noisegate.server.access import AuditLog, now
@@ -54,8 +55,9 @@ class Service:
         state: str | Path | None = None,
         settings: Settings | None = None,
         issuer: Issuer | None = None,
+        signer: Signer | None = None,
     ) -> None:
-        self.settings = settings or Settings()
+        self.settings, self.signer = settings or Settings(), signer
         read = [read_policy(file) for file in policies]
         names = [policy.name for policy in read]
         if not read or len(set(names)) < len(names):
@@ -239,7 +241,10 @@ class Service:
                     raise
                 gate = self.gate(view.hosted, view.caller, practice=True, anew=True)
                 done = gate.run(run.order, fresh=run.fresh, progress=run.tell)
-            made = Result(order=run.order, made=done, left=gate.remaining, planned=planned)
+            signer = None if run.practice else self.signer
+            made = Result(
+                order=run.order, made=done, left=gate.remaining, planned=planned, signer=signer
+            )
             if not run.practice and not run.fresh and made.is_lasting:
                 self._answers[asked(view, run)] = made
                 while len(self._answers) > self.settings.kept:

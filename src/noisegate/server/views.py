@@ -14,6 +14,8 @@ from noisegate.desk.order import Order
 from noisegate.desk.plan import Expected, Plan
 from noisegate.errors import Forbidden, Paused, SpecError
 from noisegate.gate import Gate
+from noisegate.ledger.anchor import signed
+from noisegate.ledger.signing import Signer
 from noisegate.ledger.store import Ledger
 from noisegate.root import Hosted
 from noisegate.server.access import now
@@ -33,6 +35,7 @@ class Runs(Protocol):
 
     store: Store
     settings: Settings
+    signer: Signer | None
 
     def gate(self, hosted: Hosted, caller: Caller, *, practice: bool, anew: bool = False) -> Gate:
         """The gate of a caller."""
@@ -169,8 +172,10 @@ class View:
                 fix="Each answer states the one that it was drawn at.",
                 about="role",
             )
-        head = self.hosted.ledger.log().head
-        return None if head is None else head.to_dict()
+        head, signer = self.hosted.ledger.log().head, self._service.signer
+        if head is None or signer is None:
+            return None if head is None else head.to_dict()
+        return signed(head, signer)
 
     def gate_for(self, run: Run) -> Gate:
         """The gate that a run asks; new draws of a run with a key have names made of it."""
@@ -190,6 +195,17 @@ class View:
                 about="asker",
             )
 
+    def spent_this_hour(self) -> Fraction:
+        """What this token, or this person without one, has spent in the last hour."""
+        since = (datetime.now(UTC) - timedelta(hours=1)).isoformat(timespec="milliseconds")
+        token = self.caller.token
+        named, name = ("person", self.caller.name) if token is None else ("token", token)
+        rows = self._service.store.all(
+            f"SELECT price FROM runs WHERE {named} = ? AND created > ? AND practice = 0",  # noqa: S608 - constants
+            name, since,
+        )  # fmt: skip
+        return sum((Fraction(row[0]) for row in rows if row[0] is not None), Fraction(0))
+
     def require_limits(self, run: Run) -> None:
         """Refuse what is paused or what a token may not spend; some has to be approved first.
 
@@ -206,15 +222,9 @@ class View:
         run.price = price = self.gate.plan(run.order, fresh=run.fresh).price.epsilon
         if caller.epsilon_question is not None and price > caller.epsilon_question:
             raise _over("one question", caller.epsilon_question)
-        if caller.epsilon_hour is not None and price:
-            since = (datetime.now(UTC) - timedelta(hours=1)).isoformat(timespec="milliseconds")
-            rows = self._service.store.all(
-                "SELECT price FROM runs WHERE token = ? AND created > ? AND practice = 0",
-                caller.token, since,
-            )  # fmt: skip
-            spent = sum((Fraction(row[0]) for row in rows if row[0] is not None), Fraction(0))
-            if spent + price > caller.epsilon_hour:
-                raise _over("an hour", caller.epsilon_hour)
+        hour = caller.epsilon_hour
+        if hour is not None and price and self.spent_this_hour() + price > hour:
+            raise _over("an hour", hour)
         if above is not None and price > above:
             run.state = "waiting"
 

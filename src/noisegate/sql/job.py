@@ -12,10 +12,9 @@ answer     estimate, and run the free SQL
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from noisegate.algebra.expression import Expression
-from noisegate.arrow import holds_numbers
 from noisegate.curator.curator import Curator
 from noisegate.desk.answer import CHOSEN, Answer
 from noisegate.desk.desk import Desk
@@ -39,6 +38,9 @@ from noisegate.sql.reuse.guesses import Guess
 from noisegate.sql.reuse.shelf import Shelf
 from noisegate.sql.shown import public_tables, rehearsed, shown_of
 from noisegate.transforms.stability import stability_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 PARTLY: Final = (
     "A part was measured before; it is paid for, and free from now on. Ask for less, or ask the "
@@ -114,7 +116,7 @@ class QuestionJob(Job[Collected, Answer, AnswerExpected]):
         """The question as of now, or ``fresh``; it was rehearsed before."""
         return _job(
             self.desk, reading or self.asked.reading, self.terms,
-            fresh=self.fresh if fresh is None else fresh, numbers=self.expected.numbers,
+            fresh=self.fresh if fresh is None else fresh, schema=self.expected.schema,
         )  # fmt: skip
 
     def known(self, first: First) -> First:
@@ -212,6 +214,11 @@ def _reading(desk: Desk, sql: str, terms: Terms, known: Mapping[str, First]) -> 
     curator = desk.curator
     question = read(sql, curator.tables, curator.public, lines=True, first=first)
     question = sampled(question, desk.rules.sample)
+    for block in question.blocks:
+        keys = [key.expression for key in block.by]
+        wheres = [each.where for each in block.aggregates if each.where is not None]
+        args = [arg for each in block.aggregates for arg in each.args]
+        curator.require_words(block.relation, [*keys, *args, *wheres])
     return Reading(sql=sql, question=question, firsts=tuple(firsts.values()))
 
 
@@ -231,14 +238,13 @@ def _job(
     terms: Terms,
     *,
     fresh: bool,
-    numbers: tuple[str, ...] | None = None,
+    schema: "pa.Schema | None" = None,
 ) -> QuestionJob:
-    """The question as of now; it is rehearsed unless that was done, and its ``numbers`` known."""
+    """The question as of now; it is rehearsed unless that was done, and its ``schema`` known."""
     asked, firsts = _with_found(desk, asked_of(desk, reading, terms), terms, fresh=fresh)
     orders = orders_of(desk, asked, fresh=fresh or bool(firsts))
-    if numbers is None:
-        shown = rehearsed(desk.curator, asked.question, orders)
-        numbers = tuple(each.name for each in shown.schema if holds_numbers(each.type))
+    if schema is None:
+        schema = rehearsed(desk.curator, asked.question, orders).schema
     plans = tuple(desk.plan(each, fresh=fresh) for each in firsts.values())
     before = (*asked.unpaid.values(), *(each.expected.event for each in plans))
     wanted, early = (_events(asked, orders, fresh=fresh, found=found) for found in (True, False))
@@ -250,7 +256,7 @@ def _job(
         error=_error(desk, asked, orders),
         reused=tuple(dict.fromkeys(each.words for o in orders for each in o.needed if each.words)),
         clipping=tuple(dict.fromkeys((*asked.chosen.words, *_clipped(asked, orders)))),
-        numbers=numbers,
+        schema=schema,
         firsts=plans,
     )
     return QuestionJob(

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, floor, log10, sqrt
 from re import escape, sub
-from typing import Any, Final, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
 import sqlglot
 from sqlglot import exp
 
+from noisegate.arrow import holds_numbers
 from noisegate.desk.display import bare, percent
 from noisegate.desk.plan import Fact, Plan
 from noisegate.exact import Number
@@ -25,6 +26,9 @@ from noisegate.sql.laws.known import grains_of
 from noisegate.sql.question import Question
 from noisegate.transforms.query import Query
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 _OF_FIRST: Final = ("first", "groups", "measured", "noise", "because", "error", "price")
 
 
@@ -34,7 +38,8 @@ class AnswerExpected:
     """What would be measured for a question, and how far the answer may be off.
 
     ``event`` is what asking now would charge. ``reused`` says in words what comes from earlier
-    answers. ``error`` says how far numbers may be off. ``numbers`` are the columns that hold some.
+    answers. ``error`` says how far numbers may be off. ``schema`` has the columns of the answer and
+    their types, as the free SQL made them of made-up numbers.
     ``firsts`` are the plans of numbers that are measured before the question, and in its price.
     """
 
@@ -44,13 +49,18 @@ class AnswerExpected:
     error: Expectation
     reused: tuple[str, ...] = ()
     clipping: tuple[str, ...] = ()
-    numbers: tuple[str, ...] = ()
+    schema: "pa.Schema"
     firsts: "tuple[AnswerPlan, ...]" = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The names of the answer's columns."""
         return self.question.columns
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """The columns that hold numbers."""
+        return tuple(each.name for each in self.schema if holds_numbers(each.type))
 
     @property
     def caveats(self) -> tuple[str, ...]:

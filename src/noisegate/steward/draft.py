@@ -2,16 +2,21 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
+from noisegate.inert import line
 from noisegate.privacy.domain import Kind
 from noisegate.sources.policy.names import is_identifying, person, singular, stem, whose
 
 Tables: TypeAlias = Mapping[str, Mapping[str, Kind]]
 Hop: TypeAlias = tuple[str, str, str]  # column, table, key
 
+Links: TypeAlias = Sequence[tuple[str, Hop]]
+Notes: TypeAlias = Mapping[tuple[str, str], str]
+
+_SILENT: Final[Notes] = MappingProxyType({})
 _NOWHERE: Final[Mapping[str, str]] = MappingProxyType({})
 _NAMING: Final = (Kind.INTEGER, Kind.TEXT)  # kinds that can name a person
 _TO_FILL_IN: Final = {
@@ -24,7 +29,14 @@ _TO_FILL_IN: Final = {
 }
 
 
-def draft(tables: Tables, *, sources: Mapping[str, str] = _NOWHERE, name: str = "dataset") -> str:
+def draft(
+    tables: Tables,
+    *,
+    sources: Mapping[str, str] = _NOWHERE,
+    name: str = "dataset",
+    links: Links = (),
+    notes: Notes = _SILENT,
+) -> str:
     """The text of a policy, with a comment for each choice that the steward should look at.
 
     It can be read as it is, with a budget of ε = 1 and no δ. A table whose rows seem to be nobody's
@@ -34,13 +46,17 @@ def draft(tables: Tables, *, sources: Mapping[str, str] = _NOWHERE, name: str = 
         tables: The columns of each table and their kinds.
         sources: The file of each table, as the policy should write it.
         name: The name of the data set.
+        links: Foreign keys that are known, each with its table; others are guessed from names.
+        notes: What is noted about columns, by table and column.
     """
+    links = [(_plain(table), (column, _plain(to), key)) for table, (column, to, key) in links]
+    notes = {(_plain(table), column): text for (table, column), text in notes.items()}
     tables = {_plain(table): columns for table, columns in tables.items()}
     sources = {_plain(table): source for table, source in sources.items()}
     noun, units = _units(tables)
     said = len(set(units.values())) > 1 or (len(units) > 1 and not all(map(whose, units.values())))
     ids = noun if said else None
-    paths = _paths(tables, units)
+    paths = _paths(tables, units, links)
     lines = [
         "#:schema ./policy.schema.json",
         "# Write that file for your editor with: noisegate policy schema > policy.schema.json",
@@ -65,7 +81,8 @@ def draft(tables: Tables, *, sources: Mapping[str, str] = _NOWHERE, name: str = 
     if not units:
         lines += ["", "[tables]  # none yet: see below"]
     for table in sorted(tables, key=lambda one: (one not in units, one not in paths)):
-        lines += ["", *_table(table, tables, units, paths, sources, ids)]
+        own = {column: text for (of, column), text in notes.items() if of == table}
+        lines += ["", *_table(table, tables, units, paths, sources, ids, notes=own)]
     return "\n".join(lines) + "\n"
 
 
@@ -94,7 +111,7 @@ def _units(tables: Tables) -> tuple[str, dict[str, str]]:
     return "person", {}
 
 
-def _paths(tables: Tables, units: Mapping[str, str]) -> dict[str, tuple[Hop, ...]]:
+def _paths(tables: Tables, units: Mapping[str, str], links: Links) -> dict[str, tuple[Hop, ...]]:
     """The ways of foreign keys from tables without the unit to tables with it, shortest first."""
     paths: dict[str, tuple[Hop, ...]] = dict.fromkeys(units, ())
     frontier = list(units)
@@ -103,11 +120,17 @@ def _paths(tables: Tables, units: Mapping[str, str]) -> dict[str, tuple[Hop, ...
             table: (hop, *paths[target])
             for target in reversed(frontier)
             for table in tables
-            if table not in paths and (hop := _hop(table, target, tables))
+            if table not in paths
+            and (hop := _linked(table, target, links) or _hop(table, target, tables))
         }
         paths |= reached
         frontier = list(reached)
     return {table: path for table, path in paths.items() if path}
+
+
+def _linked(table: str, target: str, links: Links) -> Hop | None:
+    """A foreign key that is known."""
+    return next((hop for of, hop in links if of == table and hop[1] == target), None)
 
 
 def _hop(table: str, target: str, tables: Tables) -> Hop | None:
@@ -124,13 +147,15 @@ def _hop(table: str, target: str, tables: Tables) -> Hop | None:
     return None
 
 
-def _table(
+def _table(  # noqa: PLR0913 - what is known of a table
     table: str,
     tables: Tables,
     units: Mapping[str, str],
     paths: Mapping[str, tuple[Hop, ...]],
     sources: Mapping[str, str],
     ids: str | None,
+    *,
+    notes: Mapping[str, str],
 ) -> list[str]:
     lines = [f"[tables.{_key(table)}]"]
     if table in sources:
@@ -159,7 +184,9 @@ def _table(
     lines += ["# rows_max = 100_000  # more rows than there will ever be", ""]
     lines += [f"[tables.{_key(table)}.columns]"]
     leads = {units.get(table), *(hop[0] for hop in paths.get(table, ())[:1])}
-    lines += [_column(name, kind, leads=name in leads) for name, kind in tables[table].items()]
+    for name, kind in tables[table].items():
+        lines += [f"# {line(notes[name])}"] if name in notes else []
+        lines.append(_column(name, kind, leads=name in leads))
     if known:
         return lines
     why = [

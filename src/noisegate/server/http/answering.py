@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from starlette.responses import PlainTextResponse, Response
 
-from noisegate.desk.card import card, entries_of
+from noisegate.desk.card import entries_of
 from noisegate.desk.order import Order
 from noisegate.desk.plan import Expected, Plan
 from noisegate.desk.sent import loss_texts
@@ -148,13 +148,8 @@ async def card_of(asked: Asked) -> Response:
 async def _card(asked: Asked, run: Run) -> Response:
     found, at = await _table(asked, run), asked.confidence
 
-    def made() -> str:
-        held, answer = getattr(found.made, "card", None), found.answer
-        assert answer is not None  # noqa: S101 - a table
-        return (card(answer, at) if held is None else held(at)).to_json()
-
-    text = await asked.off(made)
-    return Response(text.encode(), media_type="application/json")
+    made = await asked.off(found.card, at)
+    return Response(made.to_json().encode(), media_type="application/json")
 
 
 async def _table(asked: Asked, run: Run) -> Result:

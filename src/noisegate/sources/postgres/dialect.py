@@ -33,7 +33,8 @@ READ_AS: Final = {
 _NUMERIC: Final = frozenset({"HUGEINT", "INT128", "UBIGINT"})
 _SMALLEST: Final = "1e-300"  # a decimal nearer to zero is 0 as a double
 _LARGEST: Final = "1e308"  # one further away has no double here
-_UNIT: Final = "\x1f"
+_TEXT_MAX: Final = 1 << 24  # bytes: a longer text has no value, so that no step on texts can fail
+_TEXTS: Final = frozenset({"text", "varchar", "bpchar"})
 
 
 @final
@@ -72,15 +73,17 @@ class Postgres(Dialect):
         if stored == "date" and kind is Kind.TIMESTAMP:  # which has fewer years
             first, last = (cast(exp.Literal.string(d), "DATE") for d in _YEARS)
             return case((within(value, first, last), cast(value.copy(), kind)))
-        return cast(value, kind)
+        return _short(value, kind) if stored in _TEXTS else cast(value, kind)
 
     def is_narrow(self, column: Column, stored: str) -> bool:  # noqa: ARG002
         """Keys are compared with lists of one type."""
         return False
 
     def owner(self, value: exp.Expr, types: set[str]) -> exp.Expr:
-        """A whole number where every table has them, else text."""
-        return cast(value, "BIGINT" if types <= WHOLE_TYPES else "VARCHAR")
+        """A whole number where every table has them, else text; one that is too long is no id."""
+        if types <= WHOLE_TYPES:
+            return cast(value, "BIGINT")
+        return _short(cast(value, Kind.TEXT), Kind.TEXT)
 
     def finite(self, value: exp.Expr) -> exp.Expr:
         """Below infinity: NaN comes after it."""
@@ -134,11 +137,8 @@ class Postgres(Dialect):
         return cast(call("ENCODE", digest, exp.Literal.string("hex")), "VARCHAR")
 
     def choice(self, values: Sequence[exp.Expr], owner: exp.Expr) -> exp.Expr:
-        """SHA-256 of owner and values as texts, parted by a sign; what is missing is empty."""
-        sign = exp.Literal.string(_UNIT)
-        texts = [call("CONCAT", each.copy(), sign.copy()) for each in (owner, *values)]
-        joined = call("CONCAT", *texts)
-        return call("SHA256", call("CONVERT_TO", joined, exp.Literal.string("UTF8")))
+        """Its own hash of the row that they make: equal values, such as both zeros, have one."""
+        return call("HASH_RECORD_EXTENDED", call("ROW", owner, *values), whole(0))
 
     def with_heads(self, query: exp.Select, heads: Callable[[exp.Expr], exp.Expr]) -> exp.Select:
         """By a number beside each row."""
@@ -151,6 +151,12 @@ class Postgres(Dialect):
 
 POSTGRES: Final = Postgres()
 _YEARS: Final = ("0001-01-01", "9999-12-31")
+
+
+def _short(value: exp.Expr, kind: Kind) -> exp.Expr:
+    """A text. Of a long one, 1 GB and more in a later step would be an error: a row would tell."""
+    size = call("OCTET_LENGTH", value)
+    return case((exp.LTE(this=size, expression=whole(_TEXT_MAX)), cast(value.copy(), kind)))
 
 
 def _double(value: exp.Expr) -> exp.Expr:

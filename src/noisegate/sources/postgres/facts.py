@@ -1,22 +1,43 @@
 """What is public about tables of a Postgres server, and the source that reads them."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from urllib.parse import parse_qsl, urlsplit
 
 from noisegate.algebra.intervals import SCALE_MAX
-from noisegate.errors import PolicyError
+from noisegate.errors import PolicyError, SourceError
 from noisegate.files import place_of, table_of
 from noisegate.privacy.domain import Column, Key, Kind, TableDomain
 from noisegate.sources.held import held_column
 from noisegate.sources.postgres.dialect import KIND_OF
 from noisegate.sources.postgres.opening import require_tables
-from noisegate.sources.postgres.server import Place, Stored, connect, stored_tables, url_of
+from noisegate.sources.postgres.server import Place, Stored, begin, connect, stored_tables, url_of
 from noisegate.sources.postgres.source import PostgresSource
 
+Links: TypeAlias = list[tuple[str, tuple[str, str, str]]]  # table, (column, table, key)
+Notes: TypeAlias = dict[tuple[str, str], str]
+
 _SECONDS: Final = 60.0
+_NAMES: Final = """
+    SELECT c.relname::text FROM pg_catalog.pg_class c
+    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = %s AND c.relkind IN ('r', 'p') AND NOT c.relispartition
+        AND pg_catalog.has_any_column_privilege(c.oid, 'SELECT') ORDER BY c.relname
+"""
+_LINKS: Final = """
+    SELECT c.relname::text, a.attname::text, o.relname::text, b.attname::text
+    FROM pg_catalog.pg_constraint f
+    JOIN pg_catalog.pg_class c ON c.oid = f.conrelid
+    JOIN pg_catalog.pg_class o ON o.oid = f.confrelid
+    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace AND n.nspname = %s
+    JOIN pg_catalog.pg_namespace m ON m.oid = o.relnamespace AND m.nspname = %s
+    JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum = f.conkey[1]
+    JOIN pg_catalog.pg_attribute b ON b.attrelid = o.oid AND b.attnum = f.confkey[1]
+    WHERE f.contype = 'f' AND pg_catalog.cardinality(f.conkey) = 1 ORDER BY 1, 2
+"""
 
 
 def data_of(origin: str) -> Place:
@@ -45,10 +66,44 @@ def stored_kinds(data: Mapping[str, Place]) -> dict[str, dict[str, Kind]]:
 
 def described(data: Mapping[str, Place]) -> dict[str, Stored]:
     """The catalogue's words on each table, or a refusal that names the first that is not there."""
-    with connect(url_of(data), seconds=_SECONDS) as connection:
+    with connect(url_of(data)) as connection:
+        begin(connection, seconds=_SECONDS)
         found = stored_tables(connection, data)
     require_tables(found, data)
     return found
+
+
+def catalogue(url: str) -> tuple[dict[str, Place], Links, Notes]:
+    """The tables of a database (of ``#SCHEMA``, else of ``public``), foreign keys and comments.
+
+    Names, types, keys and comments alone: no row is read.
+    """
+    address, mark, schema = url.partition("#")
+    place = data_of(f"{address}#{schema if mark else 'public'}")
+    with connect(place.url) as connection:
+        begin(connection, seconds=_SECONDS)
+        named = connection.execute(_NAMES, (place.table,)).fetchall()
+        links = connection.execute(_LINKS, (place.table,) * 2).fetchall()
+        data = {table: Place(place.url, place.table, table) for (table,) in named}
+        found = stored_tables(connection, data) if data else {}
+    if not data:
+        raise SourceError(
+            f"The schema {place.table!r} has no table that the role can read.",
+            fix="GRANT SELECT on its tables, or name another: postgresql://…#SCHEMA.",
+            about="table",
+        )
+    notes = {(name, column): text for name, each in found.items()
+             for column, text in each.comments.items()}  # fmt: skip
+    return data, [(table, (column, to, key)) for table, column, to, key in links], notes
+
+
+def origin_of(place: Place) -> str:
+    """Where a table is, as a policy says it."""
+    schema, table = (
+        name if re.fullmatch(r"[^\".#]+", name) else '"' + name.replace('"', '""') + '"'
+        for name in (place.schema, place.table)
+    )
+    return f"{place.url}#{schema}.{table}"
 
 
 def as_stored(

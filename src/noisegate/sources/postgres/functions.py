@@ -22,7 +22,7 @@ from noisegate.algebra.rules_text import REPLACED_MAX
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Domain, Kind
 from noisegate.sources.postgres import doubles
-from noisegate.sources.writing.dialect import Args, Writer, Written
+from noisegate.sources.writing.dialect import Args, Writer, Written, unsaid
 from noisegate.sources.writing.functions import COMMON
 from noisegate.sources.writing.words import (
     as_kind,
@@ -47,11 +47,7 @@ _ALL_LETTERS: Final = (
 
 
 def _refused(what: str) -> Unsupported:
-    return Unsupported(
-        f"{what} is not supported on Postgres.",
-        fix="Ask without it, or let the steward add a column that holds its result.",
-        about="engine",
-    )
+    return unsaid(what, "Postgres")
 
 
 def _small(value: exp.Expr) -> exp.Expr:

@@ -1,6 +1,7 @@
 """What is checked when tables of a Postgres server are opened; and rows of public ones."""
 
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from typing import TYPE_CHECKING, Any, Final
 
 from noisegate.errors import PolicyError, SourceError
@@ -27,6 +28,7 @@ def checked(
         types[name] = dict(stored.types)
         _require_rights(tables[name], stored)
         _require_stored(tables[name], stored)
+    _require_one_owner(form, tables)
     for name, table in tables.items():
         used_columns(name, tables, types[name])
         _require_kinds(table, types)
@@ -43,6 +45,12 @@ def require_tables(form: Mapping[str, Stored], data: Mapping[str, Place]) -> Non
                 "the role cannot see it.",
                 fix="Name one that it has: postgresql://…#SCHEMA.TABLE as the source in a policy.",
                 about="table",
+            )
+        if form[name].hidden and not form[name].types:
+            raise SourceError(
+                f"The role may not read {place.table!r} of the schema {place.schema!r}.",
+                fix="GRANT USAGE on the schema, and SELECT on the table, to the role.",
+                about="role",
             )
 
 
@@ -81,6 +89,24 @@ def _require_stored(table: TableDomain, stored: Stored) -> None:
             fix="Leave out trusted_view.",
             about="no-view",
         )
+
+
+def _require_one_owner(form: Mapping[str, Stored], tables: Mapping[str, TableDomain]) -> None:
+    """Rows that are reached by two names, or as a partition, have one owner in both.
+
+    Why: see `policy/tables.py`, which compares names; the catalogue knows them by their numbers.
+    """
+    for (one, first), (other, second) in combinations(form.items(), 2):
+        said = [
+            (t.is_public, t.unit and t.unit.column, t.unit and t.unit.ids, t.path)
+            for t in (tables[one], tables[other])
+        ]
+        if first.parts & second.parts and said[0] != said[1]:
+            raise PolicyError(
+                f"Tables {one!r} and {other!r} have rows in common, and declare different owners.",
+                fix="Declare the rows once, or with the same unit: a row has one owner.",
+                about="owner",
+            )
 
 
 def _require_kinds(table: TableDomain, types: Mapping[str, Mapping[str, str]]) -> None:

@@ -5,8 +5,7 @@ decide what a statement means pinned. An error of the server is told by its kind
 its DETAIL above all, may quote rows.
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -30,17 +29,17 @@ _SETTINGS: Final = {
     "standard_conforming_strings": "on",
     "extra_float_digits": "1",
     "client_encoding": "UTF8",
-    "default_transaction_read_only": "on",
-    "default_transaction_isolation": "repeatable read",
     "row_security": "off",  # rows that a rule would hide are an error, not a smaller table
     "idle_in_transaction_session_timeout": "60s",
     "lock_timeout": "30s",
     "client_min_messages": "error",
     "jit": "off",
+    "work_mem": "128MB",  # of one sort or hash table: owners are grouped by the million
 }
 _TABLES: Final = """
     SELECT p.at::int8, c.oid::int8, c.relkind::text, c.relrowsecurity,
         pg_catalog.has_table_privilege(c.oid, 'INSERT, UPDATE, DELETE, TRUNCATE')
+            OR pg_catalog.has_any_column_privilege(c.oid, 'INSERT, UPDATE')
     FROM unnest(%s::text[], %s::text[]) WITH ORDINALITY AS p(schema, name, at)
     JOIN pg_catalog.pg_namespace n ON n.nspname = p.schema
     JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = p.name
@@ -50,7 +49,8 @@ _PARTS: Final = """
     WITH RECURSIVE below(top, oid) AS (
         SELECT o, o FROM pg_catalog.unnest(%s::oid[]) AS given(o) UNION
         SELECT b.top, i.inhrelid FROM below b JOIN pg_catalog.pg_inherits i ON i.inhparent = b.oid)
-    SELECT b.top::int8, pg_catalog.bool_and(c.relkind IN ('r', 'p'))
+    SELECT b.top::int8, pg_catalog.bool_and(c.relkind IN ('r', 'p')),
+        pg_catalog.array_agg(b.oid::int8)
     FROM below b JOIN pg_catalog.pg_class c ON c.oid = b.oid GROUP BY b.top
 """
 _COLUMNS: Final = """
@@ -71,6 +71,10 @@ _UNIQUE: Final = """
         AND i.indpred IS NULL AND i.indexprs IS NULL
     GROUP BY i.indrelid, i.indexrelid
 """
+_PIN: Final = (
+    "SELECT pg_catalog.set_config(name, value, true) "
+    "FROM unnest(%s::text[], %s::text[]) AS pinned(name, value)"
+)
 _ROLE: Final = (
     "SELECT rolsuper OR rolcreaterole OR rolbypassrls OR rolreplication "
     "FROM pg_catalog.pg_roles WHERE rolname = current_user"
@@ -92,11 +96,12 @@ class Place:
 class Stored:
     """A table as the catalogue has it. ``types`` are those that can be read, ``scales`` decimals'.
 
-    ``is_stored``: its rows lie in this database, each by itself. ``guarded``: a rule of the server
-    hides some of them.
+    ``is_stored``: its rows lie in this database, each by itself. ``parts`` are the tables that they
+    lie in, itself and its partitions. ``guarded``: a rule of the server hides some of them.
     """
 
     oid: int
+    parts: frozenset[int]
     is_stored: bool
     guarded: bool
     writes: bool
@@ -119,21 +124,20 @@ def url_of(data: Mapping[str, Place]) -> str:
     return urls.pop()
 
 
-def connect(url: str, *, seconds: float) -> "psycopg.Connection[Any]":
-    """A connection whose settings are pinned, of a role that can do no more than it needs."""
+def connect(url: str) -> "psycopg.Connection[Any]":
+    """A connection of a role that can do no more than it needs."""
     psycopg = extra("psycopg", "Tables of a Postgres server", "postgres")
     why = ""
     try:
-        connection = psycopg.connect(url, autocommit=True, connect_timeout=_CONNECT_S)
+        connection = psycopg.connect(
+            url, autocommit=True, connect_timeout=_CONNECT_S, prepare_threshold=None
+        )
     except psycopg.Error as error:  # before any row: its words are read here and dropped
         why = _why(str(error.sqlstate or ""), str(error))
     if why:
         raise SourceError(why, fix="Check the address, the role and its password.", about="server")
-    wrong: OSError | PolicyError | SourceError | None = None
+    wrong: PolicyError | SourceError | None = None
     try:
-        pinned = {**_SETTINGS, "statement_timeout": f"{max(1, round(seconds * 1000))}ms"}
-        for name, value in pinned.items():
-            connection.execute("SELECT set_config(%s, %s, false)", (name, value))
         wrong = _unfit(connection)
     except psycopg.Error:
         wrong = SourceError(UNREACHABLE, fix="Check the server.", about="server")
@@ -171,15 +175,15 @@ def _unfit(connection: "psycopg.Connection[Any]") -> SourceError | PolicyError |
     return None
 
 
-@contextmanager
-def reading(connection: "psycopg.Connection[Any]") -> Iterator["psycopg.Connection[Any]"]:
-    """One transaction that only reads, at one moment."""
+def begin(connection: "psycopg.Connection[Any]", *, seconds: float) -> None:
+    """One transaction that only reads, at one moment, with all settings pinned.
+
+    Each time anew: behind a pool, the next transaction may be in another session.
+    """
     connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-    try:
-        yield connection
-    finally:
-        if not connection.closed:
-            connection.execute("ROLLBACK")
+    pinned = {**_SETTINGS, "statement_timeout": f"{max(1, round(seconds * 1000))}ms"}
+    names, values = list(pinned), list(pinned.values())
+    connection.execute(_PIN, (names, values))
 
 
 def hold(connection: "psycopg.Connection[Any]", data: Mapping[str, Place]) -> None:
@@ -200,14 +204,15 @@ def stored_tables(
     schemas, tables = zip(*((p.schema, p.table) for p in data.values()), strict=True)
     found = connection.execute(_TABLES, (list(schemas), list(tables))).fetchall()
     oids = [oid for _, oid, *_ in found]
-    whole = dict(connection.execute(_PARTS, (oids,)).fetchall())
+    parts = {top: each for top, *each in connection.execute(_PARTS, (oids,))}
     columns = connection.execute(_COLUMNS, (oids,)).fetchall()
     unique = connection.execute(_UNIQUE, (oids,)).fetchall()
     names = list(data)
     return {
         names[at - 1]: Stored(
             oid=oid,
-            is_stored=kind in "rp" and whole[oid],
+            is_stored=kind in "rp" and parts[oid][0],
+            parts=frozenset(parts[oid][1]),
             guarded=guarded,
             writes=writes,
             types={n: t for o, n, t, _, seen, _ in columns if o == oid and seen and t in KIND_OF},

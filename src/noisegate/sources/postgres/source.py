@@ -9,7 +9,6 @@ Claim: what a statement returns is what the same tally is on DuckDB, and moves b
 """
 
 import os
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
@@ -17,6 +16,7 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, final
+from weakref import WeakSet
 
 import numpy as np
 from sqlglot import exp
@@ -37,18 +37,17 @@ from noisegate.algebra.tally import (
     Values,
     fields_used,
 )
-from noisegate.errors import DEBUG, NoisegateError, SourceError, Unsupported
+from noisegate.errors import DEBUG, NoisegateError, SourceError
 from noisegate.privacy.domain import Key, TableDomain
 from noisegate.sources.postgres.dialect import POSTGRES
 from noisegate.sources.postgres.found import whole_columns
+from noisegate.sources.postgres.link import Link
 from noisegate.sources.postgres.opening import checked
 from noisegate.sources.postgres.server import (
     AGAIN,
     UNREACHABLE,
     Place,
-    connect,
     hold,
-    reading,
     stored_tables,
     url_of,
 )
@@ -74,6 +73,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Found = TypeVar("Found")
+_AMISS: Final = "42"  # a name that is not there, or no right to it: whatever the rows are
 _WRITTEN_MAX: Final = 128  # statements that are kept
 
 
@@ -88,17 +88,16 @@ class PostgresSource(Source):
         *,
         seconds: float = 3600,
     ) -> None:
-        self._tables, self._seconds = tables, seconds
+        self._tables = tables
         self._data = {name: data[name] for name in tables}
-        self._url = url_of(self._data)
-        self._lock, self._written = threading.Lock(), dict[str, str]()
+        self._link, self._written = Link(url_of(self._data), seconds=seconds), dict[str, str]()
         self._coins: Coins | None = None
-        self._connection: psycopg.Connection[Any] | None = None
-        self._process = os.getpid()
-        with self._lock:
-            connection = self._connected()
+        with self._link.lock:
+            connection = self._link.begun()
             self._form = stored_tables(connection, self._data)
+            connection.execute("ROLLBACK")
             self._types = checked(self._form, self._data, tables)
+        _living.add(self)
 
     def sums(self, tally: Sums) -> Whole:  # noqa: D102 - see Source
         shape = tuple(grouping.size for grouping in tally.by)
@@ -237,7 +236,8 @@ class PostgresSource(Source):
         for place, grouping in reversed(list(enumerate(listed))):
             kind = domain_of(grouping.expression, schema).kind
             keys_list(query, place, grouping, kind)
-        return f"COPY ({POSTGRES.text(self._placed(whole_rows(query, names)))}) TO STDOUT BINARY"
+        text = POSTGRES.text(self._placed(whole_rows(query, names)))
+        return f"COPY ({text}) TO STDOUT (FORMAT BINARY)"
 
     def _statement(self, tally: Tally, write: Callable[[], str]) -> str:
         """The text of a tally, kept by how it is written out; the coins of a sample are not."""
@@ -269,41 +269,44 @@ class PostgresSource(Source):
                 table.set("db", exp.to_identifier(place.schema, quoted=True))
         return query
 
-    def _connected(self) -> "psycopg.Connection[Any]":
-        """The connection of this process: a forked child opens one of its own."""
-        if self._process != os.getpid():
-            self._process, self._connection = os.getpid(), None
-        if self._connection is None or self._connection.closed:
-            self._connection = connect(self._url, seconds=self._seconds)
-        return self._connection
-
     def _run(self, work: "Callable[[psycopg.Connection[Any]], Found]") -> Found:
         import psycopg  # noqa: PLC0415 - an extra
 
         refusal: NoisegateError | None = None
-        with self._lock:
-            connection = self._connected()
-            done = False
+        done = False
+        with self._link.lock:
             try:
-                with reading(connection):
-                    hold(connection, self._data)
-                    if stored_tables(connection, self._data) == self._form:
-                        found = work(connection)
-                        done = True
-                    else:
-                        refusal = _changed()
-            except psycopg.Error:  # its words may quote rows: they are a steward's
+                connection = self._link.begun()
+                hold(connection, self._data)
+                if stored_tables(connection, self._data) == self._form:
+                    found = work(connection)
+                    connection.execute("ROLLBACK")
+                    done = True
+                else:
+                    refusal = _changed()
+            except psycopg.Error as error:  # its words may quote rows: they are a steward's
                 if os.environ.get(DEBUG):
                     raise
-            except Unsupported as known:
-                refusal = known
+                if (error.sqlstate or "").startswith(_AMISS):
+                    refusal = _changed()
             finally:
                 if not done:
-                    connection.close()
-                    self._connection = None
+                    self._link.drop()
         if done:
             return found
         raise refusal or SourceError(UNREACHABLE, fix=AGAIN)
+
+
+_living: "WeakSet[PostgresSource]" = WeakSet()
+
+
+def _leave_to_the_parent() -> None:
+    for source in list(_living):
+        source._link.leave()  # noqa: SLF001 - this room
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_to_the_parent)
 
 
 def _changed() -> SourceError:

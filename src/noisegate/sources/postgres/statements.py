@@ -31,6 +31,10 @@ def keys_list(query: exp.Query, place: int, grouping: Grouping, kind: Kind) -> N
                            columns=[exp.to_identifier("x"), exp.to_identifier("i")])  # fmt: skip
     rows = exp.Unnest(expressions=[listed], alias=names, offset=True)
     found = exp.select(as_(numbered, "i"), as_(value, "x")).from_(rows)
+    if None not in grouping.keys:  # then no NULL has a place, and plain equality is quicker
+        for same in list(query.find_all(exp.NullSafeEQ)):
+            if same.expression.table == keys_table(place):
+                same.replace(exp.EQ(this=same.this, expression=same.expression))
     query.with_(keys_table(place), as_=found, materialized=True, copy=False)
     parts = query.args["with_"].expressions
     parts.insert(0, parts.pop())

@@ -36,6 +36,15 @@ Args: TypeAlias = Sequence[Written]
 Writer: TypeAlias = Callable[[Args, Domain], exp.Expr]
 
 
+def unsaid(what: str, engine: str) -> Unsupported:
+    """What is said of something that an engine cannot do with the same meaning."""
+    return Unsupported(
+        f"{what} is not supported on {engine}.",
+        fix="Ask without it, or let the steward add a column that holds its result.",
+        about="engine",
+    )
+
+
 class Dialect(ABC):
     """The words of one engine. Values are NULL or of their kind's type; `finite` is for doubles."""
 
@@ -56,12 +65,8 @@ class Dialect(ABC):
         return found
 
     def refusal(self, what: str) -> Unsupported:
-        """What is said of something that the engine cannot do with the same meaning."""
-        return Unsupported(
-            f"{what} is not supported on {self.name}.",
-            fix="Ask without it, or let the steward add a column that holds its result.",
-            about="engine",
-        )
+        """What is said of something that this engine cannot do."""
+        return unsaid(what, self.name)
 
     @abstractmethod
     def text(self, query: exp.Expr) -> str:

@@ -1,0 +1,356 @@
+"""Commands on the store of a service: people, tokens, and the log of who asked what."""
+
+import os
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from noisegate.cli.app import Json, account_app, app, token_app
+from noisegate.cli.printing import print_table, say, say_csv, say_json
+from noisegate.errors import SpecError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import datetime, timedelta
+
+    from noisegate.server.access import Access
+    from noisegate.server.people import Token
+    from noisegate.server.store import Store
+
+_NOT_OK = 5
+_UNITS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_COLUMNS = (
+    "seq", "at", "person", "token", "face", "action", "dataset", "sql", "price", "rows",
+    "refused", "hash",
+)  # fmt: skip
+
+State = Annotated[
+    str,
+    typer.Option(
+        envvar="NOISEGATE_STATE",
+        help="The service's store: a file, postgresql://…, or the policy that it stands beside.",
+    ),
+]
+Name = Annotated[str, typer.Argument(help="The person's name, as in the policy.")]
+PasswordStdin = Annotated[
+    bool, typer.Option("--password-stdin", help="Read a password from standard input.")
+]
+Span = Annotated[str | None, typer.Option(help="How long it holds: 12h, 30d. Default: no end.")]
+
+
+# people
+
+
+@account_app.command("add")
+def account_add(
+    name: Name,
+    state: State,
+    role: Annotated[str, typer.Option(help="analyst, steward or auditor.")],
+    password_stdin: PasswordStdin = False,
+) -> None:
+    """Add a person. A password is only for the pages; everything else takes a token."""
+    from noisegate.server.people import People  # noqa: PLC0415 - quick help
+
+    password = _password() if password_stdin else None
+    with _store(state, new=True) as store:
+        People(store).add(name, role, password)  # type: ignore[arg-type]  # any text: it is checked
+        _note(store, "add person", name=name, role=role)
+    say(f"{name}, {role}. Next: noisegate token new {name} --state {state}")
+
+
+@account_app.command("list")
+def account_list(state: State, as_json: Json = False) -> None:
+    """List people."""
+    from noisegate.server.people import People  # noqa: PLC0415 - quick help
+
+    with _store(state) as store:
+        found = People(store).everybody()
+    if as_json:
+        names = ("name", "role", "has_password", "created", "disabled")
+        say_json({"people": [{each: getattr(one, each) for each in names} for one in found]})
+        return
+    rows = [
+        (one.name, one.role, "yes" if one.has_password else "", one.created[:16],
+         (one.disabled or "")[:16])
+        for one in found
+    ]  # fmt: skip
+    print_table(None, ("name", "role", "password", "since (UTC)", "disabled"), rows)
+
+
+@account_app.command("password")
+def account_password(
+    name: Name,
+    state: State,
+    password_stdin: Annotated[
+        bool, typer.Option("--password-stdin", help="Needed: a password is never an argument.")
+    ] = False,
+) -> None:
+    """Set another password."""
+    from noisegate.server.people import People  # noqa: PLC0415 - quick help
+
+    if not password_stdin:
+        raise SpecError(
+            "A password is read from standard input alone.", fix="Add --password-stdin."
+        )
+    with _store(state) as store:
+        People(store).set_password(name, _password())
+        _note(store, "set password", name=name)
+    say(f"{name} has another password.")
+
+
+@account_app.command("disable")
+def account_disable(name: Name, state: State) -> None:
+    """From now on no password and no token of this person opens anything."""
+    from noisegate.server.people import People  # noqa: PLC0415 - quick help
+
+    with _store(state) as store:
+        People(store).disable(name)
+        _note(store, "disable person", name=name)
+    say(f"{name} is disabled.")
+
+
+# tokens
+
+
+@token_app.command("new")
+def token_new(
+    name: Name,
+    state: State,
+    label: Annotated[str, typer.Option(help="What it is for.")] = "",
+    expires: Span = None,
+    dataset: Annotated[
+        list[str] | None, typer.Option(help="Only this data set. Repeatable.")
+    ] = None,
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(help="Only these optional capabilities; 'none' for none. Repeatable."),
+    ] = None,
+    epsilon_question: Annotated[
+        str | None, typer.Option(help="The most one question may cost.")
+    ] = None,
+    epsilon_hour: Annotated[str | None, typer.Option(help="The most in any hour.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Print a new token of a person, limited as said. It is shown once and stored nowhere."""
+    from noisegate.server.people import People  # noqa: PLC0415 - quick help
+
+    lasts = None if expires is None else _span(expires)
+    capabilities = [] if allow == ["none"] else allow
+    with _store(state) as store:
+        text = People(store).new_token(
+            name, label=label, expires=lasts, datasets=dataset, allow=capabilities,
+            epsilon_question=epsilon_question, epsilon_hour=epsilon_hour,
+        )  # fmt: skip
+        made = next(each for each in People(store).tokens(name) if each.id == text.split("_")[1])
+        _note(store, "new token", name=name, id=made.id, label=label)
+    if as_json:
+        say_json({"token": text, **_limits(made)})
+        return
+    say(text)
+    say(f"Shown once. Its id is {made.id}: noisegate token revoke {made.id} ends it.", err=True)
+
+
+@token_app.command("list")
+def token_list(
+    state: State,
+    name: Annotated[str | None, typer.Argument(help="Only of this person.")] = None,
+    as_json: Json = False,
+) -> None:
+    """List tokens: whose, for what, how limited. None of them can be read again."""
+    from noisegate.server.people import People  # noqa: PLC0415 - quick help
+
+    with _store(state) as store:
+        found = People(store).tokens(name)
+    if as_json:
+        say_json({"tokens": [_limits(each) for each in found]})
+        return
+    rows = [
+        (each.id, each.person, each.label, "live" if each.is_live else "ended",
+         (each.expires or "")[:16], ", ".join(sorted(each.datasets or ())) or "all",
+         _most(each.epsilon_question), _most(each.epsilon_hour))
+        for each in found
+    ]  # fmt: skip
+    names = ("id", "person", "label", "state", "until", "data sets", "ε a question", "ε an hour")
+    print_table(None, names, rows)
+
+
+@token_app.command("revoke")
+def token_revoke(
+    token: Annotated[str, typer.Argument(help="The token's id, or its text.")], state: State
+) -> None:
+    """From now on the token opens nothing."""
+    from noisegate.server.people import People  # noqa: PLC0415 - quick help
+
+    parts = token.split("_")
+    name = parts[1] if len(parts) > 2 and parts[0] == "ng" else token
+    with _store(state) as store:
+        People(store).revoke(name)
+        _note(store, "revoke token", id=name)
+    say(f"{name} is revoked.")
+
+
+# the log
+
+
+@app.command("audit-log")
+def audit_log(
+    state: State,
+    person: Annotated[str | None, typer.Option(help="Only of this person.")] = None,
+    dataset: Annotated[str | None, typer.Option(help="Only about this data set.")] = None,
+    since: Annotated[
+        str | None, typer.Option(help="Only since 2026-01-31, 2026-01-31T12:00, or 7d ago.")
+    ] = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Recheck the chain; exit code 5 if it is broken.")
+    ] = False,
+    head: Annotated[
+        str | None, typer.Option(help="With --verify: a hash noted earlier, still to be there.")
+    ] = None,
+    as_json: Json = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated rows.")] = False,
+) -> None:
+    """Show who asked what, when, for which price. Each line seals the one before it.
+
+    It holds no answer. A tail that was cut off shows only against a hash noted elsewhere.
+    """
+    from noisegate.server.access import AuditLog  # noqa: PLC0415 - quick help
+
+    if head is not None and not verify:
+        raise SpecError("A noted hash is used with --verify.", fix="Add --verify.")
+    begin = None if since is None else _time(since).isoformat(timespec="milliseconds")
+    with _store(state) as store:
+        log = AuditLog(store)
+        if verify:
+            _verify(log.lines(), log.broken(), head, as_json=as_json)
+            return
+        found = log.lines(person=person, dataset=dataset)
+    lines = [_shown(each) for each in reversed(found) if begin is None or each.at >= begin]
+    if as_json:
+        say_json({"lines": lines})
+    elif as_csv:
+        from noisegate.sheets import csv_text  # noqa: PLC0415
+
+        say_csv(csv_text(_COLUMNS, [tuple(each[name] for name in _COLUMNS) for each in lines]))
+    else:
+        names = [name for name in _COLUMNS if name not in ("token", "hash")]
+        print_table(None, names, [["" if each[name] is None else str(each[name]) for name in names]
+                                  for each in lines])  # fmt: skip
+
+
+def _verify(lines: "list[Access]", broken: int | None, head: str | None, *, as_json: bool) -> None:
+    problems = [] if broken is None else [f"Line {broken} does not follow the one before it."]
+    if head is not None and all(each.hash != head for each in lines):
+        problems.append("The noted hash is not in the log: its tail was cut off, or rewritten.")
+    last = lines[0].hash if lines else ""
+    if as_json:
+        say_json({"ok": not problems, "lines": len(lines), "head": last, "problems": problems})
+    else:
+        for problem in problems:
+            say(problem)
+        say(f"{'NOT OK' if problems else 'ok'}: {len(lines)} lines, head {last or 'none'}")
+    if problems:
+        raise typer.Exit(_NOT_OK)
+
+
+def _shown(line: "Access") -> dict[str, Any]:
+    """A line with what questions have: SQL, price, size."""
+    record = line.to_dict()
+    detail = record["detail"]
+    order = detail.get("order") or {}
+    return {
+        **record,
+        "sql": order.get("sql"),
+        "price": detail.get("price"),
+        "rows": detail.get("rows"),
+        "refused": detail.get("refused"),
+    }
+
+
+# what they share
+
+
+@contextmanager
+def _store(where: str, *, new: bool = False) -> "Iterator[Store]":
+    """The store of a service; only what adds something makes one."""
+    from noisegate.server.service import STATE_SUFFIX  # noqa: PLC0415 - quick help
+    from noisegate.server.store import Store  # noqa: PLC0415
+
+    if "://" not in where:
+        if where.lower().endswith(".toml"):
+            where = f"{Path(where).resolve()}{STATE_SUFFIX}"
+        if not new and not Path(where).is_file():
+            raise SpecError(
+                f"There is no store {Path(where).name!r}.",
+                fix="Name it, or the policy that it stands beside; noisegate account add makes "
+                "one.",
+                about="state",
+            )
+    store = Store(where)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def _note(store: "Store", action: str, **detail: str) -> None:
+    """What an operator did is in the log like everything else."""
+    from noisegate.server.access import AuditLog  # noqa: PLC0415 - quick help
+
+    AuditLog(store).add(_operator(), action, face="command", **detail)
+
+
+def _operator() -> str:
+    from getpass import getuser  # noqa: PLC0415 - quick help
+
+    try:
+        return getuser()
+    except (KeyError, OSError):
+        return f"user {os.getuid()}"
+
+
+def _password() -> str:
+    return sys.stdin.readline().rstrip("\r\n")
+
+
+def _span(text: str) -> "timedelta":
+    from datetime import timedelta  # noqa: PLC0415 - quick help
+
+    number, unit = text[:-1], text[-1:]
+    if unit not in _UNITS or not number.isdecimal() or not 0 < int(number) < 10**5:
+        raise SpecError(
+            f"{text!r} is not a length of time.", fix="For example: 90m, 12h, 30d.", about="span"
+        )
+    return timedelta(seconds=int(number) * _UNITS[unit])
+
+
+def _time(text: str) -> "datetime":
+    from datetime import UTC, datetime  # noqa: PLC0415 - quick help
+
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return datetime.now(UTC) - _span(text)
+    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+
+
+def _limits(token: "Token") -> dict[str, Any]:
+    return {
+        "id": token.id,
+        "person": token.person,
+        "label": token.label,
+        "live": token.is_live,
+        "created": token.created,
+        "expires": token.expires,
+        "revoked": token.revoked,
+        "datasets": None if token.datasets is None else sorted(token.datasets),
+        "allow": None if token.allow is None else sorted(token.allow),
+        "epsilon_question": _most(token.epsilon_question) or None,
+        "epsilon_hour": _most(token.epsilon_hour) or None,
+    }
+
+
+def _most(limit: object) -> str:
+    return "" if limit is None else str(limit)

@@ -1,0 +1,9 @@
+"""Agents: programs that reason in words, and ask through the Model Context Protocol.
+
+Read `tools.py` first: what an agent can do. `plans.py` sees to it that nothing is asked unplanned,
+`words.py` says prices, error bars and promises so that they are repeated correctly, `faces.py` is
+the protocol, over HTTP and over the pipes of a process.
+"""
+
+from noisegate.server.agents.faces import agents_app as agents_app
+from noisegate.server.agents.faces import serve_pipes as serve_pipes

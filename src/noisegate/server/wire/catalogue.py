@@ -1,0 +1,130 @@
+"""The catalogue: questions about tables, columns and types, answered from declared facts alone.
+
+An engine of its own holds the catalogue's tables and nothing else: no row, no file, no network. It
+runs what clients send, so it has little memory and little time.
+"""
+
+from collections.abc import Mapping
+from threading import Lock, Timer
+from typing import Any, Final, final
+
+import duckdb
+import pyarrow as pa
+from sqlglot import exp
+
+from noisegate.errors import Unsupported, UserError
+from noisegate.privacy.domain import TableDomain
+from noisegate.server.wire.relations import (
+    COLUMN_TYPES,
+    INFORMATION,
+    LETTERS,
+    PG,
+    Facts,
+    columns_of,
+)
+from noisegate.server.wire.rewriting import Context, rewritten
+from noisegate.server.wire.types import Type
+
+_SECONDS: Final = 5.0
+_ROWS_MAX: Final = 100_000
+_VIEWS: Final = (  # for look-ups, with names that no question has
+    "CREATE SCHEMA ng",
+    "CREATE VIEW ng.classes AS SELECT oid AS ng_oid, relname AS ng_name FROM pg.pg_class",
+    (
+        "CREATE VIEW ng.types AS SELECT oid::BIGINT AS ng_oid, typname AS ng_name,"
+        " formatted AS ng_words FROM pg.pg_type"
+    ),
+    (
+        "CREATE VIEW ng.descriptions AS SELECT objoid::BIGINT AS ng_oid, objsubid AS ng_place,"
+        " description AS ng_words FROM pg.pg_description"
+    ),
+    (
+        "CREATE VIEW ng.constraints AS SELECT oid::BIGINT AS ng_oid, definition AS ng_words"
+        " FROM pg.pg_constraint"
+    ),
+)
+_CONFIG: Final[dict[str, str | bool | int | float | list[str]]] = {
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "enable_external_access": "false",
+    "error_on_division_by_zero": "false",
+    "memory_limit": "256MB",
+    "python_enable_replacements": "false",
+    "temp_directory": "",
+    "threads": "1",
+}
+
+
+@final
+class Catalogue:
+    """The catalogue of one data set."""
+
+    def __init__(
+        self, dataset: str, tables: Mapping[str, TableDomain], settings: Mapping[str, str]
+    ) -> None:
+        self._engine = duckdb.connect(":memory:", config=_CONFIG)
+        self._lock = Lock()
+        self._engine.begin()
+        for schema, relations in (("pg", PG), ("info", INFORMATION)):
+            self._engine.execute(f"CREATE SCHEMA {schema}")
+            for name, spec in relations.items():
+                typed = ", ".join(
+                    f'"{column}" {LETTERS[letter]}' for column, letter in columns_of(spec).items()
+                )
+                self._engine.execute(f"CREATE TABLE {schema}.{name} ({typed})")
+        for view in _VIEWS:
+            self._engine.execute(view)
+        for schema, name, row in Facts(dataset, tables, settings).rows():
+            columns = ", ".join(f'"{column}"' for column in row)
+            marks = ", ".join("?" * len(row))
+            into = f"INSERT INTO {schema}.{name} ({columns}) VALUES ({marks})"  # noqa: S608 - ours
+            self._engine.execute(into, list(row.values()))
+        self._engine.commit()
+        self._engine.execute("SET lock_configuration = true")
+
+    def answer(self, tree: exp.Expr, context: Context) -> pa.Table:
+        """The answer to a question about the catalogue."""
+        sql = rewritten(tree, context)
+        with self._lock:
+            cursor = self._engine.cursor()
+        timer = Timer(_SECONDS, cursor.interrupt)
+        timer.daemon = True
+        timer.start()
+        try:
+            return _fetched(cursor, sql)
+        except (duckdb.Error, RuntimeError) as failure:
+            refused = _refusal(failure)
+        finally:
+            timer.cancel()
+            cursor.close()
+        raise refused
+
+    def __call__(self, name: str) -> tuple[Type, Any] | None:
+        """The type of a column of the catalogue, by its name alone."""
+        found = COLUMN_TYPES.get(name.lower())
+        return None if found is None else (found, None)
+
+    def close(self) -> None:
+        """Free the engine."""
+        self._engine.close()
+
+
+def _fetched(cursor: duckdb.DuckDBPyConnection, sql: str) -> pa.Table:
+    reader: Any = cursor.sql(sql).to_arrow_reader(1 << 12)
+    batches, rows = [], 0
+    for batch in reader:
+        batches.append(batch)
+        rows += batch.num_rows
+        if rows > _ROWS_MAX:
+            raise Unsupported("The result is too large.", fix="Add WHERE or LIMIT.", about="size")
+    return pa.Table.from_batches(batches, schema=reader.schema)
+
+
+def _refusal(failure: Exception) -> UserError:
+    """The engine's complaint, which is about declared facts alone, in one line."""
+    if isinstance(failure, duckdb.InterruptException):
+        return Unsupported("The SQL takes too long.", fix="Ask for less at once.", about="time")
+    said = " ".join(str(failure).partition("\n")[0].split())[:200].rstrip(".")
+    kinds = {duckdb.ParserException: "syntax", duckdb.CatalogException: "function"}
+    about = next((word for kind, word in kinds.items() if isinstance(failure, kind)), "engine")
+    return Unsupported(f"{said}.", fix="Correct this part.", about=about)

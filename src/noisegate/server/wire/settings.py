@@ -1,0 +1,184 @@
+"""The settings of one session: what SET says, in Postgres' names and in ours.
+
+Ours begin with ``noisegate.``. Of Postgres' own, those that would change what is answered are
+fixed; all others are kept and shown, because clients set them and look at them.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final, final
+
+from noisegate.desk.terms import USUAL, Terms
+from noisegate.errors import SpecError, UserError
+from noisegate.exact import positive
+
+VERSION: Final = "16.0"
+PREFIX: Final = "noisegate."
+REPORTED: Final = {  # those that a client is told, by the names that it knows
+    "server_version": VERSION,
+    "server_encoding": "UTF8",
+    "client_encoding": "UTF8",
+    "application_name": "",
+    "default_transaction_read_only": "on",
+    "in_hot_standby": "off",
+    "is_superuser": "off",
+    "session_authorization": "",
+    "DateStyle": "ISO, MDY",
+    "IntervalStyle": "postgres",
+    "TimeZone": "UTC",
+    "integer_datetimes": "on",
+    "standard_conforming_strings": "on",
+}
+_USUAL: Final = {
+    **{name.lower(): value for name, value in REPORTED.items()},
+    "search_path": '"$user", public', "extra_float_digits": "1", "statement_timeout": "0",
+    "transaction_isolation": "serializable", "transaction_read_only": "on", "lc_collate": "C",
+    "default_transaction_isolation": "serializable", "max_identifier_length": "63",
+    "server_version_num": "160000", "bytea_output": "hex", "lc_ctype": "C", "block_size": "8192",
+    "standard_conforming_strings": "on", "client_min_messages": "notice", "row_security": "on",
+    "lock_timeout": "0", "idle_in_transaction_session_timeout": "0", "escape_string_warning": "on",
+    "max_index_keys": "32", "datestyle": "ISO, MDY", "jit": "off",
+}  # fmt: skip
+_FIXED: Final = frozenset(
+    {"server_version", "server_encoding", "is_superuser", "session_authorization"}
+    | {"integer_datetimes", "server_version_num", "in_hot_standby", "block_size"}
+)
+_NUMBERS: Final = ("epsilon", "within", "relative", "confidence", "question_max", "session_max")
+_SWITCHES: Final = ("margins", "ask", "practice")
+_ON: Final = {"on": True, "true": True, "yes": True, "1": True, "t": True}
+_OFF: Final = {"off": False, "false": False, "no": False, "0": False, "f": False}
+_UTF8: Final = frozenset({"utf8", "utf-8", "unicode", "sql_ascii", "auto"})
+_OPTION: Final = re.compile(r"(?:-c\s*|--)([\w.]+)=((?:\\.|[^\s\\])*)")
+_KEPT_MAX: Final = 200
+_VALUE_MAX: Final = 1000
+
+
+class UnknownSetting(UserError):  # noqa: N818 - the name is the refusal
+    """There is no such setting."""
+
+    code = "setting"
+
+
+@final
+@dataclass(slots=True)
+class Settings:
+    """What a session has set. ``spent`` is what it has paid."""
+
+    values: dict[str, str]
+    spent: Fraction = Fraction(0)
+
+    @classmethod
+    def of(cls, user: str, said: dict[str, str]) -> "Settings":
+        """Those of a new session: as the first message says."""
+        made = cls({"session_authorization": user})
+        for name, value in said.items():
+            if name in ("user", "database", "replication") or name.startswith("_pq_."):
+                continue
+            if name == "options":
+                for found in _OPTION.finditer(value):
+                    made.set(found[1], re.sub(r"\\(.)", r"\1", found[2]))
+            else:
+                made.set(name, value)
+        return made
+
+    def set(self, name: str, value: str | None) -> str | None:
+        """Set one; None is the usual value. The name to report to the client, if it is to know."""
+        name = name.lower()
+        if name == "all" and value is None:
+            kept = {"session_authorization": self.values["session_authorization"]}
+            self.values = kept
+            return None
+        if name in _FIXED:
+            raise UnknownSetting(f"{name} cannot be changed.", fix="Leave it as it is.")
+        if name.startswith(PREFIX):
+            _check(name.removeprefix(PREFIX), value)
+        if name == "client_encoding" and value is not None:
+            if value.lower().strip("'\"") not in _UTF8:
+                raise SpecError("Only UTF-8 is spoken here.", fix="SET client_encoding = 'UTF8'.")
+            value = "UTF8"
+        if value is None:
+            self.values.pop(name, None)
+        elif len(value) > _VALUE_MAX or (len(self.values) >= _KEPT_MAX and name not in self.values):
+            raise SpecError("This is too much to remember.", fix="Set less.")
+        else:
+            self.values[name] = value
+        return next((each for each in REPORTED if each.lower() == name), None)
+
+    def show(self, name: str) -> str:
+        """The value of one."""
+        name = name.lower()
+        if name.startswith(PREFIX):
+            short = name.removeprefix(PREFIX)
+            if short not in (*_NUMBERS, *_SWITCHES):
+                raise _unknown(name)
+            return self.values.get(name, "off" if short in _SWITCHES else "")
+        found = self.values.get(name, _USUAL.get(name))
+        if found is None:
+            raise _unknown(name)
+        return found
+
+    def all(self) -> Iterator[tuple[str, str]]:
+        """All of them, by name."""
+        own = (PREFIX + name for name in (*_NUMBERS, *_SWITCHES))
+        for name in sorted({*own, *_USUAL, *self.values}):
+            yield name, self.show(name)
+
+    # ours
+
+    def is_on(self, name: str) -> bool:
+        """Whether a switch is on."""
+        return _ON.get(self.values.get(PREFIX + name, "off").lower(), False)
+
+    def number(self, name: str) -> Fraction | None:
+        """A number, if it was set."""
+        text = self.values.get(PREFIX + name)
+        return None if text is None else positive(text, name=name)
+
+    @property
+    def is_priced(self) -> bool:
+        """Whether the session says what to pay."""
+        return any(PREFIX + name in self.values for name in ("epsilon", "within", "relative"))
+
+    @property
+    def confidence(self) -> Fraction:
+        """That of error bars."""
+        return self.number("confidence") or USUAL
+
+    @property
+    def timeout(self) -> float | None:
+        """Seconds that a statement may take."""
+        text = re.fullmatch(r"\s*(\d+)\s*(ms|s|min|h)?\s*", self.show("statement_timeout"))
+        units = {None: 1e-3, "ms": 1e-3, "s": 1, "min": 60, "h": 3600}
+        seconds = int(text[1]) * units[text[2]] if text else 0
+        return seconds or None
+
+    def terms(self, said: Terms) -> dict[str, Fraction]:
+        """What the session adds to what a question says about paying."""
+        own = (
+            ()
+            if said.epsilon or said.within or said.relative
+            else ("epsilon", "within", "relative")
+        )
+        names = (*own, *(() if said.confidence else ("confidence",)))
+        found = ((name, self.number(name)) for name in names)
+        return {name: value for name, value in found if value is not None}
+
+
+def _check(name: str, value: str | None) -> None:
+    if name in _NUMBERS:
+        if value is not None:
+            number = positive(value, name=name)
+            if name == "confidence" and number >= 1:
+                raise SpecError("confidence must be below 1.", fix="For example: 0.95.")
+    elif name in _SWITCHES:
+        if value is not None and value.lower() not in {**_ON, **_OFF}:
+            raise SpecError(f"{name} is a switch.", fix="Use on or off.")
+    else:
+        raise _unknown(PREFIX + name)
+
+
+def _unknown(name: str) -> UnknownSetting:
+    known = ", ".join(PREFIX + each for each in (*_NUMBERS, *_SWITCHES))
+    return UnknownSetting(f"There is no setting {name!r}.", fix=f"Ours are {known}.")

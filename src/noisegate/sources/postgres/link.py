@@ -1,0 +1,60 @@
+"""The one connection of a source: opened again where it was lost, and by a forked child."""
+
+import os
+import threading
+from typing import TYPE_CHECKING, Any, Final, final
+from weakref import finalize
+
+from noisegate.sources.postgres.server import begin, connect
+
+if TYPE_CHECKING:
+    import psycopg
+
+_inherited: Final[list[Any]] = []  # a child that closed one would end its parent's session
+
+
+@final
+class Link:
+    """Use it while holding ``lock``."""
+
+    def __init__(self, url: str, *, seconds: float) -> None:
+        self.lock = threading.Lock()
+        self._url, self._seconds, self._process = url, seconds, os.getpid()
+        self._connection: psycopg.Connection[Any] | None = None
+
+    def connected(self) -> "psycopg.Connection[Any]":
+        """A connection that was not seen to be lost."""
+        if self._connection is None:
+            self._connection = connect(self._url)
+            self._process = os.getpid()
+            finalize(self, _close, self._connection, self._process)
+        return self._connection
+
+    def begun(self) -> "psycopg.Connection[Any]":
+        """The same in a transaction; anew where the server has closed the last one."""
+        import psycopg  # noqa: PLC0415 - an extra
+
+        try:
+            begin(connection := self.connected(), seconds=self._seconds)
+        except psycopg.Error:
+            self.drop()
+        else:
+            return connection
+        begin(connection := self.connected(), seconds=self._seconds)
+        return connection
+
+    def drop(self) -> None:
+        """Close it: what it was doing is over, and the server stops."""
+        if self._connection is not None:
+            self._connection.close()
+        self._connection = None
+
+    def leave(self) -> None:
+        """Of a forked child: the connection is its parent's, and so was the lock."""
+        _inherited.append(self._connection)
+        self.lock, self._connection = threading.Lock(), None
+
+
+def _close(connection: "psycopg.Connection[Any]", process: int) -> None:
+    if os.getpid() == process:
+        connection.close()
