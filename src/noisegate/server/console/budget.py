@@ -110,9 +110,7 @@ def _token(visit: Visit, _: View) -> str:
     _require_whole(visit)
     person, days = visit.form.get("person", ""), visit.form.get("days", "").strip()
     if days and not (days.isascii() and days.isdigit() and 0 < int(days) <= 3660):
-        raise SpecError(
-            "The number of days is not a whole number.", fix="Use 1 to 3660, or leave it empty."
-        )
+        raise SpecError("The days are not a whole number.", fix="Use 1 to 3660, or leave it empty.")
     names = [name for name in visit.service.names if visit.form.get(f"set {name}")]
     limits = {
         name: visit.form.get(name, "").strip() or None

@@ -72,7 +72,7 @@ def card_file(visit: Visit) -> Response:
 def _card(run: Run) -> Card:
     answer = result_of(run).answer
     if answer is None:
-        raise SpecError("This result is not a table and has no card.", fix="Use the JSON.")
+        raise SpecError("This has no table and no card.", fix="Use the JSON.")
     return answer.card(CONFIDENCE)
 
 

@@ -266,9 +266,7 @@ def _require_role(visit: Visit, roles: frozenset[str] | None) -> None:
 def _require_own(request: Request, session: Session, form: Form | None) -> None:
     """Refuse what no form of this session sent, from this address."""
     if form is None:
-        raise Forbidden(
-            "The form cannot be read, or is too long.", fix="Use the forms of the pages."
-        )
+        raise Forbidden("The form is too long, or not a form.", fix="Use the pages' own forms.")
     host, origin = request.headers.get("host", ""), request.headers.get("origin", "")
     site = request.headers.get("sec-fetch-site", "same-origin")
     ours = origin in (f"https://{host}", f"http://{host}") and site == "same-origin"
