@@ -311,7 +311,7 @@ if hasattr(os, "register_at_fork"):
 
 def _changed() -> SourceError:
     return SourceError(
-        "A table is no longer as it was when the gate was opened.",
+        "The form of a table has changed since the gate was opened.",
         fix="Nothing was released; let the steward compare the policy with the database, and open "
         "it again.",
         about="drift",
