@@ -17,7 +17,7 @@ from hypothesis import given, settings
 
 from noisegate.algebra.expression import Field, Literal
 from noisegate.algebra.relation import Sampled, Table
-from noisegate.algebra.tally import Axis, Cells, Distinct, Keys, Sums, Term
+from noisegate.algebra.tally import Axis, Cells, Distinct, Grouping, Keys, Marginals, Sums, Term
 from noisegate.errors import Unsupported
 from noisegate.sources.duckdb.source import DuckDBSource
 from noisegate.sources.postgres.source import PostgresSource
@@ -101,6 +101,22 @@ def test_windows_and_partners_are_equal(engines, random):
     require_equal(random, random.choice(kinds), engines)
 
 
+def test_neighbours_on_a_server_move_by_at_most_their_claim(engines):
+    """12 questions and one unit left out at a time: what equal numbers imply, seen directly."""
+    database, postgres = engines
+    random = Random(12)
+    data = made.make_rows(random)
+    database.show(made.frames_of(data, random))
+    kinds = [made.shallow, made.deep, made.windowed]
+    queries = [asked(random, kinds[n % 3], postgres) for n in range(12)]
+    before = [made.collected(postgres, query) for query in queries]
+    guesses = [made.guessed(*pair) for pair in zip(queries, before, strict=True)]
+    for space, unit in [("patient", n) for n in range(made.PERSONS)] + [("doctor", 1)]:
+        database.show(made.frames_of(made.without(data, space, unit), random))
+        for query, guess, one in zip(queries, guesses, before, strict=True):
+            made.require_claim(query, guess, one, made.collected(postgres, query))
+
+
 COUNTED = Term(expression=Literal(1), grain=Fraction(1), low=1, high=1)
 
 
@@ -149,6 +165,23 @@ def test_an_empty_table_is_equal_too(engines):
     for _ in range(QUESTIONS):
         query = asked(random, random.choice([made.shallow, made.row_level]), postgres)
         np.testing.assert_equal(made.collected(postgres, query), made.collected(embedded, query))
+
+
+def test_many_columns_are_tallied_at_once(engines):
+    """More than a server's GROUPING takes: 40 columns, alone, in pairs, and all rows."""
+    database, postgres = engines
+    frames = made.frames_of(made.make_rows(Random(10)), Random(10))
+    database.show(frames)
+    by = tuple(
+        Grouping(
+            name=f"g{n}", expression=Field("code"), keys=("a", "b", None)[n % 2 :], rest=n % 3 == 0
+        )
+        for n in range(40)
+    )
+    sets = (*((n,) for n in range(40)), (0, 39), (38, 3), ())
+    tally = Marginals(relation=Table(made.VISITS), by=by, sets=sets, term=COUNTED, rows_per_unit=2)
+    embedded = DuckDBSource(frames, made.TABLES)
+    np.testing.assert_equal(postgres.marginals(tally), embedded.marginals(tally))
 
 
 def test_cells_beyond_63_bits_keep_their_numbers(engines):
