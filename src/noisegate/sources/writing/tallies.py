@@ -316,6 +316,9 @@ def _light_value(term: Term, relation: Relation, opened: Opened) -> exp.Expr:
     else:
         value, (low, high) = opened.stored(term.expression), bounds
         guard = opened.dialect.finite(value.copy())
+    moved = on_grid(clamp(value.copy(), number(low), number(high)), term.grain)
+    if not opened.dialect.compares_first:
+        return case((guard, moved))
     anchor = anchor_of(term.grain)
     first, last = -(-low // term.grain) * term.grain, high // term.grain * term.grain
     inside = exp.Between(
@@ -323,7 +326,6 @@ def _light_value(term: Term, relation: Relation, opened: Opened) -> exp.Expr:
         low=number(anchor + first),
         high=number(anchor + last),
     )
-    moved = on_grid(clamp(value.copy(), number(low), number(high)), term.grain)
     return case((inside, on_grid(value, term.grain)), (guard, moved))
 
 
