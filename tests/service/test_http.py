@@ -177,7 +177,7 @@ def test_a_queued_run_is_cancelled_for_nothing(clinic):
     with running(clinic) as found, httpx.Client(base_url=found.url) as client:
         busy = threading.Event()
         for _ in range(QUICK.workers):
-            found.service.queue.submit("x", busy.wait)
+            found.service.queue.submit("x", lambda: busy.wait(60))  # also where the test fails
         client.headers["Authorization"] = f"Bearer {found.tokens['ana']}"
         started = client.post(ORDERS, json=COUNT, headers={"Prefer": "wait=0.1"})
         assert (started.status_code, started.json()["state"]) == (202, "queued")
@@ -225,7 +225,7 @@ def test_two_hundred_wait_at_once(clinic):
     with running(clinic) as found:
         busy = threading.Event()
         for _ in range(QUICK.workers):
-            found.service.queue.submit("x", busy.wait)
+            found.service.queue.submit("x", lambda: busy.wait(60))  # also where the test fails
 
         async def waiting():
             headers = {"Authorization": f"Bearer {found.tokens['ana']}"}

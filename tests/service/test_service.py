@@ -238,7 +238,7 @@ def test_runs_belong_to_their_caller_and_come_back_for_free(service, callers):
         service.run_of(ben, run.id)
     service._runs.clear()
     again = service.run_of(ana, run.id)
-    assert again.wait(5)
+    assert again.wait(30)
     assert again.result().to_dict()["rows"] == run.result().to_dict()["rows"]
     assert again.result().price.epsilon == 0
 
@@ -295,7 +295,7 @@ def test_a_tokens_limits_hold_also_for_what_is_still_running(service, callers):
     runs = [view.start(COUNT, fresh=True, key=str(place)) for place in range(3)]
     with pytest.raises(Forbidden, check=about("token")):
         view.start(COUNT, fresh=True)
-    assert all(run.wait(5) for run in runs)
+    assert all(run.wait(30) for run in runs)
     assert view.gate.spent.epsilon == Fraction(3, 10)
     assert view.ask(COUNT).result().price.epsilon == 0  # what is released stays free
 
@@ -324,7 +324,7 @@ def test_dear_questions_wait_for_a_steward(clinic):
     with pytest.raises(Forbidden):
         service.approve(ana, run.id)
     service.approve(sam, run.id)
-    assert run.wait(5)
+    assert run.wait(30)
     assert run.result().price.epsilon == Fraction(1, 2)
     service.close()
 
@@ -462,7 +462,7 @@ def test_nobody_is_told_of_an_end_before_its_time(clinic):
         told = run.to_dict()
         assert (told["state"], told["progress"], told["error"]) == ("running", 0.0, None)
         assert [each["state"] for each in view.history()] == ["running"]
-        assert run.wait(5)
+        assert run.wait(30)
         assert (run.to_dict()["state"], run.to_dict()["progress"]) == ("done", 1.0)
         (seen,) = view.history()
         assert (seen["state"], seen["finished"]) == ("done", None)
