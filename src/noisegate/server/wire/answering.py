@@ -78,6 +78,7 @@ class Answering:
 
     async def columns(self, asked: Asked) -> Columns:
         """The columns of the answer. Free, and charges nothing later."""
+        await self.off(self._look_again)
         if not await self.off(self._is_asked, asked):
             return (await self._looked(asked)).columns
         plan, _ = await self.off(self._planned, asked)
@@ -92,6 +93,8 @@ class Answering:
             return conformed(seen.columns, seen.rows, wanted, *seen.notices)
         plan, order = await self.off(self._planned, asked)
         practice = self._practises(asked)
+        if not (plan.free or asked.form != "scan" or asked.is_priced or self.settings.is_priced):
+            raise self._unpriced(asked)  # it was free a moment ago
         if not practice:
             self._require_caps(plan)
         answer = await self._run(order, practice=practice)
