@@ -3,9 +3,11 @@
 import socket
 import threading
 from contextlib import closing, suppress
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
+from served import PEOPLE, QUICK, serving
 
 import noisegate
 from noisegate.client import RemoteGate
@@ -20,9 +22,12 @@ from noisegate.errors import (
     SpecError,
     Unauthenticated,
     Unsupported,
+    Waiting,
 )
+from noisegate.isolated.lockdown import can_lock
 from noisegate.orders import RELEASES, FitOrder, order_from
 from noisegate.privacy.loss import ApproxDP
+from noisegate.server.service import Service
 from refusals import about
 
 BY_WARD = "SELECT ward, COUNT(*) AS n, AVG(cost) AS cost FROM visits GROUP BY ward"
@@ -138,6 +143,27 @@ def test_a_model_comes_back_with_what_it_learned(gate):
     assert gate.run(order).cost_ == ApproxDP(0)
 
 
+def mean(rows):
+    return rows["cost"].mean()
+
+
+@pytest.mark.skipif(not can_lock(), reason="this machine cannot lock programs in")
+def test_a_program_is_sent_as_text(gate, here):
+    terms = {
+        "table": "visits",
+        "columns": ["cost"],
+        "where": "cost IS NOT NULL",
+        "range": (0, 800),
+        "blocks": 5,
+        "seconds": 0.1,
+        "epsilon": 1,
+    }
+    made = gate.apply(mean, **terms)
+    assert 0 <= made.value <= 800
+    assert made.cost == ApproxDP(1)
+    assert here.apply(mean, **terms).values == made.values
+
+
 def test_the_gate_tells_what_is_public(gate, here):
     assert gate.spent == here.spent
     assert gate.remaining == here.remaining
@@ -233,6 +259,20 @@ def test_what_holds_a_door_open_says_so(gate):
     for work in (lambda: gate.sample(0.1), gate.matrix):
         with pytest.raises(Unsupported):
             work()
+
+
+def test_an_order_that_has_to_be_approved_says_so(clinic):
+    service = Service([clinic], settings=replace(QUICK, approve_above=Fraction(1, 2)))
+    for name, role in PEOPLE.items():
+        service.people.add(name, role)
+    with closing(service), serving(service) as found:
+        gate = noisegate.connect(found.url, token=found.tokens["ana"])
+        with pytest.raises(Waiting, check=about("approval")):
+            gate.sql("SELECT COUNT(*) AS n FROM visits", epsilon=1)
+        (run,) = service.waiting()
+        service.approve(service.people.caller_of("sam"), run.id).wait()
+        assert gate.spent == ApproxDP(1)
+        assert gate.sql("SELECT COUNT(*) AS n FROM visits", epsilon=1).free
 
 
 # a network that breaks

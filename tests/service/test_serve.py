@@ -1,8 +1,10 @@
 """Starting a service: choices, TLS, people, the demonstration, and an end that finishes its work."""
 
+import logging
 import os
 import re
 import signal
+import socket
 import ssl
 import subprocess
 import sys
@@ -23,7 +25,7 @@ import noisegate
 from noisegate.cli import main
 from noisegate.errors import OperatorError, SpecError
 from noisegate.server.people import People
-from noisegate.server.serve import Serving
+from noisegate.server.serve import Serving, in_public_terms
 from noisegate.server.store import Store
 from refusals import about
 
@@ -206,3 +208,31 @@ def test_people_are_added_listed_and_disabled(tmp_path, monkeypatch, capsys):
     assert run("revoke", token.split("_")[1])[0] == 0
     assert run("revoke", "nope")[0] == 2
     assert run("disable", "ana")[0] == 0
+
+
+def test_what_went_wrong_is_logged_without_its_words(caplog):
+    log = logging.getLogger("uvicorn.error")
+    log.addFilter(in_public_terms)
+    try:
+        try:
+            int("patient 4711")
+        except ValueError:
+            log.exception("Exception in ASGI application")
+        log.warning("Invalid HTTP request received.")
+    finally:
+        log.removeFilter(in_public_terms)
+    assert "4711" not in caplog.text
+    assert "ValueError" in caplog.text
+    assert "Invalid HTTP request" in caplog.text
+
+
+def test_a_port_that_is_taken_is_said(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        words = ["serve", "--demo", "--port", str(taken.getsockname()[1])]
+        found = subprocess.run(
+            [sys.executable, "-m", "noisegate", *words], cwd=tmp_path, capture_output=True,
+            text=True, timeout=30, check=False,
+        )  # fmt: skip
+    assert found.returncode
+    assert "address already in use" in found.stderr
+    assert "serving" not in found.stdout

@@ -1,5 +1,6 @@
 """The service: who may ask, what a key means, turns, limits, pauses, approvals, the access log."""
 
+import asyncio
 import threading
 import time
 from contextlib import closing
@@ -48,7 +49,7 @@ def test_a_token_is_recognised_and_a_changed_one_is_not(service):
 def test_the_store_holds_no_secret_of_a_token(service, clinic):
     text = service.people.new_token("ana")
     service.people.set_password("ana", "correct horse battery")
-    secret = text.rpartition("_")[2].encode()
+    secret = text.split("_", 2)[2].encode()
     for file in clinic.parent.glob("clinic.toml.service*"):
         held = file.read_bytes()
         assert secret not in held
@@ -454,6 +455,10 @@ def test_nobody_is_told_of_an_end_before_its_time(clinic):
         while not run.ended:
             time.sleep(0.01)
         assert run.state == "done"
+        before = time.monotonic()
+        assert not run.wait(0)
+        assert not asyncio.run(run.until(0))
+        assert time.monotonic() - before < 0.5
         told = run.to_dict()
         assert (told["state"], told["progress"], told["error"]) == ("running", 0.0, None)
         assert [each["state"] for each in view.history()] == ["running"]
@@ -482,3 +487,17 @@ def test_looks_count_towards_what_a_token_may_spend(service):
     assert [each["price"] for each in view.history()] == [0.7]
     again = view.ask(order_from({"kind": "caps", "table": "visits", "epsilon": "0.7"}))
     assert again.result().price.epsilon == 0
+
+
+def test_a_run_that_is_cancelled_at_work_says_so_at_once():
+    run = Run(
+        id="r", person="ana", dataset="clinic", order=COUNT, fresh=False, practice=False,
+        face="http", created="",
+    )  # fmt: skip
+    assert run.begin()
+    run.cancel()
+    assert run.wait(0)
+    with pytest.raises(Cancelled, match="stays charged"):
+        run.result()
+    with pytest.raises(Cancelled):
+        run.tell(0.5, "half")

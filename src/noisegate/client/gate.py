@@ -24,7 +24,7 @@ from noisegate.desk.job import Progress
 from noisegate.desk.order import Order
 from noisegate.desk.plan import Expected, Plan
 from noisegate.desk.sent import loss_from, received
-from noisegate.errors import SpecError, Unsupported
+from noisegate.errors import SpecError, Unsupported, Waiting
 from noisegate.ledger.anchor import Anchor
 from noisegate.orders.asking import Asks
 from noisegate.privacy.domain import TableDomain
@@ -201,6 +201,12 @@ class RemoteGate(Asks):
         """Where the run is, and its result, when it has one."""
         while reply.status == 202:
             run, state = reply.headers["location"], reply.json()
+            if state["state"] == "waiting":
+                raise Waiting(
+                    "A steward has to approve this first.",
+                    fix="Ask again later: what was approved and drawn is then found, at no cost.",
+                    about="approval",
+                )
             if progress is not None:
                 progress(state["progress"], state["words"])
             reply = self._calls.get(f"{run}/result", form, wait=wait)

@@ -77,13 +77,13 @@ class Run:
         if part < 1:
             self.progress, self.words = part, words
         if self.state == "cancelled":
-            raise Cancelled("The run was cancelled.", fix="What was drawn before stays charged.")
+            raise _cancelled()
 
     def finish(self, made: Result | Exception) -> None:
         """The end: a result or a refusal. It leaves on the ladder of times."""
         with self._changed:
             if self.state == "cancelled":
-                made = Cancelled("The run was cancelled.", fix="What was drawn stays charged.")
+                made = _cancelled()
             elif isinstance(made, Exception):
                 self.state = "failed"
             else:
@@ -104,6 +104,10 @@ class Run:
             if self.state in ("queued", "waiting"):
                 self._error = Cancelled("The run was cancelled.", fix="Nothing was spent.")
                 self.ended_at = time.monotonic()
+            elif not self.ended:
+                self._error = Cancelled(
+                    "The run was cancelled.", fix="What was drawn stays charged."
+                )
             if not self.ended:
                 self.state = "cancelled"
             waiters, self._waiters = self._waiters, []
@@ -112,18 +116,22 @@ class Run:
             tell()
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Wait for its end; whether that came in time."""
+        """Wait until its answer may leave; whether that came in time.
+
+        Who waits for less is told no sooner that the work itself is over.
+        """
+        last = _last(seconds)
         with self._changed:
             if not self._changed.wait_for(lambda: self.ended, seconds):
                 return False
-        time.sleep(max(0.0, self.ended_at - time.monotonic()))
-        return True
+        time.sleep(max(0.0, min(self.ended_at, last) - time.monotonic()))
+        return self.ended_at <= max(last, time.monotonic())
 
     async def until(self, seconds: float | None = None) -> bool:
         """The same for an event loop: nobody's thread waits."""
         import asyncio  # noqa: PLC0415 - for those with a loop
 
-        loop = asyncio.get_running_loop()
+        loop, last = asyncio.get_running_loop(), _last(seconds)
         ended: Future[None] = loop.create_future()
         with self._changed:
             if not self.ended:
@@ -134,8 +142,8 @@ class Run:
             await asyncio.wait_for(ended, seconds)
         except TimeoutError:
             return False
-        await asyncio.sleep(max(0.0, self.ended_at - time.monotonic()))
-        return True
+        await asyncio.sleep(max(0.0, min(self.ended_at, last) - time.monotonic()))
+        return self.ended_at <= max(last, time.monotonic())
 
     def result(self) -> Result:
         """What it made; a run that failed raises its refusal."""
@@ -180,6 +188,14 @@ def rung(seconds: float, quantum: float) -> float:
     if steps > _EVEN:
         steps = 1 << (steps - 1).bit_length()
     return round(steps * quantum, 9)
+
+
+def _cancelled() -> Cancelled:
+    return Cancelled("The run was cancelled.", fix="What was drawn stays charged.")
+
+
+def _last(seconds: float | None) -> float:
+    return float("inf") if seconds is None else time.monotonic() + seconds
 
 
 def _set(loop: AbstractEventLoop, ended: "Future[None]") -> None:

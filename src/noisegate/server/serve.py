@@ -4,6 +4,7 @@ A choice is taken from the command line, else from the environment (NOISEGATE_PO
 a file of settings, else as usual.
 """
 
+import logging
 import os
 import ssl
 import tomllib
@@ -15,7 +16,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, final
 
-from noisegate.errors import OperatorError, SpecError
+from noisegate.errors import OperatorError, SpecError, stumbled
 from noisegate.extras import extra
 from noisegate.ledger.signing import Signer
 from noisegate.server.oidc import Issuer
@@ -191,6 +192,7 @@ async def _serve(service: Service, serving: Serving, started: Callable[[str], No
     from noisegate.server.http import http_app  # noqa: PLC0415 - starlette may be missing
 
     tls, app = serving.tls, http_app(service, pages(service, serving))
+    logging.getLogger("uvicorn.error").addFilter(in_public_terms)
     config = uvicorn.Config(
         app, host=serving.host, port=serving.port, log_config=None,
         access_log=False, server_header=False, proxy_headers=False, lifespan="off",
@@ -205,6 +207,14 @@ async def _serve(service: Service, serving: Serving, started: Callable[[str], No
         await server.serve()
         for each in others:
             each.cancel()
+
+
+def in_public_terms(record: logging.LogRecord) -> bool:
+    """A line of the log without the words of an unexpected error, which may quote a row."""
+    if record.exc_info and record.exc_info[1] is not None:
+        record.msg, record.args = str(stumbled(record.exc_info[1])), ()
+        record.exc_info = None
+    return True
 
 
 async def _tell(server: Any, serving: Serving, started: Callable[[str], None]) -> None:  # noqa: ANN401 - uvicorn's

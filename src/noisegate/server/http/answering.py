@@ -104,7 +104,7 @@ def _confidence(asked: Asked, order: Order[Any, Expected]) -> Number:
 
 async def run(asked: Asked) -> Response:
     """How far a run is."""
-    return say(_state(await asked.run()))
+    return say(await asked.off(_state, await asked.run()))
 
 
 async def result(asked: Asked) -> Response:
@@ -119,7 +119,7 @@ async def cancel(asked: Asked) -> Response:
     """Stop a run; what was drawn stays charged."""
     found = await asked.run()
     await asked.off(found.cancel)
-    return say(_state(found))
+    return say(await asked.off(_state, found))
 
 
 async def entries(asked: Asked) -> Response:
@@ -164,7 +164,8 @@ async def _told(asked: Asked, run: Run, form: str, at: Number, wait: float) -> R
     """The result, or where to look for it."""
     place = f"/orders/{run.id}"
     if run.state == "waiting" or not await run.until(wait):
-        return say(_state(run), 202, Location=place, Retry_After="1")
+        state = await asked.off(_state, run)
+        return say(state, 202, Location=place, Retry_After="1")
     found = run.result()
     body = await asked.off(found.to_bytes, form, at)
     headers = {"Content-Location": f"{place}/result"}
