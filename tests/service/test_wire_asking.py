@@ -113,6 +113,19 @@ def test_margins_are_columns_where_asked_for(wire, session):
     assert [row[2] for row in session.execute(COUNT.format(10)).fetchall()] == list(expected)
 
 
+def test_columns_that_were_told_stay_whatever_is_set_later(wire, session):
+    sql = COUNT.format(12) + " /* noisegate: epsilon=0.5 */"
+    with Raw(wire) as client:
+        client.send(message(b"P", b"s\0" + sql.encode() + b"\0\0\0"), message(b"D", b"Ss\0"), SYNC)
+        client.until()
+        client.query("SET noisegate.margins = on")
+        client.send(message(b"B", b"\0s\0" + bytes(6)), message(b"E", bytes(5)), SYNC)
+        found = client.until()
+        assert errors(found) == []
+        assert {len(row) for row in rows(found)} == {2}
+        assert {len(row) for row in rows(client.query(sql))} == {3}
+
+
 def test_describing_is_free_and_right(wire):
     sql = b"SELECT ward, COUNT(*) AS n, AVG(cost) AS m FROM visits WHERE cost > $1 GROUP BY ward /* noisegate: epsilon=0.5 */"
     with Raw(wire) as client:

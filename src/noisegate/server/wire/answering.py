@@ -78,6 +78,7 @@ class Answering:
 
     async def columns(self, asked: Asked) -> Columns:
         """The columns of the answer. Free, and charges nothing later."""
+        await self.off(self._look_again)
         if not await self.off(self._is_asked, asked):
             return (await self._looked(asked)).columns
         plan, _ = await self.off(self._planned, asked)
@@ -88,9 +89,12 @@ class Answering:
         self.cancelled = False
         await self.off(self._look_again)
         if not await self.off(self._is_asked, asked):
-            return await self._looked(asked)
+            seen = await self._looked(asked)
+            return conformed(seen.columns, seen.rows, wanted, *seen.notices)
         plan, order = await self.off(self._planned, asked)
         practice = self._practises(asked)
+        if not (plan.free or asked.form != "scan" or asked.is_priced or self.settings.is_priced):
+            raise self._unpriced(asked)  # it was free a moment ago
         if not practice:
             self._require_caps(plan)
         answer = await self._run(order, practice=practice)
@@ -264,20 +268,17 @@ class Answering:
         return tuple(found)
 
     def _shown(self, answer: Answer, wanted: Columns | None) -> Outcome:
-        confidence, notice = self.settings.confidence, self._told(answer)
-        plain = outcome_of(answer.table)
-        if not self.settings.is_on("margins"):
-            return conformed(plain.columns, plain.rows, wanted, notice)
+        plain, notice = outcome_of(answer.table), self._told(answer)
+        told, on = set(wanted or ()) - set(plain.columns), self.settings.is_on("margins")
         columns: list[tuple[str, Type]] = []
         values: list[Sequence[Any]] = []
-        widths = answer.half_widths(confidence)
+        widths = answer.half_widths(self.settings.confidence)
         for place, (name, kind) in enumerate(plain.columns):
             columns.append((name, kind))
             values.append([row[place] for row in plain.rows])
-            bars = widths[place]
-            margin = f"{name}_margin"
-            if bars is not None or (wanted and (margin, types.FLOAT8) in wanted):
-                columns.append((margin, types.FLOAT8))
+            bars, margin = widths[place], (f"{name}_margin", types.FLOAT8)
+            if margin in told or (wanted is None and on and bars is not None):
+                columns.append(margin)
                 values.append([None] * len(plain.rows) if bars is None else bars)
         rows = list(zip(*values, strict=True))
         return conformed(tuple(columns), rows, wanted, notice)

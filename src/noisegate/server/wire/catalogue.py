@@ -26,7 +26,7 @@ from noisegate.server.wire.rewriting import Context, rewritten
 from noisegate.server.wire.types import Type
 
 _SECONDS: Final = 5.0
-_ROWS_MAX: Final = 100_000
+_ROWS_MAX: Final = 20_000
 _VIEWS: Final = (  # for look-ups, with names that no question has
     "CREATE SCHEMA ng",
     "CREATE VIEW ng.classes AS SELECT oid AS ng_oid, relname AS ng_name FROM pg.pg_class",

@@ -30,7 +30,7 @@ class Limits:
     connections: int = 200
     per_person: int = 20
     statements: int = 500  # prepared, of one session
-    portals: int = 100
+    portals: int = 50
 
 
 @final

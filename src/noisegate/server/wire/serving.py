@@ -12,7 +12,7 @@ from secrets import randbits, token_bytes
 from threading import Lock
 from typing import Final, TypeVar, final
 
-from noisegate.errors import NoisegateError, SpecError
+from noisegate.errors import NoisegateError, SpecError, stumbled
 from noisegate.root import Hosted, made_up_rows
 from noisegate.server.people import Caller
 from noisegate.server.refusals import Unauthenticated
@@ -96,6 +96,10 @@ class Wire:
         except (NoisegateError, Malformed) as error:
             with suppress(Gone):
                 await connection.say(b"E", error_fields(error, steward=False, fatal=True))
+        except Exception as error:  # noqa: BLE001 - one connection fails, not the server
+            with suppress(Gone):
+                failed = stumbled(error)
+                await connection.say(b"E", error_fields(failed, steward=False, fatal=True))
         finally:
             self._open -= 1
             await connection.close()

@@ -5,15 +5,18 @@ not a plain SELECT, and has little memory and time.
 """
 
 from collections.abc import Mapping
-from typing import Any, final
+from typing import Any, Final, final
 
 import pyarrow as pa
 from sqlglot import exp
 
+from noisegate.errors import Unsupported
 from noisegate.privacy.domain import TableDomain
 from noisegate.server.wire.naming import with_names
 from noisegate.server.wire.statements import spelled
 from noisegate.sql.outer.engine import run_outer
+
+_ROWS_MAX: Final = 20_000  # nobody needs more of them, and a session keeps what it shows
 
 
 @final
@@ -30,7 +33,10 @@ class Twin:
 
     def answer(self, tree: exp.Expr) -> pa.Table:
         """A question of any form over made-up rows."""
-        return run_outer(spelled(_plain(tree)), {}, self._rows)
+        found = run_outer(spelled(_plain(tree)), {}, self._rows)
+        if found.num_rows > _ROWS_MAX:
+            raise Unsupported("The result is too large.", fix="Add WHERE or LIMIT.", about="size")
+        return found
 
 
 def _plain(tree: exp.Expr) -> exp.Expr:
