@@ -71,10 +71,10 @@ def require_equal(table, rows, expressions):
     return [e for e, values in zip(expressions, others, strict=True) if values is not None]
 
 
-@settings(max_examples=25, phases=[Phase.reuse, Phase.generate])
+@settings(max_examples=12, phases=[Phase.reuse, Phase.generate])
 @given(seed=st.integers(0, (1 << 64) - 1))
 def test_random_expressions_have_the_same_values_on_all_engines(table, seed):
-    """25 batches of 40 expressions over 12 rows: 12,000 values of what is not refused."""
+    """12 batches of 40 expressions over 12 rows: 5,760 values, but of what is refused."""
     chance = random.Random(seed)
     rows = made.make_rows(chance)
     kinds = chance.choices(list(Kind), k=40)
@@ -89,7 +89,7 @@ def test_each_function_has_the_same_values_or_is_refused(table, name):
     chance = random.Random(name)
     rows, calls = made.make_rows(chance), []
     kinds = [kind for kind, names in made.RESULTS.items() if name in names]
-    while len(calls) < 30:
+    while len(calls) < 20:
         call = made.call_of(chance, name, 1, chance.choice(kinds))
         with suppress(Unsupported):
             domain_of(call, made.SCHEMA)

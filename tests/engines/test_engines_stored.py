@@ -166,7 +166,19 @@ def test_decimals_are_the_same_numbers_as_in_files(shared_database, tmp_path):
         assert source.sums(tally).tolist() == files.sums(tally).tolist()
 
 
-def test_a_unique_table_of_no_rows_adds_nothing(shared_database):
+def test_bounds_at_the_ends_of_doubles_do_not_overflow(shared_database):
+    """Next to the anchor of such a grain, a value that was not clamped first would be infinite."""
+    texts = ["1.7e308", "-1.7e308", "1e300", "Infinity", "0"]
+    wide = (Fraction(-(2**1000)), Fraction(2**1000))
+    source, domain = source_of(
+        shared_database, "double precision", texts, Kind.NUMBER, between=wide
+    )
+    term = Term(expression=Field("x"), grain=Fraction(2**970), low=-(2**30), high=2**30)
+    (values,) = source.values(Values(relation=Table(domain), term=term, rows_per_unit=1))
+    assert sorted(values.tolist()) == [-(2**30), 0, round(10**300 / 2**970), 2**30]
+
+
+def test_a_table_of_no_rows_adds_nothing(shared_database):
     source, domain = source_of(shared_database, "integer", [], Kind.INTEGER)
     shared_database.owner.execute(f"SET search_path = {shared_database.schema}")
     term = Term(expression=Field("x"), grain=Fraction(1), low=-9, high=9)

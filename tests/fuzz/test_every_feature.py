@@ -161,9 +161,8 @@ def boxplot(gate, of):
 
 
 @feature("describe")
-@feature("describe, bounds", choose="bounds")
-def describe(gate, of, **more):
-    return gate.describe(of.t, epsilon=1, **more)
+def describe(gate, of):
+    return gate.describe(of.t, epsilon=1, choose="bounds")
 
 
 @feature("series")

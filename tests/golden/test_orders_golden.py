@@ -22,7 +22,7 @@ import noisegate as ng
 from noisegate import learners
 from noisegate.ledger.open import open_ledger, restore_ledger
 from noisegate.ledger.origin import Origin, origins_of
-from noisegate.root import opening
+from noisegate.root import hosting
 from noisegate.transforms import records
 
 HERE = Path(__file__).parent
@@ -173,7 +173,7 @@ def gate_of(version, accountant, ledger, where):
     with pytest.MonkeyPatch.context() as patch:
         known = lambda text: sha256(text.replace(here.encode(), b"/data"))  # noqa: E731
         patch.setattr(records, "sha256", known)
-        patch.setattr(opening, "origins_of", places)
+        patch.setattr(hosting, "origins_of", places)
         yield ng.open(policy(version, accountant, where), ledger=ledger, analyst="ana")
 
 

@@ -29,6 +29,7 @@ PAGES = (
     "docs/many.md",
     "docs/apply.md",
     "docs/choice.md",
+    "docs/console.md",
     "docs/learners.md",
     "docs/robust.md",
     "docs/agents.md",

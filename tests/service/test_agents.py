@@ -5,6 +5,7 @@ import json
 import re
 import sys
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import timedelta
 from fractions import Fraction
 from pathlib import Path
@@ -18,12 +19,13 @@ from mcp.client.streamable_http import streamable_http_client
 
 from noisegate.cli.agents import _caller
 from noisegate.errors import PolicyError, SpecError
+from noisegate.exact import fraction
 from noisegate.orders import SqlOrder
 from noisegate.server.agents import agents_app
 from noisegate.server.agents.plans import Plans
 from noisegate.server.agents.tools import TOOLS, Tools
 from noisegate.server.http import http_app
-from noisegate.server.serve import pages
+from noisegate.server.serve import Serving, pages
 from noisegate.server.service import Service
 from noisegate.server.settings import Settings
 from refusals import about
@@ -363,7 +365,9 @@ def post(service, headers, body=None):
     """As the whole service has it, at /mcp beside the other calls."""
 
     async def run():
-        (route,) = (each for each in pages(service) if each.path == "/mcp")
+        (route,) = (
+            each for each in pages(service, Serving()) if getattr(each, "path", "") == "/mcp"
+        )
         app = http_app(service, [route])
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app)) as web:
             found = await web.post(
@@ -507,3 +511,91 @@ def test_an_agent_without_a_share_of_its_own_is_refused(clinic):
     for wrong in ("0", "-1", "x"):
         with pytest.raises(SpecError):
             _caller(clinic, "ben", wrong, None)
+
+
+# prices that are counted
+
+
+KINDS = {
+    "sql": {"sql": COUNT},
+    "choose": {"sql": "SELECT ward, COUNT(*) FROM visits GROUP BY ward"},
+    "caps": {"table": "visits"},
+    "bounds": {"table": "visits", "column": "cost", "epsilon": "1"},
+    "statistic": {"table": "visits", "expressions": ["cost / 800"]},
+    "fit": {
+        "model": "KMeans",
+        "table": "visits",
+        "columns": ["cost"],
+        "rows_per_unit": 1,
+        "options": {"n_clusters": 2},
+    },
+    "smooth": {"sql": "SELECT MEDIAN(birth_year) FROM patients"},
+    "release": {"name": "histogram", "table": "visits", "columns": {"ward": None}},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_whatever_is_ordered_counts_for_the_hour(service, kind):
+    """The price in the log and for the cap is what the ledger was charged, by any kind of order."""
+    caller = service.people.by_token(service.people.new_token("ana"))
+    tools = Tools(service)
+    order = {"kind": kind, "epsilon": "1/5", **KINDS[kind]}
+    caller = replace(caller, epsilon_hour=fraction(order["epsilon"]) * 3 / 2)
+
+    async def run():
+        planned = await tools.call(caller, "plan_question", {"order": order})
+        assert not planned.is_refusal, planned.words
+        first = await tools.call(caller, "ask_question", {"plan_id": planned.facts["plan_id"]})
+        assert not first.is_refusal, first.words
+        more = question(11, order["epsilon"])
+        other = await tools.call(caller, "plan_question", more)
+        return first, await tools.call(caller, "ask_question", {"plan_id": other.facts["plan_id"]})
+
+    first, second = asyncio.run(run())
+    view = service.view(caller, "clinic")
+    spent = view.gate.spent.epsilon
+    assert spent > 0
+    assert float(view.spent_this_hour()) == pytest.approx(float(spent), rel=1e-9)  # grains
+    assert second.facts["error"]["code"] == "forbidden.token"
+    (line,) = service.log.lines(person="ana")
+    assert float(Fraction(line.detail["price"])) == pytest.approx(float(spent), rel=1e-9)
+    assert f"Charged for this: ε = {float(spent):.3g}" in first.words
+
+
+def test_a_question_that_was_paid_and_refused_counts_for_the_hour(service):
+    """An estimate that finds nothing is paid for: a loop of them must not go past the cap."""
+    token = service.people.new_token("ana", epsilon_hour="0.03")
+    caller, tools = service.people.by_token(token), Tools(service)
+
+    async def run():
+        said = []
+        for column in ("cost", "visit_id", "patient_id", "cost"):
+            order = {"kind": "bounds", "table": "visits", "column": column, "epsilon": "1/100"}
+            planned = await tools.call(caller, "plan_question", {"order": order, "fresh": True})
+            name = planned.facts["plan_id"]
+            said.append(await tools.call(caller, "ask_question", {"plan_id": name}))
+        return said
+
+    said = asyncio.run(run())
+    view = service.view(caller, "clinic")
+    assert said[-1].facts["error"]["code"] == "forbidden.token"
+    assert view.gate.spent.epsilon == view.spent_this_hour() == Fraction(3, 100)
+    for each in said[:-1]:  # at such a price nothing stands out, but for a chance of about e^-5
+        assert "Nothing was spent" not in each.words
+
+
+def test_a_run_that_failed_before_the_charge_counts_nothing(service, token, monkeypatch):
+    caller = service.people.by_token(token)
+    view = service.view(caller, "clinic")
+
+    def broken(*_, **__):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(type(view.gate), "run", broken)
+    (planned,) = use(service, token, ("plan_question", {"sql": COUNT, "epsilon": "1/4"}))
+    (failed,) = use(
+        service, token, ("ask_question", {"plan_id": planned.structured_content["plan_id"]})
+    )
+    assert failed.structured_content["error"]["code"] == "unavailable"
+    assert "Left for you in 'clinic': ε = 2 of a share of ε = 2." in text(failed)
+    assert view.spent_this_hour() == 0

@@ -191,6 +191,7 @@ def test_a_new_token_is_shown_once_and_works_until_it_is_revoked(browsers, servi
         {"do": "person", "name": "new", "role": "analyst", "password": "short"},
         {"do": "disable", "person": "sam"},
         {"do": "approve", "run": "none"},
+        {"do": "decline", "run": "none"},
         {"do": "nothing"},
     ],
 )
@@ -217,6 +218,7 @@ def test_a_steward_approves_or_declines_what_is_dear(tmp_path):
     assert "Waiting for approval" in words(waiting)
     assert BY_WARD in words(sam.page("budget"))
     sam.submit("budget", {"do": "approve", "run": run})
+    assert sam.submit("budget", {"do": "decline", "run": run}).status_code == 400
     assert "north" in words(ana.page(f"runs/{run}"))
     other = run_id(asked(ana, sql="SELECT COUNT(*) FROM patients"))
     sam.submit("budget", {"do": "decline", "run": other})
@@ -239,7 +241,7 @@ def test_the_budget_page_shows_what_the_ledger_has(browsers, service):
 def test_the_policy_page_says_error_and_risk_of_an_epsilon(browsers):
     sam = browsers["sam"]
     said = words(sam.page("policy?epsilon=1&cap=1&prior=1&column=visits.cost"))
-    assert "chosen ± 3 ± 2,397 × 2.718 2.672 %" in said
+    assert "chosen ± 3 ± 2,397 × 2.719 2.673 %" in said
     assert "COUNT(DISTINCT patient_id)" in said
     fields = {"epsilon": "0.1", "cap": "1", "prior": "50"}
     live = sam.submit("policy/what-if", fields, home="policy").json()

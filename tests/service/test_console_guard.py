@@ -242,6 +242,8 @@ def test_a_wrong_name_and_a_wrong_password_look_the_same(service):
         {"origin": "http://evil.example"},
         {"origin": "http://testserver.evil.example"},
         {"origin": "http://testserver:81"},
+        {"origin": "http://testserver@evil.example"},
+        {"origin": "http://["},
     ],
 )
 def test_a_form_of_another_site_does_nothing(browsers, service, wrong):

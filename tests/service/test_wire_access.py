@@ -138,17 +138,25 @@ def test_the_exchange_of_the_standard_is_reproduced(monkeypatch):
 # cancelling
 
 
+def eventually(holds):
+    """Wait until it holds, but not for ever."""
+    until = time.monotonic() + 8
+    while not holds():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
 class Slow:
     """A gate whose questions take until they are let go: real answers, later."""
 
-    def __init__(self, wire, monkeypatch):
+    def __init__(self, monkeypatch):
         from noisegate.gate import Gate
 
         self.let_go, run = False, Gate.run
 
         def slowly(gate, order, **more):
-            while "slowly" in getattr(order, "sql", "") and not self.let_go:
-                time.sleep(0.01)
+            if "slowly" in getattr(order, "sql", ""):
+                eventually(lambda: self.let_go)
             return run(gate, order, **more)
 
         monkeypatch.setattr(Gate, "run", slowly)
@@ -156,9 +164,10 @@ class Slow:
 
 @pytest.fixture
 def slow(wire, monkeypatch):
-    made = Slow(wire, monkeypatch)
+    made = Slow(monkeypatch)
     yield made
     made.let_go = True
+    eventually(lambda: wire.service.queue.running + wire.service.queue.depth == 0)
 
 
 SLOW = "SELECT COUNT(*) AS slowly FROM visits WHERE cost > {} /* noisegate: epsilon=0.1 */"
@@ -171,11 +180,7 @@ def cancel(wire, key):
 
 
 def running(wire, count):
-    for _ in range(500):
-        if wire.service.queue.running + wire.service.queue.depth >= count:
-            return
-        time.sleep(0.01)
-    raise AssertionError("nothing runs")
+    eventually(lambda: wire.service.queue.running + wire.service.queue.depth >= count)
 
 
 def test_a_cancel_stops_the_session_with_its_key_and_no_other(wire, slow):

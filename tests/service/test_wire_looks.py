@@ -1,6 +1,7 @@
 # ruff: noqa: ISC004, Q003 - statements as they are sent
 """Tools look before they ask: each statement as such tools send it, and no budget ever moves."""
 
+import time
 from types import SimpleNamespace
 
 import psycopg
@@ -223,6 +224,35 @@ def test_what_is_not_possible_is_refused_with_a_state(wire, session, sql, state)
         session.execute(sql)
     assert refused.value.sqlstate == state
     assert refused.value.diag.message_hint
+    assert wire.left() == before
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT " + "(" * 4000 + "1" + ")" * 4000,
+        "SELECT " + "+".join(["1"] * 4000),
+        "SELECT " + "NOT " * 2000 + "true",
+        "SELECT a" + "[1]" * 1200 + " FROM visits",
+        "SELECT " + "a" * 200_000,
+        "SELECT " + "a." * 2000 + "b FROM visits",
+        "SELECT COUNT(*) FROM visits WHERE " + "(" * 3000 + "cost > 1" + ")" * 3000,
+        "SELECT generate_series(1, 10000000000)",
+        "SELECT lpad('x', 2000000000)",
+        "SELECT range(10000000000)",
+        "SELECT * FROM generate_series(1, 1000000000000)",
+        "SELECT array_agg(a) FROM generate_series(1, 100000000) AS t(a)",
+        "SELECT * FROM visits a, visits b, visits c, visits d",
+    ],
+    ids=lambda sql: sql[:24],
+)
+def test_a_statement_that_is_too_much_is_refused_soon(wire, session, sql):
+    begun, before = time.monotonic(), wire.left()
+    with pytest.raises(psycopg.Error) as refused:
+        session.execute(sql)
+    assert refused.value.sqlstate in ("54000", "42601", "42883", "0A000")
+    assert time.monotonic() - begun < 8
+    assert session.execute("SELECT 1").fetchone() == (1,)
     assert wire.left() == before
 
 

@@ -149,8 +149,8 @@ def _covered(shape, epsilon, random, half=1.0):
         cap = profile.best_part(rest)
         loss, cap = profile.loss(cap), float(cap)
         answer = (np.minimum(sizes, cap).sum() + random.laplace(0, cap / rest)) * loss.factor
-        off = max(doubt(loss, SURE))
-        width = half * np.hypot(3 * cap / rest * loss.factor, off)
+        noise = np.array([3 * cap / rest * loss.factor])
+        (width,) = half * loss.off(np.ones(1), SURE, noise=noise)
         inside += abs(answer - sizes.sum()) <= width
     return inside
 
@@ -239,6 +239,7 @@ def test_an_answer_tells_the_proven_part_of_its_error_from_the_model(rows):
     ],
 )
 def test_nearly_without_noise_the_answer_is_that_of_sql(rows, accountant, sql):
+    """Of some 60 cells each fails once in 100,000 runs, a median once in 1,000: 3e-3 in all."""
     import duckdb
 
     more = {} if accountant == "pure" else {"accountant": "zcdp", "delta": 1e-6}
@@ -249,13 +250,15 @@ def test_nearly_without_noise_the_answer_is_that_of_sql(rows, accountant, sql):
     keys = sql.count("w,")
     exact = {row[:keys]: row[keys:] for row in con.execute(sql).fetchall()}
     margins = answer.margins("0.999")
+    sure = margins if "MEDIAN" in sql else answer.margins("0.99999")
     for place, row in enumerate(answer.rows):
         for column, value in enumerate(row[keys:], keys):
             true = exact.get(row[:keys], (0,) * len(row))[column - keys]
             if true is None or value is None or row[:keys] == (None,):
                 continue
             width = margins[answer.columns[column]][place]
-            assert abs(float(value) - float(true)) <= width + 1e-9 * abs(true)
+            most = sure[answer.columns[column]][place]
+            assert abs(float(value) - float(true)) <= most + 1e-9 * abs(true)
             assert width <= 0.2 * abs(true) + 10
 
 
@@ -266,7 +269,7 @@ def test_a_look_that_is_there_is_not_bought_again(rows):
     again = gate.sql("SELECT COUNT(*) AS n FROM t", epsilon=1)
     assert (again.free, again.rows) == (True, first.rows)
     other = gate.sql("SELECT w, COUNT(*) AS n FROM t GROUP BY w", epsilon=1)
-    assert other.cost.epsilon == Fraction(7, 8)  # the rows are the same, and so is the look
+    assert other.cost.epsilon == Fraction(5, 6)  # the rows are the same, and so is the look
     gate.caps("t", epsilon=5)  # a sharper look changes nothing that was paid for
     assert gate.sql("SELECT COUNT(*) AS n FROM t", epsilon=1).rows == first.rows
     assert first.guarantee.loss.epsilon == 1  # the look is in it

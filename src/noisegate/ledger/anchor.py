@@ -12,11 +12,13 @@ ledger back can also present a fitting head of their own.
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from noisegate.errors import Bug, SpecError
 from noisegate.ledger.entry import Entry, canonical
-from noisegate.ledger.signing import Signer, holds
+
+if TYPE_CHECKING:
+    from noisegate.ledger.signing import Signer
 
 FORMAT: Final = "noisegate-head/1"
 _FIELDS: Final = ("ledger", "seq", "hash", "at")
@@ -112,7 +114,7 @@ def _stated(record: Mapping[str, Any], key: str | None) -> Iterator[Anchor]:
 # signatures
 
 
-def signed(anchor: Anchor, signer: Signer) -> dict[str, Any]:
+def signed(anchor: Anchor, signer: "Signer") -> dict[str, Any]:
     """The anchor with a signature."""
     record = {**anchor.to_dict(), "key": signer.public}
     return {**record, "signature": signer.sign(_message(record))}
@@ -120,6 +122,8 @@ def signed(anchor: Anchor, signer: Signer) -> dict[str, Any]:
 
 def _require_signature(record: Mapping[str, Any], key: str | None) -> None:
     """Refuse a signature that does not hold, and a head without one where a key is given."""
+    from noisegate.ledger.signing import holds  # noqa: PLC0415 - where there is one
+
     if "signature" not in record and key is None:
         return
     if key is not None and record.get("key") != key:

@@ -25,13 +25,13 @@ from noisegate.desk.order import (
     options_of,
 )
 from noisegate.desk.plan import Expected
-from noisegate.desk.release import Held
 from noisegate.errors import SpecError
 from noisegate.exact import shown
 
 if TYPE_CHECKING:  # loaded when they are first used: see `__getattr__`
     from noisegate.crowd.histogram import CrowdOrder, CrowdTerms
     from noisegate.crowd.points import PointsOrder
+    from noisegate.desk.release import Held
     from noisegate.learners.expectations import StatisticOrder, StatisticTerms
     from noisegate.learners.order import FitOrder
     from noisegate.programs.order import ApplyOrder, ApplyTerms
@@ -130,7 +130,7 @@ def order_from(record: Mapping[str, object]) -> Order[object, Expected]:
     return _loaded(KINDS[kind]).make(**said)
 
 
-def release_order(name: str, sql: str | None = None, **terms: Any) -> Order[Held, Expected]:  # noqa: ANN401 - checked by the order
+def release_order(name: str, sql: str | None = None, **terms: Any) -> "Order[Held, Expected]":  # noqa: ANN401 - checked by the order
     """An order from what is said to `Gate.release`: options of a method may stand among terms."""
     order = _release(name, terms)
     known = {each.name for each in fields(order)}

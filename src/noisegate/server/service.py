@@ -21,6 +21,7 @@ from typing import Any, Final, final
 from noisegate.errors import (
     Busy,
     Forbidden,
+    NoisegateError,
     OverBudget,
     RequestConflict,
     SpecError,
@@ -41,6 +42,7 @@ from noisegate.server.settings import Settings
 from noisegate.server.store import Store
 from noisegate.server.views import View, asked
 
+_NOTHING: Final = Fraction(0)
 STATE_SUFFIX: Final = ".service"
 
 
@@ -230,8 +232,10 @@ class Service:
         if not run.begin():
             return
         made: Result | Exception
+        gate, before = None, Fraction(0)
         try:
             gate, planned = view.gate_for(run), None
+            before = gate.spent.epsilon
             if run.order.kind in UNPRICED:
                 planned = gate.plan(run.order, fresh=run.fresh).price
             try:
@@ -251,21 +255,29 @@ class Service:
                     self._answers.popitem(last=False)
         except Exception as error:  # noqa: BLE001 - a run ends, whatever happened
             made = stumbled(error)
-        self._end(run, made)
+        lost = Fraction(0)
+        if isinstance(made, Exception) and gate is not None and not run.practice:
+            lost = _lost(gate, before)
+        self._end(run, made, lost)
 
-    def _end(self, run: Run, made: Result | Exception) -> None:
+    def _end(self, run: Run, made: Result | Exception, lost: Fraction = _NOTHING) -> None:
         """Write down who asked what; then the answer may leave, and not without that."""
         try:
-            self._record(run, made)
+            self._record(run, made, lost)
         except Exception as error:  # noqa: BLE001 - the same request finds what was drawn
             made = stumbled(error)
         run.finish(made)
 
-    def _record(self, run: Run, made: Result | Exception) -> None:
-        """Who asked what for which price, before the answer leaves."""
+    def _record(self, run: Run, made: Result | Exception, lost: Fraction) -> None:
+        """Who asked what for which price, before the answer leaves.
+
+        What failed on the way may have been charged: its price is what the account has ``lost``.
+        """
         failed = isinstance(made, Exception)
         self.counts["refused" if failed else "answered"] += 1
-        price = Fraction(0) if isinstance(made, Exception) or run.practice else made.price.epsilon
+        price = lost
+        if isinstance(made, Result) and not run.practice:
+            price = made.price.epsilon
         size = None
         if isinstance(made, Result) and (answer := made.answer) is not None:
             size = answer.table.num_rows
@@ -313,6 +325,14 @@ class Service:
             self._runs[run.id] = run
         self._submit(view, run)
         return run
+
+
+def _lost(gate: Gate, before: Fraction) -> Fraction:
+    """What an account was charged meanwhile; what it asked at the same time is counted twice."""
+    try:
+        return max(_NOTHING, gate.spent.epsilon - before)
+    except NoisegateError:
+        return _NOTHING
 
 
 def _has_share(hosted: Hosted, caller: Caller) -> bool:

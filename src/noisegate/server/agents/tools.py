@@ -150,7 +150,7 @@ class Tools:
     def _remaining_budget(self, caller: Caller, asked: OfDataSet) -> Said:
         view = self._view(caller, asked.dataset)
         lines = [words.left(view), *_prices(view.facts())]
-        lines.append("What is spent never comes back. Questions answered before are free.")
+        lines.append("Questions that were answered before are free.")
         return Said("\n".join(lines), {"dataset": view.name, **words.limits(view)})
 
     # asking
@@ -213,7 +213,7 @@ class Tools:
             return Said(
                 f"Still running ({run.progress:.0%}). Call {again} later: it is charged once, "
                 "however often it is called.",
-                {"state": run.state, "release_id": run.id},
+                {"state": run.told, "release_id": run.id},
             )
         try:
             return await run_sync(_told, run, view)
@@ -353,7 +353,7 @@ TOOLS: Final[dict[str, Tool]] = {
         "nothing: never report them as results.", Tools.practise,
     ),
     "remaining_budget": Tool(
-        OfDataSet, "Show what you may still spend. Free. What is spent never comes back.",
+        OfDataSet, "Show what you may still spend. Free.",
         Tools.remaining_budget,
     ),
     "list_releases": Tool(

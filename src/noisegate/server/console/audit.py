@@ -1,6 +1,5 @@
 """Audit: who asked what, when, for which price; export, verification, a report on one page."""
 
-from collections import Counter
 from datetime import UTC, datetime
 from fractions import Fraction
 from importlib.metadata import version
@@ -10,7 +9,7 @@ from starlette.responses import Response
 
 from noisegate.planning.meaning import meaning
 from noisegate.server.access import Access
-from noisegate.server.console.shown import meter, price
+from noisegate.server.console.shown import meter, up
 from noisegate.server.console.visits import Visit
 from noisegate.server.views import View
 from noisegate.sheets import csv_text
@@ -90,7 +89,6 @@ def report_page(visit: Visit) -> Response:
         shares=_shares(view),
         counts={"answered": len(answered), "refused": len(asked) - len(answered),
                 "practised": sum(each.action == "practise" for each in lines)},
-        askers=Counter(each.person for each in answered).most_common(),
         releases=[_line(each) for each in releases],
         checks=_checks(visit, view),
         head=view.ledger.anchor().to_dict(),
@@ -138,7 +136,7 @@ def _line(each: Access) -> dict[str, Any]:
 
 
 def _price(text: str) -> str:
-    return price(float(Fraction(text)))
+    return up(float(Fraction(text)))
 
 
 def _checks(visit: Visit, only: View | None = None) -> list[dict[str, Any]]:

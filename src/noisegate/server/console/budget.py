@@ -93,6 +93,8 @@ def _approve(visit: Visit, _: View) -> None:
 
 def _decline(visit: Visit, _: View) -> None:
     run = visit.service.run_of(visit.caller, visit.form.get("run", ""))
+    if run.told != "waiting":
+        raise SpecError("This run is not waiting.", fix="Look at its state.", about="state")
     run.cancel()
     visit.log("decline", dataset=run.dataset, run=run.id, whom=run.person)
 
@@ -108,7 +110,7 @@ def _token(visit: Visit, _: View) -> str:
     _require_whole(visit)
     person, days = visit.form.get("person", ""), visit.form.get("days", "").strip()
     if days and not (days.isascii() and days.isdigit() and 0 < int(days) <= 3660):
-        raise SpecError("The days are no whole number.", fix="Use 1 to 3660, or leave it empty.")
+        raise SpecError("The days are not a whole number.", fix="Use 1 to 3660, or leave it empty.")
     names = [name for name in visit.service.names if visit.form.get(f"set {name}")]
     limits = {
         name: visit.form.get(name, "").strip() or None
@@ -159,12 +161,14 @@ def burn_down(balance: Balance, entries: Iterable[Entry], now: datetime) -> Burn
     """What was left of a budget after each charge, by the ledger itself."""
     whole = balance.limit.amount
     held: dict[str, int] = {}
+    total = 0
     steps: list[tuple[datetime, float]] = []  # when, and the share that is gone
     for entry in entries:
         if entry.kind in ("reserve", "close") and balance.account in entry.body["charges"]:
-            held[str(entry.body["request"])] = int(entry.body["charges"][balance.account][0])
-            gone = sum(held.values()) / whole if whole else 1.0
-            steps.append((datetime.fromisoformat(entry.at), gone))
+            request, charge = str(entry.body["request"]), entry.body["charges"][balance.account][0]
+            total += int(charge) - held.get(request, 0)  # what is closed gives some back
+            held[request] = int(charge)
+            steps.append((datetime.fromisoformat(entry.at), total / whole if whole else 1.0))
     if not steps:
         return None
     first, last = steps[0][0], max(now, steps[-1][0])

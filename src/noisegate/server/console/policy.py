@@ -10,7 +10,7 @@ from noisegate.exact import fraction
 from noisegate.planning.calibrate import geometric_error
 from noisegate.planning.meaning import meaning
 from noisegate.root import check_policy, policy_page
-from noisegate.server.console.shown import CONFIDENCE, markdown, number
+from noisegate.server.console.shown import CONFIDENCE, markdown, number, up
 from noisegate.server.console.visits import Visit
 from noisegate.server.views import View
 
@@ -90,8 +90,8 @@ def _row(
         "epsilon": number(float(epsilon)),
         "count": f"± {count:,}",
         "sum": "" if added is None else f"± {added:,}",
-        "odds": f"× {number(float(risk.odds_factor))}",
-        "posterior": f"{number(float(100 * risk.posterior))} %",
+        "odds": f"× {up(float(risk.odds_factor))}",
+        "posterior": f"{up(float(100 * risk.posterior))} %",
         "chosen": chosen,
     }
 

@@ -1,6 +1,7 @@
 """Runs that ended or have not: one by one, as files, as history, and the releases among them."""
 
 import re
+import time
 from fractions import Fraction
 from typing import Any, Final
 
@@ -9,7 +10,7 @@ from starlette.responses import Response
 from noisegate.desk.card import Card
 from noisegate.errors import SpecError
 from noisegate.inert import json_text
-from noisegate.server.console.shown import CONFIDENCE, markdown, number, price, result_of, run_shown
+from noisegate.server.console.shown import CONFIDENCE, markdown, number, result_of, run_shown, up
 from noisegate.server.console.visits import Visit
 from noisegate.server.refusals import no_such
 from noisegate.server.runs import Run
@@ -21,6 +22,7 @@ _FILES: Final = {
 }
 _FRACTION: Final = re.compile(r"-?\d+/[1-9]\d*")
 _SHOWN: Final = 200  # runs in a history
+_PATIENCE: Final = 2.0  # seconds, for releases that come from the ledger again
 _PICTURES: Final = 24  # releases in the gallery
 
 
@@ -70,7 +72,7 @@ def card_file(visit: Visit) -> Response:
 def _card(run: Run) -> Card:
     answer = result_of(run).answer
     if answer is None:
-        raise SpecError("What this gives is no table, and has no card.", fix="Use the JSON.")
+        raise SpecError("This has no table and no card.", fix="Use the JSON.")
     return answer.card(CONFIDENCE)
 
 
@@ -100,10 +102,10 @@ def releases_page(visit: Visit) -> Response:
         for each in view.history(1000)
         if each["kind"] == "release" and each["state"] == "done" and not each["practice"]
     ]
-    shown = []
-    for each in done[:_PICTURES]:
-        run = visit.service.run_of(visit.caller, each["id"])
-        drawn = run_shown(visit, run)
+    runs = [visit.service.run_of(visit.caller, each["id"]) for each in done[:_PICTURES]]
+    shown, until = [], time.monotonic() + _PATIENCE
+    for each, run in zip(done, runs, strict=False):
+        drawn = run_shown(visit, run, max(0.0, until - time.monotonic()))
         shown.append(
             _line(each, visit) | {"run": drawn, "charts": drawn["charts"][:1], "name": _name(each)}
         )
@@ -122,7 +124,7 @@ def _line(each: dict[str, Any], visit: Visit) -> dict[str, Any]:
         "what": _order(each["order"]),
         "practice": each["practice"],
         "state": each["state"],
-        "price": None if each["price"] is None else price(each["price"]),
+        "price": None if each["price"] is None else up(each["price"]),
         "may_open": mine or visit.caller.is_steward,
     }
 

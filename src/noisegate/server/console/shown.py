@@ -1,7 +1,7 @@
 """Plans, budgets and runs as templates write them: words and places, nothing to compute."""
 
 from collections.abc import Mapping
-from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 from typing import Any, Final
 
 from markdown_it import MarkdownIt
@@ -37,22 +37,23 @@ _TITLES: Final = {
     "cancelled": "Cancelled",
     "failed": "Not answered",
 }
+_WORDS: Final = dict.fromkeys(("waiting", "queued"), "Nothing is spent yet.")
 
 
 def number(value: float, rounding: str = ROUND_HALF_EVEN) -> str:
     """A number in four digits, or all of its whole ones.
 
-    >>> number(0.1), number(1234.5678), number(0), number(0.44375, ROUND_CEILING)
-    ('0.1', '1,235', '0', '0.4438')
+    >>> number(0.1), number(1234.5678), number(0), up(0.44375), up(1234.1)
+    ('0.1', '1,235', '0', '0.4438', '1,235')
     """
-    if abs(value) >= 1000:
-        return f"{value:,.0f}"
-    rounded = Context(prec=4, rounding=rounding).create_decimal(repr(float(value)))
-    return f"{float(rounded):.4g}"
+    exact = Decimal(repr(float(value)))
+    if abs(exact) >= 1000:
+        return f"{exact.quantize(Decimal(1), rounding=rounding):,}"
+    return f"{float(Context(prec=4, rounding=rounding).plus(exact)):.4g}"
 
 
-def price(value: float) -> str:
-    """A price or what is spent, never shown smaller than it is."""
+def up(value: float) -> str:
+    """A price, an error or a risk: never shown smaller than it is."""
     return number(value, ROUND_CEILING)
 
 
@@ -81,7 +82,7 @@ def meter(
     share = 0.0 if cost is None else 100 * _share(cost, balance)
     adds_up = balance.accountant == "pure"
     after = room.epsilon - cost.epsilon if cost and fits and adds_up else room.epsilon
-    bite = f"this question ε = {_of(cost)}, {number(share)} % of the budget" if share else ""
+    bite = f"this question ε = {_of(cost)}, {up(share)} % of the budget" if share else ""
     words = {
         "spent_words": f"spent ε = {_of(balance.spent)}",
         "bite_words": bite if cost else "",
@@ -109,7 +110,7 @@ def _share(cost: ApproxDP, balance: Balance) -> float:
 
 
 def _of(loss: ApproxDP | None) -> str:
-    return "0" if loss is None else price(float(loss.epsilon))
+    return "0" if loss is None else up(float(loss.epsilon))
 
 
 def plan_shown(plan: Plan[Expected], gate: Gate) -> dict[str, Any]:
@@ -140,9 +141,9 @@ def plan_shown(plan: Plan[Expected], gate: Gate) -> dict[str, Any]:
 
 def _expected(margin: float | None, best: float | None) -> dict[str, str]:
     if margin is not None:
-        return {"margin": f"± {number(margin)}", "more": ""}
+        return {"margin": f"± {up(margin)}", "more": ""}
     if best is not None:
-        return {"margin": f"± {number(best)}", "more": "at best: depends on the rows"}
+        return {"margin": f"± {up(best)}", "more": "at best: depends on the rows"}
     return {"margin": "± ?", "more": "depends on the rows"}
 
 
@@ -155,7 +156,7 @@ def run_shown(visit: Visit, run: Run, seconds: float = 1.0) -> dict[str, Any]:
     shown: dict[str, Any] = {
         "refresh": None if ended or state == "waiting" else LOOK_AGAIN,
         "id": run.id, "practice": run.practice, "waiting": not ended, "error": None,
-        "title": _TITLES.get(state, "Answer"), "words": run.words or "Nothing is spent yet.",
+        "title": _TITLES.get(state, "Answer"), "words": run.words or _WORDS.get(state, ""),
         "percent": round(100 * run.progress), "facts": [], "columns": [], "rows": [], "charts": [],
         "left_out": 0, "caption": "", "promise": "", "caveats": [], "files": [],
         "price": None, "headline": "",

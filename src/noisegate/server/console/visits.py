@@ -10,7 +10,7 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, TypeAlias, final
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
@@ -266,10 +266,10 @@ def _require_role(visit: Visit, roles: frozenset[str] | None) -> None:
 def _require_own(request: Request, session: Session, form: Form | None) -> None:
     """Refuse what no form of this session sent, from this address."""
     if form is None:
-        raise Forbidden("The form is too long, or is none.", fix="Use the pages' own forms.")
-    origin = request.headers.get("origin", "")
+        raise Forbidden("The form is too long, or not a form.", fix="Use the pages' own forms.")
+    host, origin = request.headers.get("host", ""), request.headers.get("origin", "")
     site = request.headers.get("sec-fetch-site", "same-origin")
-    ours = urlsplit(origin).netloc == request.headers.get("host") and site == "same-origin"
+    ours = origin in (f"https://{host}", f"http://{host}") and site == "same-origin"
     if not ours or not session.owns(form.get("csrf", "")):
         raise Forbidden(
             "This form does not come from a page of yours.", fix="Load the page again, then repeat."

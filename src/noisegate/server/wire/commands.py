@@ -5,6 +5,7 @@ Statements are cut apart and read as tokens: text inside quotes and comments is 
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, TypeAlias, final
 
@@ -15,6 +16,9 @@ from sqlglot.tokenizer_core import Token, TokenType
 from noisegate.errors import Unsupported, UserError
 from noisegate.server.wire.messages import BINARY, TEXT
 
+_LETTERS_MAX: Final = 100_000
+_TOKENS_MAX: Final = 5000  # reading more takes seconds
+_BRACKETS_MAX: Final = 100  # which take sqlglot the square of their number
 _STATEMENTS_MAX: Final = 100  # in one message
 _QUESTION: Final = frozenset({"SELECT", "WITH", "VALUES", "TABLE", "FROM", "("})
 _NO_OPS: Final = frozenset({"LISTEN", "UNLISTEN", "NOTIFY", "CHECKPOINT", "LOCK", "LOAD"})
@@ -200,11 +204,15 @@ def _unreadable() -> Unsupported:
 
 
 def tokens_of(sql: str) -> list[Token]:
-    """The tokens of SQL as Postgres spells it."""
-    try:
-        return list(_Spelled().tokenize(sql))
-    except SqlglotError:
-        pass
+    """The tokens of SQL as Postgres spells it; not of more than a person or a tool writes."""
+    found: list[Token] | None = None
+    with suppress(SqlglotError):
+        found = list(_Spelled().tokenize(sql)) if len(sql) <= _LETTERS_MAX else []
+    brackets = sum(each.token_type is TokenType.L_BRACKET for each in found or ())
+    if len(sql) > _LETTERS_MAX or len(found or ()) > _TOKENS_MAX or brackets > _BRACKETS_MAX:
+        raise Unsupported("The SQL is too long.", fix="Ask for less at once.", about="size")
+    if found is not None:
+        return found
     raise Unsupported("The SQL cannot be read.", fix="Check quotes and comments.", about="syntax")
 
 

@@ -28,11 +28,11 @@ _TYPES: Final = {
 }  # fmt: skip
 _PLAIN: Final = frozenset(  # functions of the engine that do here what they do in Postgres
     """array_length array_position array_to_string btrim cardinality char_length chr concat
-    concat_ws greatest initcap json_build_object least left length lower lpad ltrim md5 mod nullif
-    coalesce position quote_literal regexp_replace replace reverse right round rpad rtrim
+    concat_ws greatest initcap json_build_object least left length lower ltrim md5 mod nullif
+    coalesce position quote_literal regexp_replace replace reverse right round rtrim
     split_part starts_with strpos substr substring trim upper abs ceil floor sign sqrt power
     row_number rank dense_rank count min max sum avg array_agg string_agg bool_and bool_or list
-    first last now unnest generate_series generate_subscripts to_char date_trunc date_part extract
+    first last now unnest generate_subscripts to_char date_trunc date_part extract
     string_to_array ascii random if all any""".split()  # noqa: SIM905 - reads better
 )
 _TRUE: Final = frozenset(
@@ -60,7 +60,10 @@ _FALSE: Final = frozenset(
 )
 _TABLE_FUNCTIONS: Final = frozenset({"unnest", "generate_series", "generate_subscripts"})
 _LISTING: Final = (exp.Unnest, exp.GenerateSeries, exp.ExplodingGenerateSeries)
-_BOMBS: Final = frozenset({"repeat", "read_csv", "read_parquet", "pad"})
+_BOMBS: Final = frozenset(  # a few letters that make gigabytes; and files
+    {"repeat", "pad", "lpad", "rpad", "generate_series", "exploding_generate_series", "space"}
+    | {"read_csv", "read_parquet"}
+)
 _PARTITIONS: Final = ("pg_partition_ancestors", "pg_partition_tree")
 _NO_TABLE: Final = "List the tables with \\dt."
 _NOT_HERE: Final = "Ask about tables with \\d, or SELECT from one of them."
@@ -243,7 +246,8 @@ class _Rewriter:
             return looked(args)
         if name in ("current_setting", "set_config"):
             return self._setting(args)
-        if name in _PLAIN or (typed and name not in _BOMBS):
+        listed = isinstance(node.parent, exp.Table)  # row by row, which stops in time
+        if listed or name in _PLAIN or (typed and name not in _BOMBS):
             return node
         raise Unsupported(f"There is no function {name!r} here.", fix=_NOT_HERE, about="function")
 

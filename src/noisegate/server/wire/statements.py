@@ -115,7 +115,9 @@ def parameters_of(tree: exp.Expr | None) -> Iterator[tuple[int, exp.Expr]]:
     for node in tree.find_all(exp.Placeholder, exp.Parameter):
         name = node.name or node.sql()
         if not name.isdigit() or not 1 <= int(name) <= 65_535:
-            raise Unsupported(f"{name!r} is no parameter.", fix="Use $1, $2, …", about="parameter")
+            raise Unsupported(
+                f"{name!r} is not a parameter.", fix="Use $1, $2, …", about="parameter"
+            )
         yield int(name), node
 
 

@@ -14,7 +14,15 @@ from noisegate.privacy.domain import Column, Key, Kind, TableDomain
 from noisegate.sources.held import held_column
 from noisegate.sources.postgres.dialect import KIND_OF
 from noisegate.sources.postgres.opening import require_tables
-from noisegate.sources.postgres.server import Place, Stored, begin, connect, stored_tables, url_of
+from noisegate.sources.postgres.server import (
+    Place,
+    Stored,
+    begin,
+    connect,
+    stored_tables,
+    told,
+    url_of,
+)
 from noisegate.sources.postgres.source import PostgresSource
 
 Links: TypeAlias = list[tuple[str, tuple[str, str, str]]]  # table, (column, table, key)
@@ -66,7 +74,7 @@ def stored_kinds(data: Mapping[str, Place]) -> dict[str, dict[str, Kind]]:
 
 def described(data: Mapping[str, Place]) -> dict[str, Stored]:
     """The catalogue's words on each table, or a refusal that names the first that is not there."""
-    with connect(url_of(data)) as connection:
+    with told(), connect(url_of(data)) as connection:
         begin(connection, seconds=_SECONDS)
         found = stored_tables(connection, data)
     require_tables(found, data)
@@ -80,7 +88,7 @@ def catalogue(url: str) -> tuple[dict[str, Place], Links, Notes]:
     """
     address, mark, schema = url.partition("#")
     place = data_of(f"{address}#{schema if mark else 'public'}")
-    with connect(place.url) as connection:
+    with told(), connect(place.url) as connection:
         begin(connection, seconds=_SECONDS)
         named = connection.execute(_NAMES, (place.table,)).fetchall()
         links = connection.execute(_LINKS, (place.table,) * 2).fetchall()

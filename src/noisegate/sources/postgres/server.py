@@ -5,7 +5,8 @@ decide what a statement means pinned. An error of the server is told by its kind
 its DETAIL above all, may quote rows.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -122,6 +123,16 @@ def url_of(data: Mapping[str, Place]) -> str:
             about="engines",
         )
     return urls.pop()
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """An error of the server while its catalogue is read, as a refusal for the steward."""
+    psycopg = extra("psycopg", "Tables of a Postgres server", "postgres")
+    try:
+        yield
+    except psycopg.Error:
+        raise SourceError(UNREACHABLE, fix="Check the server.", about="server") from None
 
 
 def connect(url: str) -> "psycopg.Connection[Any]":

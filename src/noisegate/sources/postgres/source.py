@@ -49,6 +49,7 @@ from noisegate.sources.postgres.server import (
     Place,
     hold,
     stored_tables,
+    told,
     url_of,
 )
 from noisegate.sources.postgres.statements import (
@@ -92,7 +93,7 @@ class PostgresSource(Source):
         self._data = {name: data[name] for name in tables}
         self._link, self._written = Link(url_of(self._data), seconds=seconds), dict[str, str]()
         self._coins: Coins | None = None
-        with self._link.lock:
+        with told(), self._link.lock:
             connection = self._link.begun()
             self._form = stored_tables(connection, self._data)
             connection.execute("ROLLBACK")
@@ -111,7 +112,7 @@ class PostgresSource(Source):
         by = tuple(tally.by[place] for place in used)
         sets = tuple(tuple(used.index(place) for place in each) for each in tally.sets)
         asked = replace(tally, by=by, sets=sets)
-        names = [*(f"i{place}" for place in range(len(by))), "g", "v"]
+        names = [*(f"i{place}" for place in range(len(by))), "v"]
         found = self._whole(asked, names)
         return [_table_of(found, each, asked) for each in sets]
 
@@ -311,7 +312,7 @@ if hasattr(os, "register_at_fork"):
 
 def _changed() -> SourceError:
     return SourceError(
-        "A table has changed its columns since the gate was opened.",
+        "The form of a table has changed since the gate was opened.",
         fix="Nothing was released; let the steward compare the policy with the database, and open "
         "it again.",
         about="drift",
@@ -338,11 +339,10 @@ def _filled(found: Sequence[Whole], column: int, shape: tuple[int, ...]) -> Whol
 
 def _table_of(found: Sequence[Whole], each: tuple[int, ...], tally: Marginals) -> Whole:
     """The table of one set: rows whose other columns were folded, and whose keys are listed."""
-    count = len(tally.by)
-    mask = sum(1 << (count - 1 - place) for place in range(count) if place not in each)
-    keep = found[count] == mask
-    for place in each:
-        keep &= found[place] < tally.by[place].size
+    keep = np.ones(found[-1].size, np.bool_)
+    for place, grouping in enumerate(tally.by):
+        at = found[place]
+        keep &= (at >= 0) & (at < grouping.size) if place in each else at < 0
     shape = tuple(tally.by[place].size for place in each)
     cells = np.zeros(int(np.prod(shape)), np.int64)
     if keep.any():

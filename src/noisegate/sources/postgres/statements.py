@@ -61,9 +61,9 @@ def whole_rows(query: exp.Query, names: Sequence[str]) -> exp.Select:
 
 
 def marginals_statement(tally: Marginals, writer: RelationWriter) -> exp.Query:
-    """Columns i0, …, g and v: for each set its sums, where g has a bit for each folded column.
+    """Columns i0, … and v: for each set its sums, where the place of a folded column is −1.
 
-    A key in no list has the place behind the last, as in `marginals_query`.
+    A key in no list has the place behind the last, as in `marginals_query`; none is NULL.
     """
     rows, constant = marginals_query(tally, writer), constant_of(tally)
     value: exp.Expr = exp.Sum(this=col("v", "m"))
@@ -72,9 +72,8 @@ def marginals_statement(tally: Marginals, writer: RelationWriter) -> exp.Query:
         value = exp.Mul(this=wide, expression=whole(constant))
     names = [f"i{place}" for place in range(len(tally.by))]
     total = clamp(exp.Coalesce(this=value, expressions=[whole(0)]), whole(-SUM_MAX), whole(SUM_MAX))
-    folded = exp.Anonymous(this="GROUPING", expressions=[col(name, "m") for name in names])
-    shown = [as_(exp.Coalesce(this=col(n, "m"), expressions=[whole(0)]), n) for n in names]
-    query = exp.select(*shown, as_(folded if names else whole(0), "g"), as_(total, "v"))
+    shown = [as_(exp.Coalesce(this=col(n, "m"), expressions=[whole(-1)]), n) for n in names]
+    query = exp.select(*shown, as_(total, "v"))
     ctes = rows.args.pop("with_", None)
     query = query.from_(rows.subquery("m", copy=False), copy=False)
     if ctes is not None:

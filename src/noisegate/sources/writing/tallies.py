@@ -316,6 +316,9 @@ def _light_value(term: Term, relation: Relation, opened: Opened) -> exp.Expr:
     else:
         value, (low, high) = opened.stored(term.expression), bounds
         guard = opened.dialect.finite(value.copy())
+    moved = on_grid(clamp(value.copy(), number(low), number(high)), term.grain)
+    if not opened.dialect.compares_first:
+        return case((guard, moved))
     anchor = anchor_of(term.grain)
     first, last = -(-low // term.grain) * term.grain, high // term.grain * term.grain
     inside = exp.Between(
@@ -323,7 +326,6 @@ def _light_value(term: Term, relation: Relation, opened: Opened) -> exp.Expr:
         low=number(anchor + first),
         high=number(anchor + last),
     )
-    moved = on_grid(clamp(value.copy(), number(low), number(high)), term.grain)
     return case((inside, on_grid(value, term.grain)), (guard, moved))
 
 
@@ -424,15 +426,23 @@ def _heavy(cap: int) -> exp.Select:
 
 
 def _evenly(query: exp.Select, order: Sequence[str], cap: int) -> exp.Select:
-    """At most ``cap`` rows of each owner: those at even steps of their own order."""
+    """At most ``cap`` rows of each owner: those at even steps of their own order.
+
+    Claim: an owner of n > cap rows keeps exactly ``cap`` of them, which its own rows and its id
+        alone decide. Each row is kept with a chance of cap / n, over where steps may begin.
+    Why: with a start 0 ≤ s < n, row i is kept where ⌊(i cap + s) / n⌋ is above its value for i - 1,
+        and then by 1, since cap < n. From 0 to n that adds up to ⌊(n cap + s) / n⌋ - ⌊s / n⌋ = cap.
+        A fixed start would keep the same side of every step, such as the largest row of each owner.
+    """
     owner, size = col(OWNER, "v"), exp.Count(this=exp.Star())
     sorted_rows = exp.Order(expressions=[exp.Ordered(this=col(name, "v")) for name in order])
     numbered = exp.select(
         *(col(name, "v") for name in order),
         as_(exp.Window(this=exp.RowNumber(), partition_by=[owner], order=sorted_rows), "at"),
         as_(exp.Window(this=size, partition_by=[owner.copy()]), "n"),
+        as_(exp.func("hash", owner.copy()), "start"),
     ).from_(query.subquery("v", copy=False), copy=False)
-    kept = f"n <= {cap} OR (at * {cap}) // n > ((at - 1) * {cap}) // n"
+    kept = f"n <= {cap} OR (at * {cap} + start % n) // n > ((at - 1) * {cap} + start % n) // n"
     chosen = exp.select(*(col(name, "w") for name in order)).from_(
         numbered.subquery("w", copy=False), copy=False
     )

@@ -194,9 +194,11 @@ def _quantile(one: float, other: float, failure: float) -> float:
     if one == other:
         other *= 1 + 1e-6
 
+    first, second = one * one, other * other
+    whole = 2 * (first - second)
+
     def tail(at: float) -> float:
-        parts = (a * a * exp(-at / a) for a in (one, other))
-        return (next(parts) - next(parts)) / (2 * (one * one - other * other))
+        return (first * exp(-at / one) - second * exp(-at / other)) / whole
 
     low, high = 0.0, max(one, other)
     while tail(high) > failure:
