@@ -25,7 +25,7 @@ from noisegate.server.service import Service
 DOCS = Path(__file__).parents[2] / "docs"
 COUNT = {
     "kind": "sql",
-    "sql": "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward",
+    "sql": "SELECT ward, COUNT(*) AS n FROM visits WHERE cost > 17 GROUP BY ward",
     "epsilon": "0.5",
 }
 RELEASE = {

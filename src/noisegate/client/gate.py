@@ -204,7 +204,7 @@ class RemoteGate(Asks):
             if state["state"] == "waiting":
                 raise Waiting(
                     "A steward has to approve this first.",
-                    fix="Ask again later: what was approved and drawn is then found, at no cost.",
+                    fix="Ask again later: what was approved and drawn is free then.",
                     about="approval",
                 )
             if progress is not None:
