@@ -26,8 +26,11 @@ Clock = Callable[[], str]
 
 
 def utc_now() -> str:
-    """The time as the log writes it; for people, nothing is decided by it."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    """The time as the log writes it; for people, nothing is decided by it.
+
+    In whole seconds: cards show it, and from finer times one could read how long the rows took.
+    """
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 @final
