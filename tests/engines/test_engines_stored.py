@@ -1,6 +1,7 @@
 """Stored values of every type that is read: each has a meaning, and none can make a question fail."""
 
 import re
+from dataclasses import replace
 from fractions import Fraction
 from types import MappingProxyType
 
@@ -12,11 +13,13 @@ from engines import READER
 from noisegate.algebra.expression import Call, Field, Literal
 from noisegate.algebra.relation import Filter, Table
 from noisegate.algebra.tally import Distinct, Grouping, Keys, Sums, Term, Values
+from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Column, Kind, TableDomain
 from noisegate.privacy.unit import PrivacyUnit
 from noisegate.sources.duckdb.source import DuckDBSource
 from noisegate.sources.postgres.server import Place
 from noisegate.sources.postgres.source import PostgresSource
+from refusals import about
 
 BETWEEN = {
     Kind.INTEGER: (Fraction(-1000), Fraction(1000)),
@@ -148,6 +151,18 @@ def test_a_text_that_is_too_long_for_the_steps_on_it_has_no_value(database):
     shown = Call("upper", (Field("x"),))
     tally = Distinct(relation=Table(domain), expression=shown, keys_per_unit=1)
     assert source.distinct(tally).tolist() == [[1]]
+
+
+def test_keys_are_lists_whatever_signs_they_hold(shared_database):
+    keys = ["", "NULL", "a\\b'\"{},%", "é👨‍👩‍👧", "{x}", "\n", " a "]
+    source, domain = source_of(shared_database, "text", keys, Kind.TEXT)
+    by = Grouping(name="x", expression=Field("x"), keys=(*keys, None))
+    one = Term(expression=Literal(1), grain=Fraction(1), low=1, high=1)
+    tally = Sums(relation=Table(domain), by=(by,), terms=(one,))
+    assert source.sums(tally).tolist() == [[1] * (len(keys) + 1)]
+    odd = replace(tally, by=(replace(by, keys=("a\x00",)),))
+    with pytest.raises(Unsupported, check=about("nul")):
+        source.require(odd)  # before it is paid for
 
 
 def test_decimals_are_the_same_numbers_as_in_files(shared_database, tmp_path):

@@ -5,9 +5,11 @@ A new engine is a dialect (`writing/dialect.py`), a source, and the functions be
 
 from collections.abc import Iterable, Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Final, Protocol, cast
 
 from noisegate.errors import PolicyError
+from noisegate.files import place_of
 from noisegate.privacy.domain import Key, Kind, TableDomain
 from noisegate.sources.source import Source
 
@@ -50,7 +52,7 @@ class Engine(Protocol):
 
 def engine_of(origins: Iterable[str]) -> Engine:
     """The one engine of these tables. Loaded when it is used."""
-    schemes = {where.partition("://")[0] if "://" in where else "" for where in origins}
+    schemes = set(map(_scheme, origins))
     modules = {_FILES if scheme == "" else _SERVERS.get(scheme, "") for scheme in schemes}
     if "" in modules:
         raise PolicyError(
@@ -65,3 +67,9 @@ def engine_of(origins: Iterable[str]) -> Engine:
             about="engines",
         )
     return cast("Engine", import_module(modules.pop()))
+
+
+def _scheme(where: str) -> str:
+    """That of an address; none of a file, whatever its folder is called."""
+    scheme, mark, _ = where.partition("://")
+    return scheme if mark and not Path(place_of(where)[0]).is_file() else ""

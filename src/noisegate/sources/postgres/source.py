@@ -93,6 +93,7 @@ class PostgresSource(Source):
         self._data = {name: data[name] for name in tables}
         self._link, self._written = Link(url_of(self._data), seconds=seconds), dict[str, str]()
         self._coins: Coins | None = None
+        self._able = set[str]()  # tallies that were found to have words
         with told(), self._link.lock:
             connection = self._link.begun()
             self._form = stored_tables(connection, self._data)
@@ -153,7 +154,7 @@ class PostgresSource(Source):
         names += [f"e{place}" for place in range(len(tally.terms))]
         owned = self._writer(tally).over(tally.relation).is_owned
         names += ["w"] if tally.rows_per_unit is not None and owned else []
-        text = self._statement(tally, lambda: self._copied(self._query(tally), tally, names))
+        text = self._statement(tally, lambda: self._copied(tally, names))
         first, columns = len(tally.by), len(tally.terms)
 
         def batches(stream: Iterator[list[Whole]]) -> Iterator[Batch]:
@@ -191,7 +192,11 @@ class PostgresSource(Source):
             raise POSTGRES.refusal("Running programs on blocks of rows")
         if sample_of(tally.relation) is not None:
             tally = replace(tally, relation=keyed(tally.relation, "0" * 64))
-        self._query(tally)
+        if (name := repr(tally)) not in self._able:
+            POSTGRES.text(self._listed(tally))
+            if len(self._able) >= _WRITTEN_MAX:
+                self._able.clear()
+            self._able.add(name)
 
     def public(self, table: str) -> "pa.Table":
         """All rows of a public table: exact and free."""
@@ -224,20 +229,24 @@ class PostgresSource(Source):
 
     def _whole(self, tally: Tally, names: Sequence[str]) -> list[Whole]:
         """The whole numbers of a tally by column."""
-        text = self._statement(tally, lambda: self._copied(self._query(tally), tally, names))
+        text = self._statement(tally, lambda: self._copied(tally, names))
         parts = self._run(lambda c: list(_streamed(c, text, len(names))))
         if not parts:
             return [np.zeros(0, np.int64) for _ in names]
         return [np.concatenate(column) for column in zip(*parts, strict=True)]
 
-    def _copied(self, query: exp.Query, tally: Tally, names: Sequence[str]) -> str:
-        """The text of a statement that copies these columns as 64-bit numbers."""
-        listed = [each for each in getattr(tally, "by", ()) if isinstance(each, Grouping)]
-        schema = schema_of(tally.relation)
+    def _listed(self, tally: Tally) -> exp.Query:
+        """The statement with its lists of keys."""
+        query, schema = self._query(tally), schema_of(tally.relation)
+        listed = [each for each in tally.by if isinstance(each, Grouping)]
         for place, grouping in reversed(list(enumerate(listed))):
             kind = domain_of(grouping.expression, schema).kind
             keys_list(query, place, grouping, kind)
-        text = POSTGRES.text(self._placed(whole_rows(query, names)))
+        return query
+
+    def _copied(self, tally: Tally, names: Sequence[str]) -> str:
+        """The text of a statement that copies these columns as 64-bit numbers."""
+        text = POSTGRES.text(self._placed(whole_rows(self._listed(tally), names)))
         return f"COPY ({text}) TO STDOUT (FORMAT BINARY)"
 
     def _statement(self, tally: Tally, write: Callable[[], str]) -> str:
