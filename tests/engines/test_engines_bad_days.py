@@ -7,7 +7,6 @@ import time
 from datetime import date
 
 import pytest
-import worlds
 
 import noisegate
 from engines import READER

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import worlds
 
 import noisegate
 from noisegate.errors import Unsupported
