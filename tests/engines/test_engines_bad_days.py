@@ -6,6 +6,7 @@ import threading
 import time
 from datetime import date
 
+import engine_worlds
 import pytest
 
 import noisegate
@@ -19,7 +20,7 @@ COUNT = "SELECT COUNT(*) FROM people"
 @pytest.fixture
 def clinic(tmp_path, database):
     """A policy, and the database that its rows are in."""
-    return worlds.on_server(tmp_path / "server", database, worlds.frames()), database
+    return engine_worlds.on_server(tmp_path / "server", database, engine_worlds.frames()), database
 
 
 def opened(file, ledger=":memory:"):
@@ -176,7 +177,7 @@ def test_settings_of_a_session_do_not_matter(clinic):
         "SET search_path = nowhere; SET datestyle = 'German'; SET timezone = 'Asia/Tokyo'"
     )
     question = "SELECT COUNT(*) FROM people WHERE CAST(born AS VARCHAR) = '1950-02-03'"
-    expected = worlds.frames()["people"].column("born").to_pylist().count(date(1950, 2, 3))
+    expected = engine_worlds.frames()["people"].column("born").to_pylist().count(date(1950, 2, 3))
     assert gate.sql(question, epsilon=1000).to_pandas().iloc[0, 0] == expected
 
 

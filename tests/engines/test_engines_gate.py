@@ -1,5 +1,6 @@
 """Questions through the gate: the same policy and prices on a server, refusals before any charge."""
 
+import engine_worlds
 import numpy as np
 import pytest
 
@@ -29,10 +30,10 @@ QUESTIONS = [
 
 @pytest.fixture(scope="module")
 def policies(tmp_path_factory, shared_database):
-    folder, rows = tmp_path_factory.mktemp("clinic"), worlds.frames()
+    folder, rows = tmp_path_factory.mktemp("clinic"), engine_worlds.frames()
     return (
-        worlds.in_files(folder / "files", rows),
-        worlds.on_server(folder / "server", shared_database, rows),
+        engine_worlds.in_files(folder / "files", rows),
+        engine_worlds.on_server(folder / "server", shared_database, rows),
     )
 
 
@@ -123,13 +124,13 @@ def test_two_analysts_of_a_server_share_its_budget(policies):
 def test_made_up_rows_of_a_server_cost_nothing(policies):
     gate = noisegate.open(policies[1], practice=True)
     found = gate.sql("SELECT ward, COUNT(*) FROM people GROUP BY ward", epsilon=1).to_pandas()
-    assert list(found["ward"]) == worlds.WARDS
+    assert list(found["ward"]) == engine_worlds.WARDS
 
 
 def test_zcdp_prices_are_the_same(tmp_path, database):
-    rows = worlds.frames(1)
-    files = worlds.in_files(tmp_path / "files", rows, "zcdp")
-    server = worlds.on_server(tmp_path / "server", database, rows, "zcdp")
+    rows = engine_worlds.frames(1)
+    files = engine_worlds.in_files(tmp_path / "files", rows, "zcdp")
+    server = engine_worlds.on_server(tmp_path / "server", database, rows, "zcdp")
     gates = [noisegate.open(file, analyst="ann", ledger=":memory:") for file in (files, server)]
     answers = [gate.sql("SELECT ward, AVG(age) FROM people GROUP BY ward", epsilon=50)
                for gate in gates]  # fmt: skip

@@ -426,13 +426,12 @@ def _heavy(cap: int) -> exp.Select:
 
 
 def _evenly(query: exp.Select, order: Sequence[str], cap: int) -> exp.Select:
-    """At most ``cap`` rows of each owner: those at even steps of their own order.
+    """At most ``cap`` rows of each owner: those in the middle of even steps of their own order.
 
-    Claim: an owner of n > cap rows keeps exactly ``cap`` of them, which its own rows and its id
-        alone decide. Each row is kept with a chance of cap / n, over where steps may begin.
-    Why: with a start 0 ≤ s < n, row i is kept where ⌊(i cap + s) / n⌋ is above its value for i - 1,
-        and then by 1, since cap < n. From 0 to n that adds up to ⌊(n cap + s) / n⌋ - ⌊s / n⌋ = cap.
-        A fixed start would keep the same side of every step, such as the largest row of each owner.
+    Claim: an owner of n > cap rows keeps exactly ``cap`` of them, which its own rows alone decide.
+    Why: with s = ⌊n / 2⌋, row i is kept where ⌊(i cap + s) / n⌋ is above its value for i - 1, and
+        then by 1, since cap < n. From 0 to n that adds up to ⌊(n cap + s) / n⌋ - ⌊s / n⌋ = cap.
+        With s = 0 the last row of each step would be kept: of one step, the owner's largest.
     """
     owner, size = col(OWNER, "v"), exp.Count(this=exp.Star())
     sorted_rows = exp.Order(expressions=[exp.Ordered(this=col(name, "v")) for name in order])
@@ -440,9 +439,9 @@ def _evenly(query: exp.Select, order: Sequence[str], cap: int) -> exp.Select:
         *(col(name, "v") for name in order),
         as_(exp.Window(this=exp.RowNumber(), partition_by=[owner], order=sorted_rows), "at"),
         as_(exp.Window(this=size, partition_by=[owner.copy()]), "n"),
-        as_(exp.func("hash", owner.copy()), "start"),
     ).from_(query.subquery("v", copy=False), copy=False)
-    kept = f"n <= {cap} OR (at * {cap} + start % n) // n > ((at - 1) * {cap} + start % n) // n"
+    step = "({} * {} + n // 2) // n"
+    kept = f"n <= {cap} OR {step.format('at', cap)} > {step.format('(at - 1)', cap)}"
     chosen = exp.select(*(col(name, "w") for name in order)).from_(
         numbered.subquery("w", copy=False), copy=False
     )

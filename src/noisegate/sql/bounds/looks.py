@@ -24,6 +24,7 @@ from noisegate.sql.bounds.limits import caps_of, declared_rows
 from noisegate.sql.bounds.profiles import DIGITS, Profile, range_of, range_query, valued
 from noisegate.sql.bounds.sized import Counted, counted_of, own_rows
 from noisegate.sql.drafts.purchase import Purchase
+from noisegate.sql.drafts.recipe import CHOSEN
 from noisegate.sql.drafts.words import capped_words
 from noisegate.sql.estimates.clipped import Clipped, clipped_of
 from noisegate.sql.estimates.losses import lost_of
@@ -36,7 +37,7 @@ from noisegate.transforms.stability import stability_of
 Bounds: TypeAlias = Mapping[tuple[str, Expression], tuple[Fraction, Fraction]]
 SHARE: Final = Fraction(1, 5)  # of the price of synthetic rows, for all their bounds together
 CHOICES: Final = ("bounds", "caps")
-_CAPS: Final = (Fraction(1, 6), Fraction(12, 25))  # of the price of a question, for looks at caps
+_CAPS: Final = (Fraction(1, 8), Fraction(12, 25))  # of the price of a question, for looks at caps
 _TWICE, _MORE = 2, Fraction(5, 4)  # times that for two sizes; where averages alone are asked
 _MOST: Final = Fraction(1, 2)  # of the price, for all that
 _CAPS_SEEN: Final = Fraction(6, 125)  # an ε with which a look sees a hundred units, if it can be
@@ -48,7 +49,7 @@ BOUNDS: Final = Fraction(1, 8)  # of the price, for looks at bounds
 _UNBOUNDED: Final = (Function.COUNT, Function.COUNT_VALUES, Function.COUNT_UNITS,
                      Function.COUNT_DISTINCT)  # fmt: skip
 _CLEARLY: Final = 0.5  # of an error that is guessed: what is smaller for sure
-_AVERAGES: Final = 2.0  # times the noise of a count, of an average and of a quantile
+_AVERAGES, _RANKS = 2.0, 4.5  # times the noise of a count, of an average and of a quantile
 _MODEL: Final = (
     "A private estimate from these rows says that the contribution bound loses about {lost}: "
     "counts and sums are raised by that, and the ± includes its uncertainty. This part rests on a "
@@ -333,9 +334,10 @@ def _parts(block: Block, *, divided: bool) -> tuple[int, float]:
     if divided:
         functions, sums = [each for each in functions if each is not Function.AVG], max(1, sums)
         functions = functions or [Function.COUNT]
-    if {*functions} & {*_UNBOUNDED} or not functions:
+    totals, ranks = {*functions} & {*_UNBOUNDED}, {*functions} & {*CHOSEN}
+    if totals or not functions:
         return max(1, sums + len(functions)), 0
-    return sums + 1, _AVERAGES
+    return sums + 1, _RANKS if ranks else _AVERAGES
 
 
 def _sums(block: Block) -> list[Aggregate]:

@@ -23,7 +23,7 @@ from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.base import Mechanism, smallest_whole
 from noisegate.sql.drafts.draft import Draft, Part
 from noisegate.sql.drafts.others import BRACKETS_MAX
-from noisegate.sql.drafts.words import EVEN, extreme, quantiles, ranks, rare
+from noisegate.sql.drafts.words import extreme, quantiles, ranks, rare
 from noisegate.sql.question import Function
 from noisegate.transforms.query import Query
 
@@ -190,8 +190,8 @@ def _mechanisms(
         errors = dict(zip(taus, choice.rank_errors(USUAL), strict=True))
         sampled = query.sample is not None
         words.append(quantiles(part.other.expression, errors, USUAL, sampled=sampled))
-        alone = f"Of more than {BRACKETS_MAX} levels at once, errors are in ranks alone."
-        words.append(EVEN if bracketed else alone)
+        if not bracketed:
+            words.append(f"Of more than {BRACKETS_MAX} levels at once, errors are in ranks alone.")
         return (choice,)
     cells = max(1, draft.cells(part.columns))
     level = extreme_level(

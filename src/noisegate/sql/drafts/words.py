@@ -23,11 +23,6 @@ _COUNTS = (Function.COUNT, Function.COUNT_VALUES, Function.COUNT_UNITS)
 _UNBOUNDED = (*_COUNTS, Function.COUNT_DISTINCT)
 _AROUND = {"case": 1, "least": 0, "greatest": 0}  # where a value is, inside of calls around it
 
-EVEN = (
-    "The ± of quantiles takes values to lie about evenly around them, which is a model; at 95 %, "
-    "twice as much holds whatever the values are."
-)
-
 # A query, its function where it is drawn for itself, and whether its sums are weighed apart.
 Drawn: TypeAlias = tuple[Query, Function | None, bool]
 

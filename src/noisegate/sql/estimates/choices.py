@@ -1,11 +1,4 @@
-"""Quantiles as they are shown: points of a grid in the column's own unit, with their bars.
-
-A bracket is proven whatever the values are, and pays for that: it holds ln(K / β) / factor ranks on
-either side for K radii, and twice those that a cap may move. A point is off by ln(1 / β) / factor
-ranks, or by once those, where values lie about evenly around it, or thinner the farther out. The
-bar of a quantile at 95 % is that much of its bracket: half. That rests on this model; the bracket
-itself is the bar of MIN and MAX, beyond which values may be anywhere.
-"""
+"""Quantiles as they are shown: points of a grid in the column's own unit, with their bars."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,12 +11,10 @@ from numpy.typing import NDArray
 from noisegate.algebra.tally import Term
 from noisegate.privacy.domain import WHOLE_MAX, Kind
 from noisegate.sql.drafts.recipe import Recipe
-from noisegate.sql.estimates.losses import normal
 from noisegate.sql.kinds import is_brackets
 from noisegate.sql.laws.intervals import Interval
 from noisegate.sql.laws.known import Bars
 from noisegate.sql.laws.laws import Floats
-from noisegate.sql.question import Function
 
 if TYPE_CHECKING:
     from noisegate.mechanisms.quantiles.brackets import Brackets
@@ -31,7 +22,6 @@ if TYPE_CHECKING:
 
 Numbers: TypeAlias = NDArray[Any]
 Ranks: TypeAlias = Callable[[Fraction], int]
-_USUAL: Final = Fraction(95, 100)
 _EXACT: Final = 2.0**53  # whole doubles up to here are exact
 
 
@@ -58,8 +48,6 @@ class Chosen:
     def bars(self, recipe: Recipe) -> Bars | None:
         """Between which values the exact quantile lies, where that was chosen with it.
 
-        Brackets that are all of the grid tell nothing, and stay.
-
         Why: a value is rounded to the grid before, which moves a quantile by half a step at most;
             times are cut to the hour, so they may be up to an hour later.
         Rounding: outwards.
@@ -73,10 +61,6 @@ class Chosen:
 
         def ends(confidence: Fraction) -> Interval:
             low, high = (each[:, recipe.level] for each in noise.ends(self.released, confidence))
-            if recipe.aggregate.function is Function.QUANTILE:
-                centre = noise.centres(self.released)[:, recipe.level]
-                part = np.where((low > noise.low) | (high < noise.high), _held(confidence), 1.0)
-                low, high = _nearer(centre, low, high, part)
             return Interval(
                 _outwards(low.astype(np.float64) * float(grain) - float(down), -np.inf),
                 _outwards(high.astype(np.float64) * float(grain) + float(up), np.inf),
@@ -87,19 +71,6 @@ class Chosen:
     def ranks(self, level: int) -> Ranks:
         """How many ranks one level may be off."""
         return lambda confidence: self.noise.rank_errors(confidence)[level]
-
-
-def _held(confidence: Fraction) -> float:
-    """Which part of a bracket holds a quantile: half at 95 %, and more as the normal law has it."""
-    return min(1.0, max(1.0, normal(confidence) / normal(_USUAL)) / 2)
-
-
-def _nearer(
-    centre: NDArray[np.int64], low: NDArray[np.int64], high: NDArray[np.int64], part: Floats
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Ends at a part of their distance from the point, in whole steps of the grid, rounded up."""
-    wide = np.ceil(part * np.maximum(centre - low, high - centre)).astype(np.int64)
-    return np.maximum(low, centre - wide), np.minimum(high, centre + wide)
 
 
 def _outwards(ends: Floats, side: float) -> Floats:

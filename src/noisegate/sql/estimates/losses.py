@@ -85,12 +85,12 @@ def rank_slack(profiles: Sequence[Profile], cap: int | None) -> Fraction:
     """By which share of the ranks a quantile may be off because a cap leaves rows out.
 
     Two standard deviations of a share of the rows whose own one is 1/2, the most that there is, and
-    a quarter of that, as of averages. Rounding: up, to 1/1000.
+    half of that, since values of one unit are not all on one side. Rounding: up, to 1/1000.
     """
     rows = [profile for profile in profiles if not profile.people and not profile.sums]
     if not rows or cap is None:
         return Fraction(0)
-    off = float(rows[0].loss(cap).average_off(np.ones(1))[0]) * _APART
+    off = float(rows[0].loss(cap).average_off(np.ones(1))[0]) / 2
     return min(Fraction(ceil(1000 * off), 1000), Fraction(1, 4))
 
 

@@ -17,7 +17,7 @@ it. `bench/truth.py` holds the model to account, by how often the ± covers the 
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from math import ceil, hypot, log, log10, sqrt
+from math import ceil, log, log10, sqrt
 from typing import Final, TypeAlias, final
 
 import numpy as np
@@ -30,12 +30,13 @@ Whole: TypeAlias = NDArray[np.int64]
 
 _NEIGHBOURS: Final = (1, 2, 4, 8)  # bins that are looked at together
 _ALARM: Final = 0.01  # the chance that noise alone makes the next bin stand clear
-_FADING: Final = 0.5  # of that chance, for each bin that lies between
-_DOUBT: Final = 3e-4  # the least such chance: a bin far off is rather noise than units
-_SEVERAL: Final = 2.0  # times what is seen: bins that hold more are less likely, by the square
+_FADING: Final = 0.75  # of that chance, for each bin that lies between
+_DOUBT: Final = 1e-6  # the least such chance
 _FARTHEST: Final = 16  # bins beyond the last clear one in which a bound may lie
 _UNLIKE: Final = 0.25  # of what is lost: how far large units may differ from others
 _APART: Final = 0.5  # the same of groups: those that all are in lose least, at best nothing
+_TYPICAL: Final = 0.96  # of all draws: those that are no farther off, for the choice of a bound
+_SPREAD: Final = 1.5  # times their mean distance from the middle, about a standard deviation
 _SHARES: Final = np.concatenate([[0.0], np.geomspace(1e-6, 1.0, 48)])  # between: a straight line
 _NOISE: Final = 39  # the dimension of draws of noise: others are those of units and groups
 _FEW: Final = 0.01  # of all draws: those that quantiles are read off
@@ -43,7 +44,6 @@ _STEEP: Final = 6.0  # the most that logarithms of densities fall or rise within
 _ODD: Final = 1 / 8  # of a bin's width over √12: how far its mean may be off where sizes are smooth
 _TWO: Final = 1.96  # standard deviations at 95 %
 _SURE: Final = Fraction(95, 100)
-_CHOICE: Final = Fraction(90, 100)  # of the ± that a bound is chosen by
 
 
 @final
@@ -151,9 +151,8 @@ class Sizes:
     """Noisy numbers of units in bins (low, high], the noise of each two-sided geometric.
 
     ``lows`` and ``highs`` are the smallest and the largest size in each bin. ``apart``: sizes are
-    numbers of groups. A group then loses 1 of a unit at most, and not all that the unit loses, so
-    the squares of what units lose of it add up to no more than that. And bars are wide, since units
-    in many groups are in others than units in few.
+    numbers of groups. Then the best bound is one for groups that lose 1 of a unit, and not all that
+    it loses; and bars are wide, since units in many groups are in others than units in few.
     """
 
     def __init__(
@@ -167,22 +166,15 @@ class Sizes:
     def end(self) -> int:
         """One past the last bin that stands clear of noise, by itself or with its neighbours.
 
-        Beyond these, units that noise may hide are guessed. Bins that lie apart and would hold many
-        times what is seen are rather noise, and need the more to stand clear.
+        Beyond these, units that noise may hide are guessed.
         """
         counts, first = self._units, self._body
         end = first
         while first < counts.size:
             chance = max(_ALARM * _FADING ** max(0, first - end - 1), _DOUBT)
-            held = np.maximum(counts[:end], 0.0) @ self._highs[:end] if end < first else np.inf
-            wide = 0
-            for each in (1, 2, 4):
-                units = float(counts[first : first + each].sum())
-                share = units * self._highs[first] / max(held, self._scale)
-                enough = chance / (1 + (share / _SEVERAL) ** 2)
-                if first + each <= counts.size and noise_tail(each, units / self._scale) < enough:
-                    wide = each
-                    break
+            wide = next((each for each in (1, 2, 4) if first + each <= counts.size and
+                         noise_tail(each, counts[first : first + each].sum() / self._scale)
+                         < chance), 0)  # fmt: skip
             end = first + wide if wide else end
             first += wide or 1
         return end
@@ -256,7 +248,6 @@ class Sizes:
         drawn = float(seen @ near) + sqrt(noise) * even_normal(3) + units @ tail
         squares = np.maximum(float(seen @ near**2) + units @ tail**2, 0.0)
         drawn = np.maximum(drawn, 0.0)
-        squares = np.minimum(squares, drawn) if self._apart else squares
         kept = 0.0 if cap == 0 else max(self.total - float(np.median(drawn)), float(self._highs[0]))
         return Loss(
             cap=cap, kept=kept, drawn=drawn, squares=squares,
@@ -264,7 +255,7 @@ class Sizes:
         )  # fmt: skip
 
     def best(self, epsilon: float, *, cells: int = 1, ratios: float = 0) -> float:
-        """The bound with the narrowest ± of a sum per cell; with ``ratios``, the best for averages.
+        """The bound with the least error of a sum per cell; with ``ratios``, of averages.
 
         That is noise of scale cap / ε, and what is not known of what the bound loses. ``ratios``
         is how many times as much noise an average has, in half-widths of its bounds: about 2.
@@ -276,22 +267,22 @@ class Sizes:
         return min(caps, key=lambda cap: self.error(cap, epsilon, cells=cells, ratios=ratios))
 
     def error(self, cap: float, epsilon: float, *, cells: int = 1, ratios: float = 0) -> float:
-        """The ± at 90 % of a sum per cell in rows' worth; of an average, a standard deviation.
+        """A standard deviation, to be expected, of a sum per cell in rows' worth; of an average.
 
-        Not at 95 %: one of 20 draws with a few very large units would cost all others dear. Where a
-        bound loses a share of a group, its noise is raised with what it keeps. What is lost counts
-        for itself too: a number may be about some of the rows only.
+        Draws that are far off are left out: few large units would cost all others dear.
         """
-        loss, part = self.loss(cap), 1 / cells
+        loss = self.loss(cap)
+        lost, squares = loss.lost, float(np.median(loss.squares))
+        squares = min(squares, lost) if self._apart else squares
+        far = np.sort(np.abs(loss.drawn - lost))
+        typical = _SPREAD * float(far[: int(_TYPICAL * far.size)].mean())
+        noise, part = sqrt(2) * cap / epsilon, 1 / cells
         if not ratios:
-            gain = 1 + (1 - part) * loss.lost / loss.kept
-            noise = np.array([gain * log(1 / float(1 - _CHOICE)) * cap / epsilon])
-            off = float(loss.off(np.array([part]), _CHOICE, noise=noise)[0])
-            return hypot(off, loss.unlike * loss.lost * part)
-        squares = float(np.median(loss.squares))
+            own = np.hypot(typical, loss.unlike * lost) * part
+            return float(np.hypot(noise, np.hypot(own, sqrt(part * (1 - part) * squares))))
         spread = 1 / 4  # of the half-width of the bounds: the values of units
-        among = hypot(sqrt(squares * cells), _UNLIKE * loss.lost) / (loss.kept + loss.lost)
-        return hypot(ratios * sqrt(2) * cap / epsilon * cells / loss.kept, spread * among)
+        among = np.hypot(sqrt(squares * cells), _UNLIKE * lost) / (loss.kept + lost)
+        return float(np.hypot(ratios * noise * cells / loss.kept, spread * among))
 
 
 def _read(share: Floats, at: Floats, found: Floats) -> Floats:

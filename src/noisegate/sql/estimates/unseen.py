@@ -9,8 +9,8 @@ size, from that bin on. What is taken to be, before any number is seen:
   place of t²/2: exponential, gamma, and nearly Poisson ones. 1 / (1 + a) is spread evenly.
 - With some chance there is another group of larger units besides: few enough to be hidden by noise,
   around any size, much alike or not. How many is spread evenly over logarithms. The more the noise
-  can hide, the larger is the chance: 4 in 100 at a scale of 6, and 15 at one of 20. It widens
-  a bar at 95 % most where numbers speak for it.
+  can hide, the larger is the chance: 4 in 100 at a scale of 8, and 10 from 20 on. It widens
+  a bar at 95 % where numbers speak for it, and hardly where none does.
 - Tails that hold many times what is seen are less likely than others.
 
 All curves on a grid are weighed by how well they agree with the noisy numbers, the farther back
@@ -48,15 +48,15 @@ _SUDDEN: Final = (False, True, False)  # whether they bend ever more
 _BROKEN: Final = (0.55, 0.4, 0.05)  # how likely these are
 _HEIGHTS: Final = np.linspace(-1.8, 1.2, 13)  # logarithms, from the highest of the last bins
 _MUCH: Final = 1.0  # of what is seen: tails that hold more are less likely, by this power of it
-_LESS: Final = 0.5
+_LESS: Final = 0.7
 _USUAL: Final = 0.7  # units that are expected less often are left out of what a tail holds
-_ANOTHER: Final = 0.0075  # how likely another group is hidden, for each unit of the noise's scale
-_MOSTLY: Final = 0.2  # the most of that
-_OTHERS: Final = (0.5, 1.0, 2.0, 4.0, 7.0, 12.0)  # units in it, in scales of the noise
-_WHERE: Final = tuple(range(1, 17))  # bins beyond the last clear one that it lies around
-_WIDE: Final = (0.35, 1.2, 3.0)  # its spread, in bins: units that are alike are in one
+_ANOTHER: Final = 0.005  # how likely another group is hidden, for each unit of the noise's scale
+_MOSTLY: Final = 0.1  # the most of that
+_OTHERS: Final = (0.25, 0.5, 1.0, 2.0, 4.0, 7.0, 12.0)  # units in it, in scales of the noise
+_WHERE: Final = tuple(range(1, 17, 2))  # bins beyond the last clear one that it lies around
+_WIDE: Final = (0.8, 2.5)  # its spread, in bins
 _SHARE: Final = 2.0  # of what is seen: groups that hold more are less likely, by the square
-_CARRIERS: Final = 8  # curves that a group is added to, by weight
+_CARRIERS: Final = 24  # curves that a group is added to, by weight
 _PRIMES: Final = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73,
                   79, 83, 89, 97, 101, 103, 107, 109, 113, 127, 131, 137, 139, 149, 151, 157, 163,
                   167, 173)  # fmt: skip
@@ -221,7 +221,7 @@ class Unseen:
         step = np.arange(self._first - self._last, self._units.size - self._last)
         axes = np.meshgrid(_OTHERS, _WHERE, _WIDE, indexing="ij")
         units, middle, wide = (axis.reshape(-1, 1) for axis in axes)
-        shape = np.exp(-(((step - np.minimum(middle, step[-1])) / wide) ** 2) / 2)
+        shape = np.exp(-(((step - middle) / wide) ** 2) / 2)
         groups = self._scale * units * shape / shape.sum(axis=1, keepdims=True)
         less = np.log1p((self._share(groups) / _SHARE) ** 2)
         return groups, -less - log(len(groups))
