@@ -21,6 +21,7 @@ import noisegate
 from noisegate.errors import NoisegateError
 from noisegate.ledger.memory import MemoryLedger
 from show import Column, Row, console, machine, show
+from truth_held import held
 from truth_worlds import WORLDS, World
 
 ROOT = Path(__file__).parents[1]
@@ -129,7 +130,7 @@ def measure(world: World, options: argparse.Namespace, pool: Executor) -> list[R
 
 def asked(name: str, sql: str, epsilon: float, options: argparse.Namespace) -> list[Row]:
     """One question at one price, in a process of its own."""
-    (world,) = (each for each in WORLDS if each.name == name)
+    (world,) = (each for each in worlds(options) if each.name == name)
     keys, rows = keys_of(sql), []
     truth = truth_of(world.engine(FOLDER), sql, keys)
     best, cap = best_cap(FOLDER / f"{name}.toml", sql, epsilon, truth, keys, options.beside)
@@ -147,6 +148,11 @@ def asked(name: str, sql: str, epsilon: float, options: argparse.Namespace) -> l
         found["times_best"] = found["error"] / best if best else None
         rows.append(row | found)
     return rows
+
+
+def worlds(options: argparse.Namespace) -> tuple[World, ...]:
+    """The tables that are asked: the usual ones, or others that are drawn from a seed."""
+    return WORLDS if options.held is None else held(options.held)
 
 
 def best_cap(
@@ -195,7 +201,7 @@ def main() -> None:
     to.print(f"[bold]{machine()}, {options.draws} draws")
     context = get_context("spawn")
     with ProcessPoolExecutor(options.processes, mp_context=context) as pool:
-        for world in WORLDS:
+        for world in worlds(options):
             if options.only and world.name not in options.only:
                 continue
             found = measure(world, options, pool)
@@ -212,6 +218,7 @@ def main() -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", action="append", choices=[world.name for world in WORLDS])
+    parser.add_argument("--held", type=int, help="tables of other shapes, of this seed")
     parser.add_argument("--draws", type=int, default=50)
     parser.add_argument("--beside", type=int, default=9, help="draws for each fixed cap; 0: none")
     parser.add_argument("--way", nargs="+", choices=WAYS, default=list(WAYS))

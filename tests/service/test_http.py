@@ -346,7 +346,7 @@ def test_paths_that_lead_nowhere_are_not_found(call, path):
 
 @pytest.mark.parametrize("text", [
     "'; DROP TABLE visits; --", "SELECT * FROM visits", "SELECT COUNT(*) FROM people; SELECT 1",
-    "SELECT COUNT(*) FROM read_csv('/etc/passwd')", "COPY visits TO '/tmp/x'", "\x00", "<b>" * 1000,
+    "SELECT COUNT(*) FROM read_csv('/etc/passwd')", "COPY visits TO 'x.csv'", "\x00", "<b>" * 1000,
     "SELECT COUNT(*) FROM visits WHERE ward = (SELECT ward FROM visits LIMIT 1)",
 ])  # fmt: skip
 def test_sql_in_text_fields_is_refused_for_nothing(call, text):

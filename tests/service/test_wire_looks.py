@@ -204,7 +204,7 @@ def test_public_rows_are_exact_and_free(wire, session):
         ("INSERT INTO visits VALUES (1)", "25006"),
         ("DROP TABLE visits", "25006"),
         ("COPY visits FROM STDIN", "25006"),
-        ("COPY visits TO '/tmp/x'", "25006"),
+        ("COPY visits TO 'x.csv'", "25006"),
         ("COPY visits TO PROGRAM 'sh'", "25006"),
         ("SELECT * INTO other FROM visits", "0A000"),
         ("SHOW nothing.of.the.kind", "42704"),
