@@ -48,7 +48,7 @@ def test_somebody_whom_only_the_provider_knows_does_not(service, issuer):
     [
         {"key": OTHER},
         {"kid": "k2"},
-        {"exp": time.time() - 100},
+        {"exp": 1_000_000_000},
         {"exp": None},
         {"aud": "another"},
         {"aud": None},
@@ -59,7 +59,7 @@ def test_somebody_whom_only_the_provider_knows_does_not(service, issuer):
         {"key": "secret" * 10, "algorithm": "HS256"},
         {"key": rsa.generate_private_key(65537, 2048), "algorithm": "RS256"},
     ],
-    ids=str,
+    ids=lambda wrong: "-".join(wrong),
 )
 def test_what_is_forged_expired_or_for_others_is_refused(issuer, wrong):
     with pytest.raises(Unauthenticated):
