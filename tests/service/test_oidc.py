@@ -59,7 +59,7 @@ def test_somebody_whom_only_the_provider_knows_does_not(service, issuer):
         {"key": "secret" * 10, "algorithm": "HS256"},
         {"key": rsa.generate_private_key(65537, 2048), "algorithm": "RS256"},
     ],
-    ids=lambda wrong: "-".join(wrong),
+    ids="-".join,
 )
 def test_what_is_forged_expired_or_for_others_is_refused(issuer, wrong):
     with pytest.raises(Unauthenticated):
