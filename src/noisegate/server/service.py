@@ -204,6 +204,7 @@ class Service:
         return None if known is None else known.again(view.gate.remaining)
 
     def _keep(self, run: Run) -> None:
+        run.on_cancel = lambda: self._cancelled(run)
         with self._lock:
             self._runs[run.id] = run
             while len(self._runs) > self.settings.kept:
@@ -220,6 +221,10 @@ class Service:
             price,
         )  # fmt: skip
         self.counts["asked"] += 1
+
+    def _cancelled(self, run: Run) -> None:
+        """The store says so too, whether the work was over or not."""
+        self.store.all("UPDATE runs SET state = 'cancelled' WHERE id = ?", run.id)
 
     def _submit(self, view: View, run: Run) -> None:
         try:
@@ -282,7 +287,8 @@ class Service:
         if isinstance(made, Result) and (answer := made.answer) is not None:
             size = answer.table.num_rows
         self.store.all(
-            "UPDATE runs SET state = ?, finished = ?, price = ? WHERE id = ?",
+            "UPDATE runs SET state = CASE state WHEN 'cancelled' THEN state ELSE ? END, "
+            "finished = ?, price = ? WHERE id = ?",
             "failed" if failed else "done", now(), str(price), run.id,
         )  # fmt: skip
         self.log.add(

@@ -160,8 +160,8 @@ class View:
     def _seen(self, told: dict[str, Any]) -> dict[str, Any]:
         """A run of the history; when it ended is for those who see all, and not before it may."""
         run = self._service.held(told["id"])
-        if run is not None and run.told == "running":
-            return told | {"state": "running", "finished": None, "price": None}
+        if run is not None and not run.settled:
+            return told | {"state": run.told, "finished": None, "price": None}
         return told if self.caller.sees_all else told | {"finished": None}
 
     def head(self) -> dict[str, Any] | None:
