@@ -21,7 +21,9 @@ from noisegate.server.refusals import body_of
 from noisegate.server.results import Result
 
 State: TypeAlias = Literal["waiting", "queued", "running", "done", "failed", "cancelled"]
-RUN: Final = "id, person, dataset, key, ordered, fresh, practice, face, token, state, created"
+RUN: Final = (
+    "id, person, dataset, key, ordered, fresh, practice, face, token, state, created, period, allow"
+)
 _ENDED: Final = ("done", "failed", "cancelled")
 _EVEN: Final = 8  # steps of the same length
 _LOOK: Final = 0.5  # seconds until who waits for a time looks whether it was cancelled
@@ -42,6 +44,9 @@ class Run:
     created: str
     key: str | None = None
     token: str | None = None
+    allow: frozenset[str] | None = None  # the capabilities of whoever asked; None: all of theirs
+    window: str | None = None  # the time whose share it is asked from
+    finding: bool = False  # it was paid for before: to be found, and not to be charged
     state: State = "queued"
     progress: float = 0.0
     words: str = ""
