@@ -335,11 +335,22 @@ class Service:
         if isinstance(made, Result) and (answer := made.answer) is not None:
             size = answer.table.num_rows
         if not (run.finding and failed):
-            self.store.do(lambda do: _paid(do, run, price, "failed" if failed else "done"))
+            self.store.do(lambda do: self._paid(do, run, price, "failed" if failed else "done"))
         self.log.add(
             run.person, "practise" if run.practice else "ask", face=run.face, token=run.token,
             dataset=run.dataset, run=run.id, kind=run.order.kind, order=run.order.to_dict(),
             price=str(price), rows=size, refused=getattr(made, "code", None),
+        )  # fmt: skip
+
+    def _paid(self, do: Do, run: Run, price: Fraction, state: State) -> None:
+        """Write down how a run ended; what it was charged adds to what it was before."""
+        self.store.alone(do, "runs")  # else two replicas with one key would add to the same price
+        rows = do("SELECT price FROM runs WHERE id = ?", (run.id,))
+        before = Fraction(rows[0][0]) if rows and rows[0][0] is not None else _NOTHING
+        do(
+            "UPDATE runs SET state = CASE state WHEN 'cancelled' THEN state ELSE ? END, "
+            "finished = ?, price = ?, pending = NULL, charged = COALESCE(?, charged) WHERE id = ?",
+            (state, now(), str(before + price), now() if price else None, run.id),
         )  # fmt: skip
 
     def _named(self, run: Run, do: Do | None = None) -> Run | None:
@@ -391,17 +402,6 @@ class Service:
             self._runs[run.id] = run
         self._submit(view, run)
         return True
-
-
-def _paid(do: Do, run: Run, price: Fraction, state: State) -> None:
-    """Write down how a run ended and what it was charged, on top of what it was charged before."""
-    rows = do("SELECT price FROM runs WHERE id = ?", (run.id,))
-    before = Fraction(rows[0][0]) if rows and rows[0][0] is not None else _NOTHING
-    do(
-        "UPDATE runs SET state = CASE state WHEN 'cancelled' THEN state ELSE ? END, finished = ?, "
-        "price = ?, pending = NULL, charged = COALESCE(?, charged) WHERE id = ?",
-        (state, now(), str(before + price), now() if price else None, run.id),
-    )  # fmt: skip
 
 
 def _lost(gate: Gate, before: Fraction) -> Fraction:
