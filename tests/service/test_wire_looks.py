@@ -271,3 +271,37 @@ def test_a_doubtful_form_is_taken_for_a_question_and_never_for_free(wire):
         "SELECT COUNT(*) FROM visits UNION ALL SELECT COUNT(*) FROM patients",
     ):
         assert read(sql, tables, "clinic").form == "aggregate", sql
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "WITH visits AS (SELECT * FROM visits) SELECT COUNT(*) FROM visits v "
+        "JOIN drugs d ON d.drug = v.ward",
+        "WITH prescriptions AS (SELECT * FROM prescriptions) SELECT d.drug, COUNT(*) "
+        "FROM prescriptions p JOIN drugs d ON d.drug = p.drug GROUP BY d.drug",
+        "SELECT d.drug, COUNT(*) FROM (WITH prescriptions AS (SELECT 1 AS x) "
+        "SELECT * FROM prescriptions) z, prescriptions p JOIN drugs d ON d.drug = p.drug "
+        "GROUP BY d.drug",
+        'WITH "Visits" AS (SELECT * FROM visits) SELECT COUNT(*) FROM "Visits" v '
+        "JOIN drugs d ON d.drug = v.ward",
+    ],
+    ids=["itself", "groups", "elsewhere", "letters"],
+)
+def test_a_with_that_hides_a_table_makes_no_question_free(wire, sql):
+    before = wire.left()
+    with psycopg.connect(wire.dsn(), autocommit=True) as fresh, pytest.raises(psycopg.Error):
+        fresh.execute(sql)
+    assert wire.left() == before
+
+
+def test_a_table_with_its_schema_is_not_read_from_a_with(wire, session):
+    before = wire.left()
+    for sql in (
+        "WITH patients AS (SELECT 1 AS one) SELECT COUNT(*) FROM public.patients",
+        "WITH drugs AS (SELECT 1 AS one) SELECT (SELECT COUNT(*) FROM drugs) AS a, "
+        "(SELECT COUNT(*) FROM public.drugs) AS b",
+    ):
+        with pytest.raises(psycopg.errors.FeatureNotSupported, match="another name"):
+            session.execute(sql)
+    assert wire.left() == before

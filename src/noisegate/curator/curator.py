@@ -31,8 +31,9 @@ from noisegate.algebra.tally import Sums, Term
 from noisegate.curator.kept import Kept
 from noisegate.curator.measurement import Measurement, fresh_coins
 from noisegate.curator.quietly import quietly
-from noisegate.errors import Forbidden, PolicyError, Unsupported
-from noisegate.ledger.store import Ledger
+from noisegate.errors import Forbidden, PolicyError, RequestConflict, Unsupported
+from noisegate.ledger.account import Use
+from noisegate.ledger.store import Ledger, Reservation
 from noisegate.noise.bits import SYSTEM, Bits, SystemBits
 from noisegate.privacy.capability import CAPABILITIES
 from noisegate.privacy.domain import TableDomain
@@ -58,7 +59,8 @@ class Curator:
     """The only way out of a source. Analysts hold a curator with their own account.
 
     ``allowed`` are the optional capabilities of this account; None: all of them. ``request`` names
-    the one request that this curator was made for: see `fresh_id`.
+    the one request that this curator was made for: see `fresh_id`. One that is ``finding`` gives
+    what was settled before and charges nobody.
     """
 
     def __init__(  # noqa: PLR0913 - what the door holds
@@ -71,6 +73,7 @@ class Curator:
         packages: Collection[str] | None = None,
         allowed: Collection[str] | None = None,
         request: str | None = None,
+        finding: bool = False,
         bits: Bits = SYSTEM,
     ) -> None:
         ledger.require_secure(type(bits) is SystemBits)
@@ -79,7 +82,7 @@ class Curator:
         self._source, self._bits = source, bits
         self._packages = None if packages is None else frozenset(packages)
         self._allowed = frozenset(CAPABILITIES if allowed is None else allowed)
-        self.request, self._numbers = request, count()
+        self.request, self._numbers, self._finding = request, count(), finding
         self.tables, self.ledger, self.account = MappingProxyType(dict(tables)), ledger, account
 
     def measure(self, measurement: Asked, *, request_id: str | None = None) -> Release:
@@ -98,9 +101,7 @@ class Curator:
         question = measurement.question()
         request_id = self._own_id(f"ask {request_id}" if request_id else digest(question))
         event = measurement.event()
-        entry = self.ledger.reserve(
-            request_id, question=question, event=event, account=self.account, kind="measurement"
-        )
+        entry = self._reserve(request_id, question=question, event=event, kind="measurement")
         if entry.answer is not None:
             return _release(entry.answer, question, request_id, free=True)
         stored = entry.settle(self._draw(measurement, question, request_id).to_bytes())
@@ -131,13 +132,8 @@ class Curator:
         if isinstance(event, PoissonSampled):
             self._require_one_sample(event)
         with self._rows_of(sample) as source:  # reads no row yet; if it fails, nothing is charged
-            entry = self.ledger.reserve(
-                self._own_id(f"recipe {request_id}"),
-                question=question,
-                event=event,
-                account=self.account,
-                kind="allowance",
-            )
+            name = self._own_id(f"recipe {request_id}")
+            entry = self._reserve(name, question=question, event=event, kind="allowance")
             kept = Kept(source)
             draw = partial(self._draw_inside, kept=kept)
             allowance = Allowance(
@@ -251,6 +247,18 @@ class Curator:
     def _own_id(self, name: str) -> str:
         """Ids belong to accounts, so that no analyst can take another's."""
         return f"{self.account}: {name}"
+
+    def _reserve(self, request_id: str, *, question: str, event: Event, kind: Use) -> Reservation:
+        """Debit first; who only finds is refused what was not settled before."""
+        if self._finding and self.ledger.find(request_id, question, self.account) is None:
+            raise RequestConflict(
+                "This was not answered before, and to look again charges nobody.",
+                fix="Ask it as a new question, with a new key.",
+                about="finding",
+            )
+        return self.ledger.reserve(
+            request_id, question=question, event=event, account=self.account, kind=kind
+        )
 
     def _draw(
         self, measurement: Asked, question: str, request_id: str, kept: Kept | None = None

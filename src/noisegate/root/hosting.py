@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 
 from noisegate.curator.curator import Curator
 from noisegate.desk.rules import Rules
-from noisegate.errors import PolicyError
+from noisegate.errors import PolicyError, RequestConflict
 from noisegate.files import POLICY, TABLE, keep
 from noisegate.gate import Gate
 from noisegate.ledger.origin import origins_of
@@ -16,6 +16,7 @@ from noisegate.privacy.guarantee import units_of
 from noisegate.root.opening import (
     NOWHERE,
     Origins,
+    analyst_account,
     book_of,
     open_analyst,
     open_root,
@@ -89,12 +90,36 @@ class Hosted:
         found.require(analyst, today)
         return found.label(today)
 
+    def found(
+        self,
+        analyst: str,
+        *,
+        window: str | None,
+        allowed: Collection[str] | None = None,
+        request: str | None = None,
+    ) -> Gate:
+        """A gate that gives what an analyst asked in a ``window`` before, also one that is over.
+
+        It finds what was settled there and charges nobody.
+        """
+        account = analyst_account(self.policy.name, analyst, window)
+        if account not in self.ledger.accounts():
+            raise RequestConflict(
+                "This was not asked from an account that is known.",
+                fix="Ask it as a new question, with a new key.",
+                about="finding",
+            )
+        return self._gate(
+            self.ledger, account, analyst, allowed=allowed, request=request, finding=True
+        )
+
     def gate(
         self,
         analyst: str | None,
         *,
         allowed: Collection[str] | None = None,
         request: str | None = None,
+        window: str | None = None,
     ) -> Gate:
         """The gate of an analyst, or that of the data set's own account; for practice a new budget.
 
@@ -103,6 +128,7 @@ class Hosted:
             allowed: Optional capabilities; never one that the policy does not allow.
             request: A name for what is asked of this gate: where new draws are paid for, the same
                 name draws and pays once, however often it is tried.
+            window: That of a request which was made before now; by default that of today.
         """
         policy = self.policy
         share = None if analyst is None else policy.share_of(analyst)
@@ -113,9 +139,23 @@ class Hosted:
                 about="analyst",
             )
         book = self._book(":memory:") if self.practice else self.ledger
+        today = self.window(analyst)
         account = open_analyst(
-            book, policy.name, analyst=analyst, share=share, window=self.window(analyst)
+            book, policy.name, analyst=analyst, share=share, window=window or today
         )
+        return self._gate(book, account, analyst, allowed=allowed, request=request)
+
+    def _gate(
+        self,
+        book: Ledger,
+        account: str,
+        analyst: str | None,
+        *,
+        allowed: Collection[str] | None,
+        request: str | None,
+        finding: bool = False,
+    ) -> Gate:
+        policy = self.policy
         rules = Rules(
             epsilon=policy.default_epsilon,
             epsilon_max=policy.max_epsilon,
@@ -128,7 +168,7 @@ class Hosted:
         curator = Curator(
             source=self._source, tables=self.tables, ledger=book, account=account,
             packages=policy.packages, allowed=most if allowed is None else most & set(allowed),
-            request=request,
+            request=request, finding=finding,
         )  # fmt: skip
         return Gate(curator, rules)
 

@@ -259,18 +259,23 @@ def open_analyst(
                 "A share needs an analyst.", fix="Give the analyst's name too.", about="share"
             )
         return dataset
-    root, name = ledger.balance(dataset), f"{dataset}/{analyst}"
+    root, name = ledger.balance(dataset), analyst_account(dataset, analyst)
     if share is None and name in ledger.accounts():
         return name
     budget = share if isinstance(share, ApproxDP) else root.budget
     if share is not None and not isinstance(share, ApproxDP):
         budget = ApproxDP(share, root.budget.delta)
-    if window is not None:
-        name = f"{name} {window}"
+    name = analyst_account(dataset, analyst, window)
     ledger.open_account(
         name, parent=dataset, accountant=root.accountant, budget=budget, unit=root.unit
     )
     return name
+
+
+def analyst_account(dataset: str, analyst: str, window: str | None = None) -> str:
+    """The name of an analyst's account, or of that of a window."""
+    name = f"{dataset}/{analyst}"
+    return name if window is None else f"{name} {window}"
 
 
 def _with_doubt(domain: TableDomain) -> TableDomain:

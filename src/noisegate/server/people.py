@@ -221,6 +221,18 @@ class People:
             raise _nobody()
         return Caller(name=name, role=row[0])
 
+    def require_live(self, name: str, token_id: str | None) -> None:
+        """Refuse a person who was disabled, or a token that ended, since they were recognised.
+
+        Neither is ever deleted: who is not listed at all asks in the operator's own process.
+        """
+        person = self._store.one("SELECT disabled FROM people WHERE name = ?", name)
+        row = self._store.one(f"SELECT {_COLUMNS} FROM tokens WHERE id = ?", token_id)  # noqa: S608 - constants
+        if (person is not None and person[0] is not None) or not (
+            row is None or _token(row).is_live
+        ):
+            raise _nobody()
+
     def _caller(self, token: Token) -> Caller:
         if not token.is_live:
             raise _nobody()

@@ -21,9 +21,12 @@ from noisegate.server.refusals import body_of
 from noisegate.server.results import Result
 
 State: TypeAlias = Literal["waiting", "queued", "running", "done", "failed", "cancelled"]
-RUN: Final = "id, person, dataset, key, ordered, fresh, practice, face, token, state, created"
+RUN: Final = (
+    "id, person, dataset, key, ordered, fresh, practice, face, token, state, created, period, allow"
+)
 _ENDED: Final = ("done", "failed", "cancelled")
 _EVEN: Final = 8  # steps of the same length
+_LOOK: Final = 0.5  # seconds until who waits for a time looks whether it was cancelled
 
 
 @final
@@ -41,6 +44,9 @@ class Run:
     created: str
     key: str | None = None
     token: str | None = None
+    allow: frozenset[str] | None = None  # the capabilities of whoever asked; None: all of theirs
+    window: str | None = None  # the time whose share it is asked from
+    finding: bool = False  # it was paid for before: to be found, and not to be charged
     state: State = "queued"
     progress: float = 0.0
     words: str = ""
@@ -48,6 +54,7 @@ class Run:
     price: Fraction | None = None  # that was planned for, where that had to be known
     ended_at: float = 0.0  # when the answer may leave, by the monotonic clock
     begun_at: float = field(default_factory=time.monotonic)
+    on_cancel: Callable[[], None] | None = None  # writes it down, wherever it was
     _error: Exception | None = None
     _result: Result | None = None
     _changed: Condition = field(default_factory=Condition)
@@ -63,6 +70,11 @@ class Run:
         """The state that is told: who has an answer that may not leave yet is still at work."""
         early = self.state in ("done", "failed") and time.monotonic() < self.ended_at
         return "running" if early else self.state
+
+    @property
+    def settled(self) -> bool:
+        """Whether the work is over and that may be told, also of a run that was cancelled."""
+        return self.ended and 0 < self.ended_at <= time.monotonic()
 
     def begin(self) -> bool:
         """Whether it is to be worked on: it was not cancelled while it waited."""
@@ -99,19 +111,24 @@ class Run:
             tell()
 
     def cancel(self) -> None:
-        """Stop it. What was drawn stays charged, and a question that is in the engine ends."""
+        """Stop it. What was drawn stays charged, and a question that is in the engine ends.
+
+        What was not told as ended is cancelled, whether its work is over or not: else who cancels
+        early would learn how long the rows took.
+        """
         with self._changed:
+            if self.told in _ENDED:
+                return
             if self.state in ("queued", "waiting"):
                 self._error = Cancelled("The run was cancelled.", fix="Nothing was spent.")
                 self.ended_at = time.monotonic()
-            elif not self.ended:
-                self._error = Cancelled(
-                    "The run was cancelled.", fix="What was drawn stays charged."
-                )
-            if not self.ended:
-                self.state = "cancelled"
+            else:
+                self._error, self._result = _cancelled(), None
+            self.state = "cancelled"
             waiters, self._waiters = self._waiters, []
             self._changed.notify_all()
+        if self.on_cancel is not None:
+            self.on_cancel()
         for tell in waiters:
             tell()
 
@@ -124,8 +141,11 @@ class Run:
         with self._changed:
             if not self._changed.wait_for(lambda: self.ended, seconds):
                 return False
-        time.sleep(max(0.0, min(self.ended_at, last) - time.monotonic()))
-        return self.ended_at <= max(last, time.monotonic())
+            while not self._may_leave:
+                if (now := time.monotonic()) >= last:
+                    return False
+                self._changed.wait(max(0.0, min(self.ended_at, last) - now))
+            return True
 
     async def until(self, seconds: float | None = None) -> bool:
         """The same for an event loop: nobody's thread waits."""
@@ -142,22 +162,31 @@ class Run:
             await asyncio.wait_for(ended, seconds)
         except TimeoutError:
             return False
-        await asyncio.sleep(max(0.0, min(self.ended_at, last) - time.monotonic()))
-        return self.ended_at <= max(last, time.monotonic())
+        while not self._may_leave:
+            if (now := time.monotonic()) >= last:
+                return False
+            await asyncio.sleep(max(0.0, min(self.ended_at - now, last - now, _LOOK)))
+        return True
+
+    @property
+    def _may_leave(self) -> bool:
+        return self.told in _ENDED
 
     def result(self) -> Result:
-        """What it made; a run that failed raises its refusal."""
-        if self._error is not None:
-            raise self._error
-        if self._result is None:
+        """What it made; a run that failed raises its refusal. Neither leaves before its time."""
+        with self._changed:
+            state, error, made = self.told, self._error, self._result
+        if state in _ENDED and error is not None:
+            raise error
+        if state not in _ENDED or made is None:
             raise Waiting(
                 "A steward has to approve this first."
-                if self.state == "waiting"
+                if state == "waiting"
                 else "This is not done yet.",
                 fix="Look again later.",
-                about=self.state,
+                about=state,
             )
-        return self._result
+        return made
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""

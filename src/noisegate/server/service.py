@@ -37,12 +37,13 @@ from noisegate.server.people import Caller, People
 from noisegate.server.queue import FairQueue
 from noisegate.server.refusals import no_such
 from noisegate.server.results import UNPRICED, Result
-from noisegate.server.runs import RUN, Run
+from noisegate.server.runs import RUN, Run, State
 from noisegate.server.settings import Settings
-from noisegate.server.store import Store
+from noisegate.server.store import Do, Store
 from noisegate.server.views import View, asked
 
 _NOTHING: Final = Fraction(0)
+_STATE: Final = RUN.split(", ").index("state")
 STATE_SUFFIX: Final = ".service"
 
 
@@ -104,11 +105,14 @@ class Service:
 
     def run_of(self, caller: Caller, run_id: str) -> Run:
         """A run of the caller's own; stewards see all. One that is gone is made again for free."""
-        run = self._runs.get(run_id) or self._again(run_id)
+        known = self._runs.get(run_id)
+        run = known or self._stored(run_id)
         theirs = run is not None and (run.person == caller.name or caller.is_steward)
         if run is None or not theirs or not caller.may_see(run.dataset):
             raise no_such("run")
-        return run
+        if known is None and not self._again(run):
+            raise no_such("run")
+        return self._runs.get(run_id, run)
 
     def held(self, run_id: str) -> Run | None:
         """A run that is in memory."""
@@ -131,7 +135,7 @@ class Service:
             caller.name, "approve", face="console", token=caller.token, dataset=run.dataset,
             run=run.id, asked_by=run.person,
         )  # fmt: skip
-        asker = Caller(name=run.person, role="analyst")
+        asker = Caller(name=run.person, role="analyst", token=run.token, allow=run.allow)
         self._submit(View(self, self._hosted[run.dataset], asker), run)
         return run
 
@@ -187,10 +191,16 @@ class Service:
     def begin(self, view: View, run: Run) -> Run:
         """Keep a new run and queue it, or find the one with its key."""
         with self._lock:
-            if run.key is not None and (known := self._named(run)) is not None:
+            if (known := self._named(run)) is not None:
                 return known
-            if not run.practice:
-                view.require_limits(run)
+            if not run.practice and not run.finding:
+                view.require_open()
+                run.price, above = view.price_of(run), self.settings.approve_above
+                if above is not None and run.price is not None and run.price > above:
+                    run.state = "waiting"
+            known = self.store.do(lambda do: self._write(view, run, do))
+            if known is not None:
+                return known
             self._keep(run)
         if (ready := self._ready(view, run)) is not None and run.begin():
             self._end(run, ready)
@@ -200,10 +210,13 @@ class Service:
 
     def _ready(self, view: View, run: Run) -> Result | None:
         """What the same order gave this caller before: released already, so free. No queue."""
-        known = None if run.practice or run.fresh else self._answers.get(asked(view, run))
+        if run.practice or run.fresh or run.finding:
+            return None
+        known = self._answers.get(asked(view, run))
         return None if known is None else known.again(view.gate.remaining)
 
     def _keep(self, run: Run) -> None:
+        run.on_cancel = lambda: self._cancelled(run)
         with self._lock:
             self._runs[run.id] = run
             while len(self._runs) > self.settings.kept:
@@ -211,22 +224,61 @@ class Service:
                 if not first.ended:
                     break
                 del self._runs[old]
-        price = None if run.price is None else str(run.price)
-        self.store.all(
-            f"INSERT INTO runs ({RUN}, price) VALUES ({', '.join('?' * 12)}) "  # noqa: S608 - constants
-            "ON CONFLICT DO NOTHING",
-            run.id, run.person, run.dataset, run.key, json.dumps(run.order.to_dict()),
-            int(run.fresh), int(run.practice), run.face, run.token, run.state, run.created,
-            price,
-        )  # fmt: skip
         self.counts["asked"] += 1
+
+    def _write(self, view: View, run: Run, do: Do) -> Run | None:
+        """Write a run down, with the price that is planned for; or find the one with its key.
+
+        In one transaction with the limit of the hour and with nobody else writing, so that neither
+        a thread nor another replica can come between.
+        """
+        self.store.alone(do, "runs")
+        known = self._named(run, do)
+        if known is not None or run.finding:
+            return known
+        view.require_hour(run, do)
+        pending = None if run.price is None else str(run.price)
+        do(
+            f"INSERT INTO runs ({RUN}, asked, pending) VALUES ({', '.join('?' * 15)}) "  # noqa: S608 - constants
+            "ON CONFLICT (id) DO UPDATE SET state = excluded.state, asked = excluded.asked, "
+            "pending = excluded.pending, token = CASE WHEN COALESCE(runs.price, '0') = '0' "
+            "THEN excluded.token ELSE runs.token END",
+            (
+                run.id, run.person, run.dataset, run.key, json.dumps(run.order.to_dict()),
+                int(run.fresh), int(run.practice), run.face, run.token, run.state, run.created,
+                run.window, None if run.allow is None else json.dumps(sorted(run.allow)),
+                now(), pending,
+            ),
+        )  # fmt: skip
+        return None
+
+    def _cancelled(self, run: Run) -> None:
+        """The store says so too, whether the work was over or not."""
+        if run.finding:
+            return
+        idle = ", pending = NULL" if run.settled else ""  # it was not begun
+        self.store.all(f"UPDATE runs SET state = 'cancelled'{idle} WHERE id = ?", run.id)  # noqa: S608 - constants
 
     def _submit(self, view: View, run: Run) -> None:
         try:
             self.queue.submit(run.person, lambda: self._work(view, run))
         except Busy as error:
             run.finish(error)
+            if run.finding:
+                self._runs.pop(run.id, None)
+            else:
+                failed = "UPDATE runs SET state = 'failed', pending = NULL WHERE id = ?"
+                self.store.all(failed, run.id)
             raise
+
+    def _require_still(self, view: View, run: Run) -> None:
+        """Refuse what was stopped while it waited: a pause, a person, a token, a last day."""
+        if run.finding:
+            return
+        if not run.practice:
+            view.require_open()
+            view.hosted.window(run.person)
+        self.people.require_live(run.person, run.token)
 
     def _work(self, view: View, run: Run) -> None:
         if not run.begin():
@@ -234,6 +286,7 @@ class Service:
         made: Result | Exception
         gate, before = None, Fraction(0)
         try:
+            self._require_still(view, run)
             gate, planned = view.gate_for(run), None
             before = gate.spent.epsilon
             if run.order.kind in UNPRICED:
@@ -281,50 +334,74 @@ class Service:
         size = None
         if isinstance(made, Result) and (answer := made.answer) is not None:
             size = answer.table.num_rows
-        self.store.all(
-            "UPDATE runs SET state = ?, finished = ?, price = ? WHERE id = ?",
-            "failed" if failed else "done", now(), str(price), run.id,
-        )  # fmt: skip
+        if not (run.finding and failed):
+            self.store.do(lambda do: self._paid(do, run, price, "failed" if failed else "done"))
         self.log.add(
             run.person, "practise" if run.practice else "ask", face=run.face, token=run.token,
             dataset=run.dataset, run=run.id, kind=run.order.kind, order=run.order.to_dict(),
             price=str(price), rows=size, refused=getattr(made, "code", None),
         )  # fmt: skip
 
-    def _named(self, run: Run) -> Run | None:
-        """The run that has this key already; another order under the same key is refused."""
-        row = self.store.one(
-            f"SELECT {RUN} FROM runs WHERE person = ? AND dataset = ? AND key = ?",  # noqa: S608 - constants
-            run.person, run.dataset, run.key,
+    def _paid(self, do: Do, run: Run, price: Fraction, state: State) -> None:
+        """Write down how a run ended; what it was charged adds to what it was before."""
+        self.store.alone(do, "runs")  # else two replicas with one key would add to the same price
+        rows = do("SELECT price FROM runs WHERE id = ?", (run.id,))
+        before = Fraction(rows[0][0]) if rows and rows[0][0] is not None else _NOTHING
+        do(
+            "UPDATE runs SET state = CASE state WHEN 'cancelled' THEN state ELSE ? END, "
+            "finished = ?, price = ?, pending = NULL, charged = COALESCE(?, charged) WHERE id = ?",
+            (state, now(), str(before + price), now() if price else None, run.id),
         )  # fmt: skip
-        if row is None:
+
+    def _named(self, run: Run, do: Do | None = None) -> Run | None:
+        """The run that has this key already; another order under the same key is refused.
+
+        One of another process, or one that failed, goes on from the ledger under the same name. If
+        it was done, or its window is over, it is found there and charged to nobody.
+        """
+        if run.key is None:
             return None
-        asked = json.dumps([json.loads(row[4]), bool(row[5]), bool(row[6])], sort_keys=True)
-        if asked != run.text():
+        told = f"SELECT {RUN} FROM runs WHERE person = ? AND dataset = ? AND key = ?"  # noqa: S608 - constants
+        name = run.person, run.dataset, run.key
+        rows = self.store.all(told, *name) if do is None else do(told, name)
+        if not rows:
+            return None
+        row, kept = rows[0], _run_of(rows[0], self.settings.quantum)
+        if kept.text() != run.text():
             raise RequestConflict(
                 "The idempotency key was used for another order.",
                 fix="Use a new key for a new order.",
                 about="key",
             )
-        known = self._runs.get(row[0])
-        if known is not None and known.state != "failed":
+        known = self._runs.get(kept.id)
+        if known is not None and known.told != "failed":
             return known
-        run.id = row[0]  # of another process, or one that failed: it goes on from the ledger
+        over = kept.window != run.window
+        run.id, run.window, run.created = kept.id, kept.window, kept.created
+        if not run.practice and (row[_STATE] == "done" or over):
+            run.finding, run.price, run.state = True, None, "queued"
         return None
 
-    def _again(self, run_id: str) -> Run | None:
-        """A run that this process has forgotten: asked again, which is free."""
+    def _stored(self, run_id: str) -> Run | None:
+        """A run that was done and that this process has forgotten; nothing is asked yet."""
         row = self.store.one(f"SELECT {RUN} FROM runs WHERE id = ?", run_id)  # noqa: S608 - constants
-        if row is None or row[9] != "done" or row[2] not in self._hosted:
+        if row is None or row[_STATE] != "done" or row[2] not in self._hosted:
             return None
         run = _run_of(row, self.settings.quantum)
+        run.finding = True
+        return run
+
+    def _again(self, run: Run) -> bool:
+        """Find a forgotten run in the ledger, which is free; whether it can be there."""
         view = View(self, self._hosted[run.dataset], Caller(name=run.person, role="analyst"))
-        if not run.practice and not run.fresh and not view.gate.plan(run.order).free:
-            return None  # of rows that are not there any more: to look again must not cost
+        if not run.practice and not run.fresh and not view.gate_for(run).plan(run.order).free:
+            return False  # of rows that are not there any more: to look again must not cost
         with self._lock:
+            if run.id in self._runs:
+                return True
             self._runs[run.id] = run
         self._submit(view, run)
-        return run
+        return True
 
 
 def _lost(gate: Gate, before: Fraction) -> Fraction:
@@ -347,9 +424,10 @@ def _require_steward(caller: Caller) -> None:
 
 
 def _run_of(row: Sequence[Any], quantum: float) -> Run:
-    name, person, dataset, key, text, fresh, practice, face, token, _, created = row
+    name, person, dataset, key, text, fresh, practice, face, token, _, created, window, allow = row
     return Run(
         id=name, person=person, dataset=dataset, order=order_from(json.loads(text)),
         fresh=bool(fresh), practice=bool(practice), face=face, created=created, key=key,
-        token=token, quantum=quantum,
+        token=token, quantum=quantum, window=window,
+        allow=None if allow is None else frozenset(json.loads(allow)),
     )  # fmt: skip

@@ -36,6 +36,7 @@ CREATE TABLE IF NOT EXISTS runs (
     id TEXT PRIMARY KEY, person TEXT NOT NULL, dataset TEXT NOT NULL, key TEXT,
     ordered TEXT NOT NULL, fresh INTEGER NOT NULL, practice INTEGER NOT NULL, face TEXT NOT NULL,
     token TEXT, state TEXT NOT NULL, created TEXT NOT NULL, finished TEXT, price TEXT,
+    period TEXT, allow TEXT, asked TEXT, pending TEXT, charged TEXT,
     UNIQUE (person, dataset, key))
 
 CREATE INDEX IF NOT EXISTS runs_by_person ON runs (person, created)
@@ -57,6 +58,7 @@ CREATE TABLE IF NOT EXISTS sessions (
     digest TEXT PRIMARY KEY, person TEXT NOT NULL, token TEXT, csrf TEXT NOT NULL,
     expires TEXT NOT NULL)
 """.strip().split("\n\n")
+_LATER: Final = ("period", "allow", "asked", "pending", "charged")  # of runs, in older stores too
 
 
 @final
@@ -70,6 +72,16 @@ class Store:
         with self._lock, self._transaction() as run:
             for table in _TABLES:
                 run(table.replace("seq INTEGER", "seq BIGINT") if self._is_server else table, ())
+            known = self._columns(run, "runs")
+            for name in _LATER:
+                if name not in known:
+                    unless = "IF NOT EXISTS " if self._is_server else ""
+                    run(f"ALTER TABLE runs ADD COLUMN {unless}{name} TEXT", ())
+
+    def _columns(self, run: Do, table: str) -> set[str]:
+        where = "pg_attribute WHERE attrelid = ?::regclass AND attnum > 0"
+        found = f"attname FROM {where}" if self._is_server else "name FROM pragma_table_info(?)"
+        return {row[0] for row in run(f"SELECT {found}", (table,))}
 
     @property
     def _is_server(self) -> bool:

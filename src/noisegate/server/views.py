@@ -24,7 +24,7 @@ from noisegate.server.people import Caller
 from noisegate.server.refusals import no_such
 from noisegate.server.runs import RUN, Run
 from noisegate.server.settings import Settings
-from noisegate.server.store import Store
+from noisegate.server.store import Do, Store
 
 _KEY_MAX: Final = 200
 _SESSIONS: Final = ("many", "series")  # that hold a door open, which no request can
@@ -127,6 +127,7 @@ class View:
         run = Run(
             id=uuid4().hex, person=self.caller.name, dataset=self.name, order=order, fresh=fresh,
             practice=practice, face=face, created=now(), key=key, token=self.caller.token,
+            allow=self.caller.allow, window=self.hosted.window(self.caller.name),
             quantum=self._service.settings.quantum,
         )  # fmt: skip
         return self._service.begin(self, run)
@@ -151,7 +152,7 @@ class View:
         """The caller's runs, the latest first; stewards and auditors see everybody's."""
         mine = "" if self.caller.sees_all else " AND person = ?"
         rows = self._service.store.all(
-            f"SELECT {RUN}, finished, price FROM runs WHERE dataset = ?{mine} "  # noqa: S608 - constants
+            f"SELECT {RUN}, finished, COALESCE(price, pending) FROM runs WHERE dataset = ?{mine} "  # noqa: S608 - constants
             f"ORDER BY created DESC LIMIT {int(limit)}",
             self.name, *(() if self.caller.sees_all else (self.caller.name,)),
         )  # fmt: skip
@@ -160,8 +161,8 @@ class View:
     def _seen(self, told: dict[str, Any]) -> dict[str, Any]:
         """A run of the history; when it ended is for those who see all, and not before it may."""
         run = self._service.held(told["id"])
-        if run is not None and run.told == "running":
-            return told | {"state": "running", "finished": None, "price": None}
+        if run is not None and not run.settled:
+            return told | {"state": run.told, "finished": None, "price": None}
         return told if self.caller.sees_all else told | {"finished": None}
 
     def head(self) -> dict[str, Any] | None:
@@ -181,11 +182,12 @@ class View:
         """The gate that a run asks; new draws of a run with a key have names made of it."""
         if run.practice:
             return self.practice
-        if not run.fresh:
+        if not (run.fresh or run.finding):
             return self.gate
         name = run.key if run.key is not None else run.id
         digest = sha256(f"{run.person}\n{run.dataset}\n{name}\n{run.text()}".encode()).hexdigest()
-        return self.hosted.gate(run.person, allowed=self.caller.allow, request=digest)
+        opened = self.hosted.found if run.finding else self.hosted.gate
+        return opened(run.person, allowed=run.allow, request=digest, window=run.window)
 
     def _require_asker(self) -> None:
         if not self.may_ask:
@@ -195,44 +197,54 @@ class View:
                 about="asker",
             )
 
-    def spent_this_hour(self) -> Fraction:
-        """What this token, or this person without one, has spent in the last hour."""
+    def spent_this_hour(self, do: Do | None = None, but: str = "") -> Fraction:
+        """What this token, or this person without one, was charged in the last hour, and may be.
+
+        What is being worked on counts with the price that was planned for it, ``but`` one run.
+        """
         since = (datetime.now(UTC) - timedelta(hours=1)).isoformat(timespec="milliseconds")
         token = self.caller.token
         named, name = ("person", self.caller.name) if token is None else ("token", token)
-        rows = self._service.store.all(
-            f"SELECT price FROM runs WHERE {named} = ? AND created > ? AND practice = 0",  # noqa: S608 - constants
-            name, since,
-        )  # fmt: skip
-        return sum((Fraction(row[0]) for row in rows if row[0] is not None), Fraction(0))
+        told = (
+            "SELECT CASE WHEN COALESCE(charged, created) > ? THEN price END, "  # noqa: S608 - constants
+            f"CASE WHEN asked > ? AND id <> ? THEN pending END FROM runs WHERE {named} = ? "
+            "AND practice = 0 AND (COALESCE(charged, created) > ? OR asked > ?)"
+        )
+        rows = (do or _plainly(self._service.store))(told, (since, since, but, name, since, since))
+        return sum((Fraction(each) for row in rows for each in row if each), Fraction(0))
 
-    def require_limits(self, run: Run) -> None:
-        """Refuse what is paused or what a token may not spend; some has to be approved first.
-
-        What is being worked on counts with the price that was planned for it.
-        """
-        caller, above = self.caller, self._service.settings.approve_above
+    def require_open(self) -> None:
+        """Refuse what is paused."""
         if self._service.is_paused(self.name):
             raise Paused(
                 "The steward has paused questions about this data set.",
                 fix="Try again later; practice and history still work.",
             )
+
+    def price_of(self, run: Run) -> Fraction | None:
+        """What a run may cost, where a limit asks for that; refused above that of one question."""
+        caller, above = self.caller, self._service.settings.approve_above
         if caller.epsilon_question is None and caller.epsilon_hour is None and above is None:
-            return
-        run.price = price = self.gate.plan(run.order, fresh=run.fresh).price.epsilon
+            return None
+        price = self.gate.plan(run.order, fresh=run.fresh).price.epsilon
         if caller.epsilon_question is not None and price > caller.epsilon_question:
             raise _over("one question", caller.epsilon_question)
-        hour = caller.epsilon_hour
-        if hour is not None and price and self.spent_this_hour() + price > hour:
+        return price
+
+    def require_hour(self, run: Run, do: Do) -> None:
+        """Refuse what a token may not spend in an hour: in the transaction that keeps the run."""
+        hour, price = self.caller.epsilon_hour, run.price
+        if hour is not None and price and self.spent_this_hour(do, run.id) + price > hour:
             raise _over("an hour", hour)
-        if above is not None and price > above:
-            run.state = "waiting"
+
+
+def _plainly(store: Store) -> Do:
+    return lambda statement, parameters: store.all(statement, *parameters)
 
 
 def asked(view: View, run: Run) -> tuple[object, ...]:
     """Who asked what: the same gives the same answer, which is then free."""
-    window = view.hosted.window(run.person)
-    return run.dataset, run.person, view.caller.allow, window, run.text()
+    return run.dataset, run.person, view.caller.allow, run.window, run.text()
 
 
 def _over(what: str, limit: Fraction) -> Forbidden:
@@ -252,7 +264,9 @@ def _grows(order: Order[Any, Expected]) -> bool:
 
 
 def _told(row: Sequence[Any]) -> dict[str, Any]:
-    name, person, dataset, key, text, fresh, practice, face, _, state, created, done, price = row
+    name, person, dataset, key, text, fresh, practice, face, _, state, created, *_, done, price = (
+        row
+    )
     order = json.loads(text)
     return {
         "id": name, "person": person, "dataset": dataset, "key": key, "kind": order["kind"],

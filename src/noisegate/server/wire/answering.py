@@ -93,8 +93,9 @@ class Answering:
             return conformed(seen.columns, seen.rows, wanted, *seen.notices)
         plan, order = await self.off(self._planned, asked)
         practice = self._practises(asked)
-        if not (plan.free or asked.form != "scan" or asked.is_priced or self.settings.is_priced):
-            raise self._unpriced(asked)  # it was free a moment ago
+        priced = asked.form == "aggregate" or asked.is_priced or self.settings.is_priced
+        if not (plan.free or (priced and asked.form != "public")):
+            raise self._unpriced(asked)  # it was free a moment ago, or is not as public as it looks
         if not practice:
             self._require_caps(plan)
         answer = await self._run(order, practice=practice)

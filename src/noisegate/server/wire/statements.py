@@ -83,8 +83,9 @@ def read(sql: str, tables: Mapping[str, TableDomain], dataset: str) -> Asked:
     tree = _parsed(plain)
     if tree is None or explain:
         return Asked(form="aggregate", sql=sql, tree=None, terms=terms)
+    _require_plain(tree)
     changed = _without_schema(tree, {SCHEMA, dataset.lower()})
-    found = _named(tree)
+    found = _named(tree, names)
     if not found & names.keys():
         return Asked(form="catalogue", sql=sql, tree=None, terms=Terms())
     if system := {name for name in found if "." in name or name.startswith("pg_")}:
@@ -132,9 +133,28 @@ def _parsed(sql: str) -> exp.Expr | None:
     return None
 
 
-def _named(tree: exp.Expr) -> set[str]:
-    """The tables that are read, in small letters; those of other schemas with a dot."""
-    ctes = {each.alias.lower() for each in tree.find_all(exp.CTE)}
+def _ctes(tree: exp.Expr) -> set[str]:
+    return {each.alias.lower() for each in tree.find_all(exp.CTE)}
+
+
+def _require_plain(tree: exp.Expr) -> None:
+    """Refuse a table with its schema that a WITH has the name of: without it, it is the other."""
+    ctes = _ctes(tree)
+    for table in tree.find_all(exp.Table):
+        if table.db and table.name.lower() in ctes:
+            raise Unsupported(
+                f"{table.name!r} is a table and also a WITH of this question.",
+                fix="Give the WITH another name.",
+                about="with",
+            )
+
+
+def _named(tree: exp.Expr, known: Collection[str]) -> set[str]:
+    """The tables that are read, in small letters; those of other schemas with a dot.
+
+    A WITH that has the name of a ``known`` table may be either, and is taken for the table.
+    """
+    ctes = _ctes(tree) - set(known)
     found = set()
     for table in tree.find_all(exp.Table):
         name, schema = table.name.lower(), table.db.lower()
