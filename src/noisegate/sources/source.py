@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, final
@@ -107,6 +108,17 @@ class Source(ABC):
         with all its rows in all tables. However often it is read, it is the same sample.
         """
         raise Unsupported("This engine cannot sample.", fix="Ask about all rows.")
+
+    @contextmanager
+    def still(self) -> "Iterator[Source]":
+        """The same tables as they are at one moment, until it is left: for all of one allowance.
+
+        Why: disjoint parts and cells of an allowance are charged as one. If a row moved from one
+            to another between two statements, its unit would be in both. A server is asked in one
+            transaction. Files and frames must not change while an allowance is open: that they do
+            not is the steward's word, as with every ``snapshot`` of a policy.
+        """
+        yield self
 
     @abstractmethod
     def rows(self, tally: Rows, use: Callable[[Iterator[Batch]], Used]) -> Used:

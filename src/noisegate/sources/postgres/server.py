@@ -1,8 +1,9 @@
 """A connection to a Postgres server, and what its catalogue says of tables. Reads no rows.
 
-Every statement runs in a transaction of its own: READ ONLY, REPEATABLE READ, with settings that
-decide what a statement means pinned. An error of the server is told by its kind alone: its words,
-its DETAIL above all, may quote rows.
+Every question runs in a transaction: READ ONLY, REPEATABLE READ, with settings that decide what a
+statement means pinned. Tables are locked before it has a snapshot, so that what the catalogue says
+of them then is what the statements find. An error of the server is told by its kind alone: its
+words, its DETAIL above all, may quote rows.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,22 +26,22 @@ _CONNECT_S: Final = 10
 _VERSION: Final = 140_000
 _SETTINGS: Final = {
     "search_path": "pg_catalog, pg_temp",  # no function or table of ours can be shadowed
-    "timezone": "UTC",
-    "datestyle": "ISO, YMD",
+    "timezone": "'UTC'",
+    "datestyle": "'ISO, YMD'",
     "standard_conforming_strings": "on",
     "extra_float_digits": "1",
-    "client_encoding": "UTF8",
+    "client_encoding": "'UTF8'",
     "row_security": "off",  # rows that a rule would hide are an error, not a smaller table
-    "idle_in_transaction_session_timeout": "60s",
-    "lock_timeout": "30s",
+    "lock_timeout": "'30s'",
     "client_min_messages": "error",
     "jit": "off",
-    "work_mem": "128MB",  # of one sort or hash table: owners are grouped by the million
+    "work_mem": "'128MB'",  # of one sort or hash table: owners are grouped by the million
 }
 _TABLES: Final = """
     SELECT p.at::int8, c.oid::int8, c.relkind::text, c.relrowsecurity,
         pg_catalog.has_table_privilege(c.oid, 'INSERT, UPDATE, DELETE, TRUNCATE')
-            OR pg_catalog.has_any_column_privilege(c.oid, 'INSERT, UPDATE')
+            OR pg_catalog.has_any_column_privilege(c.oid, 'INSERT, UPDATE'),
+        c.relkind IN ('r', 'p', 'v') AND pg_catalog.has_table_privilege(c.oid, 'SELECT')
     FROM unnest(%s::text[], %s::text[]) WITH ORDINALITY AS p(schema, name, at)
     JOIN pg_catalog.pg_namespace n ON n.nspname = p.schema
     JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = p.name
@@ -72,10 +73,6 @@ _UNIQUE: Final = """
         AND i.indpred IS NULL AND i.indexprs IS NULL
     GROUP BY i.indrelid, i.indexrelid
 """
-_PIN: Final = (
-    "SELECT pg_catalog.set_config(name, value, true) "
-    "FROM unnest(%s::text[], %s::text[]) AS pinned(name, value)"
-)
 _ROLE: Final = (
     "SELECT rolsuper OR rolcreaterole OR rolbypassrls OR rolreplication "
     "FROM pg_catalog.pg_roles WHERE rolname = current_user"
@@ -99,6 +96,7 @@ class Stored:
 
     ``is_stored``: its rows lie in this database, each by itself. ``parts`` are the tables that they
     lie in, itself and its partitions. ``guarded``: a rule of the server hides some of them.
+    ``locks``: LOCK TABLE takes it, which needs a right to the whole table.
     """
 
     oid: int
@@ -106,6 +104,7 @@ class Stored:
     is_stored: bool
     guarded: bool
     writes: bool
+    locks: bool
     types: Mapping[str, str]
     scales: Mapping[str, int]
     hidden: frozenset[str]
@@ -186,26 +185,48 @@ def _unfit(connection: "psycopg.Connection[Any]") -> SourceError | PolicyError |
     return None
 
 
-def begin(connection: "psycopg.Connection[Any]", *, seconds: float) -> None:
+def begin(connection: "psycopg.Connection[Any]", *, seconds: float, idle: float = 60) -> None:
     """One transaction that only reads, at one moment, with all settings pinned.
 
-    Each time anew: behind a pool, the next transaction may be in another session.
+    Each time anew: behind a pool, the next transaction may be in another session. It has no
+    snapshot yet: SET takes none.
     """
-    connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-    pinned = {**_SETTINGS, "statement_timeout": f"{max(1, round(seconds * 1000))}ms"}
-    names, values = list(pinned), list(pinned.values())
-    connection.execute(_PIN, (names, values))
+    pinned = {
+        **_SETTINGS,
+        "statement_timeout": _milliseconds(seconds),
+        "idle_in_transaction_session_timeout": _milliseconds(idle),
+    }
+    steps = ["BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"]
+    steps += [f"SET LOCAL {name} = {value}" for name, value in pinned.items()]
+    connection.execute("; ".join(steps))
 
 
-def hold(connection: "psycopg.Connection[Any]", data: Mapping[str, Place]) -> None:
-    """Let nobody change the form of these tables before the transaction ends. Reads no row."""
-    looks = []
-    for place in data.values():
+def _milliseconds(seconds: float) -> str:
+    return f"'{max(1, round(seconds * 1000))}ms'"
+
+
+def hold(
+    connection: "psycopg.Connection[Any]", data: Mapping[str, Place], form: Mapping[str, Stored]
+) -> None:
+    """Let nobody change the form of these tables before the transaction ends. Reads no row.
+
+    What LOCK does not take (foreign tables, materialised views, tables of which the role may read
+    some columns) is locked by a look at it, which takes the snapshot: so after the others.
+    """
+    locks, looks = [], []
+    for name, place in data.items():
         named = (exp.to_identifier(each, quoted=True) for each in (place.table, place.schema))
         table, schema = named
-        looks.append(exp.select(exp.Literal.number(1)).from_(exp.table_(table, db=schema)).limit(0))
-    text = " UNION ALL ".join(f"({each.sql(dialect='postgres')})" for each in looks)
-    connection.execute(text)
+        found = exp.table_(table, db=schema)
+        if form[name].locks:
+            locks.append(found.sql(dialect="postgres"))
+        else:
+            looks.append(exp.select(exp.Literal.number(1)).from_(found).limit(0))
+    if locks:
+        connection.execute(f"LOCK TABLE {', '.join(locks)} IN ACCESS SHARE MODE")
+    if looks:
+        text = " UNION ALL ".join(f"({each.sql(dialect='postgres')})" for each in looks)
+        connection.execute(text)
 
 
 def stored_tables(
@@ -226,6 +247,7 @@ def stored_tables(
             parts=frozenset(parts[oid][1]),
             guarded=guarded,
             writes=writes,
+            locks=locks,
             types={n: t for o, n, t, _, seen, _ in columns if o == oid and seen and t in KIND_OF},
             scales={n: (m - 4) & 0xFFFF for o, n, t, m, *_ in columns
                     if o == oid and t == "numeric" and m >= 4},
@@ -233,5 +255,5 @@ def stored_tables(
             unique=frozenset(frozenset(key) for o, key in unique if o == oid),
             comments={n: note for o, n, *_, note in columns if o == oid and note},
         )
-        for at, oid, kind, guarded, writes in sorted(found)
+        for at, oid, kind, guarded, writes, locks in sorted(found)
     }  # fmt: skip
