@@ -163,6 +163,8 @@ def as_held(data: Place, table: TableDomain) -> TableDomain:
         for name, column in table.columns.items()
         if not column.hidden
     }
+    for name in table.key:  # clamped to the ends of today, two keys of tomorrow would be one
+        columns[name] = replace(columns[name], between=table.columns[name].between)
     return replace(
         table, columns=MappingProxyType({**table.columns, **columns}), size=rows.num_rows
     )

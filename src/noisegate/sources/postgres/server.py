@@ -252,7 +252,8 @@ def stored_tables(
             scales={n: (m - 4) & 0xFFFF for o, n, t, m, *_ in columns
                     if o == oid and t == "numeric" and m >= 4},
             hidden=frozenset(n for o, n, _, _, seen, _ in columns if o == oid and not seen),
-            unique=frozenset(frozenset(key) for o, key in unique if o == oid),
+            unique=frozenset(frozenset(key) for o, key in unique if o == oid)
+            if kind == "p" or parts[oid][1] == [oid] else frozenset(),  # an heir has no such index
             comments={n: note for o, n, *_, note in columns if o == oid and note},
         )
         for at, oid, kind, guarded, writes, locks in sorted(found)
