@@ -5,7 +5,7 @@ import pytest
 
 import noisegate
 from engines import READER
-from noisegate.errors import PolicyError
+from noisegate.errors import PolicyError, SourceError
 from refusals import about
 
 COUNT = "SELECT COUNT(*) FROM people"
@@ -64,3 +64,83 @@ def test_a_whole_number_can_be_the_key_of_a_public_table(clinic):
     found = gate.sql(question, epsilon=1000).to_pandas().iloc[0, 0]
     exact = sum(age is not None and 40 <= min(max(age, 0), 120) <= 120 for age in ages)
     assert found == exact
+
+
+def test_a_cast_of_somebodys_own_is_not_used(tmp_path, database):
+    """Its function could read the rows of others."""
+    schema, run = database.schema, database.owner.execute
+    run(f"CREATE TYPE {schema}.mood AS ENUM ('ok', 'bad')")
+    run(f"CREATE TABLE {schema}.t (who bigint, x {schema}.mood)")
+    run(f"GRANT SELECT ON {schema}.t TO {READER}")
+    file = tmp_path / "moods.toml"
+    file.write_text(
+        f'name = "moods"\n[budget]\nepsilon = 1000\n[tables.t]\n'
+        f'source = "{database.url}#{schema}.t"\nunit = "who"\nrows_per_unit = 1\n'
+        "[tables.t.columns]\nx = {}\n"
+    )
+    gate = noisegate.open(file, ledger=":memory:")
+    run(
+        f"CREATE FUNCTION {schema}.label({schema}.mood) RETURNS text LANGUAGE sql SECURITY DEFINER "
+        f"AS $$ SELECT COUNT(*)::text FROM {schema}.t $$"
+    )
+    run(f"CREATE CAST ({schema}.mood AS text) WITH FUNCTION {schema}.label({schema}.mood)")
+    with pytest.raises(SourceError, check=about("drift")):
+        gate.sql("SELECT COUNT(*) FROM t WHERE x = 'ok'", epsilon=1)
+    with pytest.raises(PolicyError, check=about("cast")):
+        noisegate.open(file, ledger=":memory:")
+
+
+def test_a_vouched_view_with_another_definition_is_noticed(clinic):
+    file, database = clinic
+    name, people = f"{database.schema}.shown", f"{database.schema}.people"
+    database.owner.execute(f"CREATE VIEW {name} AS SELECT * FROM {people}")
+    database.owner.execute(f"GRANT SELECT ON {name} TO {READER}")
+    replaced(file, people, name)
+    gate = opened(replaced(file, "[tables.people]\n", "[tables.people]\ntrusted_view = true\n"))
+    assert gate.sql(COUNT, epsilon=1000).to_pandas().iloc[0, 0] == 60
+    database.owner.execute(
+        f"CREATE OR REPLACE VIEW {name} AS SELECT pid, ward, (SELECT COUNT(*) FROM {people}) AS age, "
+        f"born, city FROM {people}"
+    )
+    with pytest.raises(SourceError, check=about("drift")):
+        gate.sql("SELECT COUNT(*) FROM people WHERE age > 3", epsilon=1)
+
+
+@pytest.fixture
+def granted(database):
+    """A way to let the reader be a member of roles, which ends with the test."""
+    given = []
+
+    def grant(role):
+        database.owner.execute(f"GRANT {role} TO {READER}")
+        given.append(role)
+
+    yield grant
+    for role in given:
+        database.owner.execute(f"REVOKE {role} FROM {READER}")
+    database.owner.execute(f"ALTER ROLE {READER} INHERIT")
+
+
+@pytest.mark.parametrize("role", ["pg_execute_server_program", "pg_write_all_data"])
+def test_a_role_of_the_server_that_does_more_than_read_is_refused(clinic, granted, role):
+    file, _ = clinic
+    granted(role)
+    with pytest.raises(PolicyError, check=about("role")):
+        opened(file)
+
+
+def test_a_role_that_can_become_a_writer_is_refused(clinic, granted):
+    file, database = clinic
+    writer = f"writer_{database.schema}"
+    database.owner.execute(f"CREATE ROLE {writer}")
+    database.owner.execute(f"GRANT INSERT ON {database.schema}.people TO {writer}")
+    database.owner.execute(f"ALTER ROLE {READER} NOINHERIT")
+    granted(writer)
+    with pytest.raises(PolicyError, check=about("role")):
+        opened(file)
+
+
+def test_a_password_of_a_key_in_the_address_is_refused(clinic):
+    file, _ = clinic
+    with pytest.raises(PolicyError, check=about("password")):
+        opened(replaced(file, "?host=", "?sslpassword=secret&host="))

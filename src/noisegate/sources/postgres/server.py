@@ -39,8 +39,12 @@ _SETTINGS: Final = {
 }
 _TABLES: Final = """
     SELECT p.at::int8, c.oid::int8, c.relkind::text, c.relrowsecurity,
-        pg_catalog.has_table_privilege(c.oid, 'INSERT, UPDATE, DELETE, TRUNCATE')
-            OR pg_catalog.has_any_column_privilege(c.oid, 'INSERT, UPDATE'),
+        EXISTS (SELECT FROM pg_catalog.pg_roles r
+            WHERE pg_catalog.pg_has_role(current_user, r.oid, 'MEMBER')
+                AND (pg_catalog.has_table_privilege(
+                        r.oid, c.oid, 'INSERT, UPDATE, DELETE, TRUNCATE')
+                    OR pg_catalog.has_any_column_privilege(r.oid, c.oid, 'INSERT, UPDATE'))),
+        CASE WHEN c.relkind IN ('v', 'm') THEN pg_catalog.pg_get_viewdef(c.oid) ELSE '' END,
         c.relkind IN ('r', 'p', 'v') AND pg_catalog.has_table_privilege(c.oid, 'SELECT')
     FROM unnest(%s::text[], %s::text[]) WITH ORDINALITY AS p(schema, name, at)
     JOIN pg_catalog.pg_namespace n ON n.nspname = p.schema
@@ -73,10 +77,23 @@ _UNIQUE: Final = """
         AND i.indpred IS NULL AND i.indexprs IS NULL
     GROUP BY i.indrelid, i.indexrelid
 """
-_ROLE: Final = (
-    "SELECT rolsuper OR rolcreaterole OR rolbypassrls OR rolreplication "
-    "FROM pg_catalog.pg_roles WHERE rolname = current_user"
-)
+_CASTS: Final = """
+    SELECT EXISTS (SELECT FROM pg_catalog.pg_cast c
+        JOIN pg_catalog.pg_type s ON s.oid = c.castsource
+        JOIN pg_catalog.pg_type t ON t.oid = c.casttarget
+        WHERE c.oid >= 16384 AND c.castmethod <> 'i'
+            AND (s.typnamespace = 'pg_catalog'::regnamespace OR s.oid = ANY (used.types))
+            AND (t.typnamespace = 'pg_catalog'::regnamespace OR t.oid = ANY (used.types)))
+    FROM (SELECT pg_catalog.array_agg(atttypid) FROM pg_catalog.pg_attribute
+        WHERE attrelid = ANY (%s::oid[]) AND attnum > 0 AND NOT attisdropped) AS used(types)
+"""  # from 16384 on, it was not made with the database
+# A role can become any that it is a member of. Of the server's own, these read and no more.
+_ROLE: Final = """
+    SELECT pg_catalog.bool_or(rolsuper OR rolcreaterole OR rolbypassrls OR rolreplication
+        OR rolname ~ '^pg_' AND rolname <> ALL ('{pg_read_all_data,pg_read_all_settings,'
+            'pg_read_all_stats,pg_stat_scan_tables,pg_monitor,pg_use_reserved_connections}'))
+    FROM pg_catalog.pg_roles WHERE pg_catalog.pg_has_role(current_user, oid, 'MEMBER')
+"""
 
 
 @final
@@ -96,7 +113,8 @@ class Stored:
 
     ``is_stored``: its rows lie in this database, each by itself. ``parts`` are the tables that they
     lie in, itself and its partitions. ``guarded``: a rule of the server hides some of them.
-    ``locks``: LOCK TABLE takes it, which needs a right to the whole table.
+    ``locks``: LOCK TABLE takes it, which needs a right to the whole table. ``view`` is the
+    definition of one. ``own_casts``: somebody made a cast between types that are read.
     """
 
     oid: int
@@ -105,6 +123,8 @@ class Stored:
     guarded: bool
     writes: bool
     locks: bool
+    view: str
+    own_casts: bool
     types: Mapping[str, str]
     scales: Mapping[str, int]
     hidden: frozenset[str]
@@ -175,9 +195,13 @@ def _unfit(connection: "psycopg.Connection[Any]") -> SourceError | PolicyError |
             fix="Use a server from version 14 on, and a database in UTF8.",
             about="version",
         )
-    if connection.execute(_ROLE).fetchone() != (False,):
+    begin(connection, seconds=_CONNECT_S)
+    can_more = connection.execute(_ROLE).fetchone() != (False,)
+    connection.execute("ROLLBACK")
+    if can_more:
         return PolicyError(
-            "The role may do more than read: it is a superuser, or can make roles or replicate.",
+            "The role may do more than read: it is a superuser, owns the database, can make roles, "
+            "replicate or write, or is a member of such a role.",
             fix="CREATE ROLE noisegate LOGIN; GRANT SELECT on the tables of the policy alone, and "
             "name it in the address.",
             about="role",
@@ -239,6 +263,7 @@ def stored_tables(
     parts = {top: each for top, *each in connection.execute(_PARTS, (oids,))}
     columns = connection.execute(_COLUMNS, (oids,)).fetchall()
     unique = connection.execute(_UNIQUE, (oids,)).fetchall()
+    ((casts,),) = connection.execute(_CASTS, (oids,)).fetchall()
     names = list(data)
     return {
         names[at - 1]: Stored(
@@ -248,6 +273,8 @@ def stored_tables(
             guarded=guarded,
             writes=writes,
             locks=locks,
+            view=view,
+            own_casts=casts,
             types={n: t for o, n, t, _, seen, _ in columns if o == oid and seen and t in KIND_OF},
             scales={n: (m - 4) & 0xFFFF for o, n, t, m, *_ in columns
                     if o == oid and t == "numeric" and m >= 4},
@@ -256,5 +283,5 @@ def stored_tables(
             if kind == "p" or parts[oid][1] == [oid] else frozenset(),  # an heir has no such index
             comments={n: note for o, n, *_, note in columns if o == oid and note},
         )
-        for at, oid, kind, guarded, writes, locks in sorted(found)
+        for at, oid, kind, guarded, writes, view, locks in sorted(found)
     }  # fmt: skip
