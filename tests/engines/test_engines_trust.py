@@ -144,3 +144,41 @@ def test_a_password_of_a_key_in_the_address_is_refused(clinic):
     file, _ = clinic
     with pytest.raises(PolicyError, check=about("password")):
         opened(replaced(file, "?host=", "?sslpassword=secret&host="))
+
+
+BUDGET = """
+name = "{name}"
+[budget]
+epsilon = 1
+[tables.visits]
+source = "{source}"
+unit = "who"
+rows_per_unit = 1
+[tables.visits.columns]
+cost = {{ between = [0, 100] }}
+"""
+
+
+@pytest.mark.parametrize(("old", "new"), [
+    ("/postgres?", "/%70ostgres?"),
+    ("host=/", "host=//"),
+    ("host=/", "host=/./"),
+    ("?host=", "?application_name=x&host="),
+    ("#", "#"),
+    (".visits", ".visits_all"),
+    ("host=/dev", "host=/dev/../proc/self/root/dev"),
+])  # fmt: skip
+def test_one_table_has_one_budget_by_whatever_name_it_is_reached(tmp_path, database, old, new):
+    """Another spelling of the address, another way to the socket, and its only partition."""
+    schema, run = database.schema, database.owner.execute
+    run(f"CREATE TABLE {schema}.visits (who bigint, cost float8) PARTITION BY RANGE (who)")
+    run(f"CREATE TABLE {schema}.visits_all PARTITION OF {schema}.visits DEFAULT")
+    run(f"GRANT SELECT ON {schema}.visits, {schema}.visits_all TO {READER}")
+    first = f"{database.url}#{schema}.visits"
+    ledger = tmp_path / "ledger.db"
+    for name, source in (("one", first), ("two", first.replace(old, new))):
+        (tmp_path / f"{name}.toml").write_text(BUDGET.format(name=name, source=source))
+    noisegate.open(tmp_path / "one.toml", ledger=ledger)
+    with pytest.raises(PolicyError, check=about("origin")):
+        noisegate.open(tmp_path / "two.toml", ledger=ledger)
+    noisegate.open(tmp_path / "one.toml", ledger=ledger)  # its own account, as before

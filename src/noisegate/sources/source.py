@@ -1,7 +1,7 @@
 """The contract of an engine: whole numbers per cell, totally, in one pass."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
@@ -127,6 +127,10 @@ class Source(ABC):
     def blocks(self, tally: "Blocks", key: str) -> "list[dict[str, NDArray[Any]]]":  # noqa: ARG002
         """The columns of each block, as the secret ``key`` deals owners to blocks."""
         raise Unsupported("This engine cannot split rows into blocks.", fix="Use files or frames.")
+
+    def lies_in(self, table: str) -> Collection[str]:  # noqa: ARG002
+        """Places that the engine itself knows the rows of a table by, whatever its address says."""
+        return ()
 
     @abstractmethod
     def public(self, table: str) -> "pa.Table":

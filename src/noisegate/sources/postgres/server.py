@@ -77,6 +77,14 @@ _UNIQUE: Final = """
         AND i.indpred IS NULL AND i.indexprs IS NULL
     GROUP BY i.indrelid, i.indexrelid
 """
+_MAY_KNOW: Final = (
+    "SELECT pg_catalog.has_function_privilege('pg_catalog.pg_control_system()', 'EXECUTE')"
+)
+_NUMBERS: Final = """
+    SELECT system_identifier::text, d.oid::text
+    FROM pg_catalog.pg_control_system(), pg_catalog.pg_database d
+    WHERE d.datname = pg_catalog.current_database()
+"""
 _CASTS: Final = """
     SELECT EXISTS (SELECT FROM pg_catalog.pg_cast c
         JOIN pg_catalog.pg_type s ON s.oid = c.castsource
@@ -251,6 +259,14 @@ def hold(
     if looks:
         text = " UNION ALL ".join(f"({each.sql(dialect='postgres')})" for each in looks)
         connection.execute(text)
+
+
+def number_of(connection: "psycopg.Connection[Any]") -> str:
+    """The server and the database by their own numbers; nothing if the role may not know them."""
+    if connection.execute(_MAY_KNOW).fetchone() != (True,):
+        return ""
+    ((server, database),) = connection.execute(_NUMBERS).fetchall()
+    return f"postgresql:{server}/{database}"
 
 
 def stored_tables(

@@ -49,6 +49,7 @@ from noisegate.sources.postgres.server import (
     UNREACHABLE,
     Place,
     hold,
+    number_of,
     stored_tables,
     told,
     url_of,
@@ -99,6 +100,7 @@ class PostgresSource(Source):
         with told(), self._link.lock:
             connection = self._link.begun()
             self._form = stored_tables(connection, self._data)
+            self._server = number_of(connection)
             connection.execute("ROLLBACK")
             self._types = checked(self._form, self._data, tables)
         _living.add(self)
@@ -219,6 +221,12 @@ class PostgresSource(Source):
             if len(self._able) >= _WRITTEN_MAX:
                 self._able.clear()
             self._able.add(name)
+
+    def lies_in(self, table: str) -> frozenset[str]:
+        """The table itself and all its partitions, by the numbers that the server gave them."""
+        if not self._server:
+            return frozenset()
+        return frozenset(f"{self._server}#{oid}" for oid in self._form[table].parts)
 
     def public(self, table: str) -> "pa.Table":
         """All rows of a public table: exact and free."""
