@@ -1,5 +1,6 @@
 """One allowance is about one moment: rows that move meanwhile are in one part of it."""
 
+import os
 import threading
 import time
 from fractions import Fraction
@@ -236,3 +237,20 @@ def test_a_role_that_may_read_some_columns_is_answered(database):
     tally = Sums(relation=Table(domain), terms=(ONE,), rows_per_unit=1)
     with source.still() as rows:
         assert rows.sums(tally).tolist() == source.sums(tally).tolist() == [[1]]
+
+
+def test_a_forked_child_has_no_part_in_the_moment_of_its_parent(database):
+    source, tally = people(database)
+    with source.still() as rows:
+        assert rows.sums(tally).tolist() == [[2]]
+        if (child := os.fork()) == 0:
+            ended = 1
+            try:
+                rows.sums(tally)
+            except SourceError as refusal:
+                ended = int(not about("moment")(refusal))
+            finally:
+                os._exit(ended)
+        assert os.waitpid(child, 0)[1] == 0
+        database.owner.execute(f"DELETE FROM {database.schema}.t")
+        assert rows.sums(tally).tolist() == [[2]]  # the parent's session goes on
