@@ -254,3 +254,12 @@ def test_a_forked_child_has_no_part_in_the_moment_of_its_parent(database):
         assert os.waitpid(child, 0)[1] == 0
         database.owner.execute(f"DELETE FROM {database.schema}.t")
         assert rows.sums(tally).tolist() == [[2]]  # the parent's session goes on
+
+
+def test_a_transaction_that_has_ended_is_not_taken_for_one_that_goes_on(database):
+    """The connection is there, but each statement would be at a moment of its own."""
+    source, tally = people(database)
+    with source.still() as rows:
+        rows._once._connection.execute("ROLLBACK")
+        with pytest.raises(SourceError, check=about("moment")):
+            rows.sums(tally)

@@ -72,7 +72,10 @@ class Once:
 
     def going_on(self) -> "psycopg.Connection[Any] | None":
         """The connection in its transaction; None if that is over, or another process's."""
-        return self._connection
+        connection = self._connection
+        if connection is None or connection.info.transaction_status.name != "INTRANS":
+            return None
+        return connection
 
     def drop(self) -> None:
         """End the transaction."""
