@@ -146,11 +146,21 @@ def test_a_text_that_is_too_long_for_the_steps_on_it_has_no_value(database):
     source, domain = source_of(database, "text", ["a", "ß"], Kind.TEXT)
     (table,) = {place.table for place in source._data.values()}
     database.owner.execute(
-        f"UPDATE {database.schema}.{table} SET x = repeat(x, 9000000) WHERE x = 'ß'"
+        f"UPDATE {database.schema}.{table} SET x = repeat(x, 32769) WHERE x = 'ß'"
     )
     shown = Call("upper", (Field("x"),))
     tally = Distinct(relation=Table(domain), expression=shown, keys_per_unit=1)
     assert source.distinct(tally).tolist() == [[1]]
+
+
+def test_the_longest_text_that_has_a_value_makes_no_row_too_large(database):
+    """Of 68 keys of 16 MB each, the server could not have made one row."""
+    longest = ["a" * (1 << 16), "b" * 16_000_000]
+    source, domain = source_of(database, "text", longest, Kind.TEXT)
+    shown = Call("lower", (Field("x"),))
+    by = tuple((f"k{n}", Call("substring", (shown, Literal(n + 1)))) for n in range(68))
+    held = source.keys(Keys(relation=Table(domain), by=by, keys_per_unit=1))
+    assert sorted(held.counts.tolist()) == [1, 2]  # the longer one, with the NULL, has no value
 
 
 def test_keys_are_lists_whatever_signs_they_hold(shared_database):

@@ -13,7 +13,7 @@ request may run again under it, because nothing had left.
 
 import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from fractions import Fraction
 from functools import partial
 from itertools import count
@@ -145,12 +145,20 @@ class Curator:
                 kept.forget()
                 allowance.close()
 
-    def _rows_of(self, sample: Fraction | None) -> AbstractContextManager[Source]:
-        """All rows, or those of a sample with coins that were never used and are kept nowhere."""
-        if sample is None:
-            return nullcontext(self._source)
-        require_sample(sample)
-        return self._source.sample(sample, fresh_coins(self._bits))
+    @contextmanager
+    def _rows_of(self, sample: Fraction | None) -> Iterator[Source]:
+        """All rows of one moment, or those of a sample with coins that were never used.
+
+        The coins are kept nowhere.
+        """
+        if sample is not None:
+            require_sample(sample)
+        with self._source.still() as source:
+            if sample is None:
+                yield source
+                return
+            with source.sample(sample, fresh_coins(self._bits)) as drawn:
+                yield drawn
 
     def _require_one_sample(self, event: PoissonSampled) -> None:
         """Refuse a recipe about a sample that no theorem prices; see `Allowance`."""

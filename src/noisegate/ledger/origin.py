@@ -7,8 +7,9 @@ more origins: a file that was moved, a new snapshot elsewhere.
 A file is known by its real path, so symbolic links are seen through, and by its inode, so that a
 hard link, a bind mount or a renamed file is. Inodes are used again for other files: a recorded one
 counts only while the recorded path stands for it, or for nothing. A table of a database is known by
-host, port, database and name. Nothing of this is derived from rows. A *copy* of the rows has
-another origin, and so has a view of a database: nothing here can tell.
+host, port, database and name, and by the server's own numbers where it tells them: so another name
+of the host, or a partition, is seen through. Nothing of this is derived from rows. A *copy* of the
+rows has another origin, and so has a view of a database: nothing here can tell.
 """
 
 import os
@@ -79,8 +80,10 @@ def _server(url: str) -> str:
     scheme = _SCHEMES.get(parts.scheme, parts.scheme)
     said = dict(parse_qsl(parts.query))
     host = unquote(said.get("host") or parts.hostname or "").lower()
+    if host.startswith("/"):  # the folder of a socket
+        host = "/" + os.path.normpath(host).lstrip("/")
     port = said.get("port") or str(parts.port or _PORTS.get(scheme, ""))
-    return f"{scheme}://{host}:{port}/{said.get('dbname') or parts.path.strip('/')}"
+    return f"{scheme}://{host}:{port}/{said.get('dbname') or unquote(parts.path.strip('/'))}"
 
 
 def _table(name: str, scheme: str) -> str:

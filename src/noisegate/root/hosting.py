@@ -9,7 +9,7 @@ from noisegate.desk.rules import Rules
 from noisegate.errors import PolicyError, RequestConflict
 from noisegate.files import POLICY, TABLE, keep
 from noisegate.gate import Gate
-from noisegate.ledger.origin import origins_of
+from noisegate.ledger.origin import Origin, origins_of
 from noisegate.ledger.store import Ledger
 from noisegate.privacy.domain import Key, TableDomain
 from noisegate.privacy.guarantee import units_of
@@ -27,6 +27,7 @@ from noisegate.sources.duckdb.files import Data, Within
 from noisegate.sources.engines import engine_of
 from noisegate.sources.policy.policy import Policy
 from noisegate.sources.policy.tables import domains
+from noisegate.sources.source import Source
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -77,7 +78,7 @@ class Hosted:
             protected_by(book, policy.name, units_of(self.tables.values())),
             budget=policy.budget,
             accountant=policy.accountant,
-            origins=NOWHERE if self.practice else _origins(self.tables),
+            origins=NOWHERE if self.practice else _origins(self.tables, self._source),
         )
         return book
 
@@ -192,13 +193,16 @@ def tables_of(policy: Policy) -> tuple[dict[str, Data], dict[str, TableDomain]]:
     }
 
 
-def _origins(tables: Mapping[str, TableDomain]) -> Origins:
+def _origins(tables: Mapping[str, TableDomain], source: Source) -> Origins:
     private, public = (
         [
             origin
             for table in tables.values()
             if table.is_public == is_public
-            for origin in origins_of(table.origin, table.name)
+            for origin in (
+                *origins_of(table.origin, table.name),
+                *(Origin(place) for place in sorted(source.lies_in(table.name))),
+            )
         ]
         for is_public in (False, True)
     )

@@ -1,7 +1,8 @@
 """The contract of an engine: whole numbers per cell, totally, in one pass."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, final
@@ -108,6 +109,17 @@ class Source(ABC):
         """
         raise Unsupported("This engine cannot sample.", fix="Ask about all rows.")
 
+    @contextmanager
+    def still(self) -> "Iterator[Source]":
+        """The same tables as they are at one moment, until it is left: for all of one allowance.
+
+        Why: disjoint parts and cells of an allowance are charged as one. If a row moved from one
+            to another between two statements, its unit would be in both. A server is asked in one
+            transaction. Files and frames must not change while an allowance is open: that they do
+            not is the steward's word, as with every ``snapshot`` of a policy.
+        """
+        yield self
+
     @abstractmethod
     def rows(self, tally: Rows, use: Callable[[Iterator[Batch]], Used]) -> Used:
         """What ``use`` makes of the rows, which come in batches and in any order."""
@@ -115,6 +127,10 @@ class Source(ABC):
     def blocks(self, tally: "Blocks", key: str) -> "list[dict[str, NDArray[Any]]]":  # noqa: ARG002
         """The columns of each block, as the secret ``key`` deals owners to blocks."""
         raise Unsupported("This engine cannot split rows into blocks.", fix="Use files or frames.")
+
+    def lies_in(self, table: str) -> Collection[str]:  # noqa: ARG002
+        """Places that the engine itself knows the rows of a table by, whatever its address says."""
+        return ()
 
     @abstractmethod
     def public(self, table: str) -> "pa.Table":

@@ -33,7 +33,7 @@ READ_AS: Final = {
 _NUMERIC: Final = frozenset({"HUGEINT", "INT128", "UBIGINT"})
 _SMALLEST: Final = "1e-300"  # a decimal nearer to zero is 0 as a double
 _LARGEST: Final = "1e308"  # one further away has no double here
-_TEXT_MAX: Final = 1 << 24  # bytes: a longer text has no value, so that no step on texts can fail
+_TEXT_MAX: Final = 1 << 16  # bytes: a longer text has no value, so that no step on texts can fail
 _TEXTS: Final = frozenset({"text", "varchar", "bpchar"})
 
 
@@ -154,7 +154,10 @@ _YEARS: Final = ("0001-01-01", "9999-12-31")
 
 
 def _short(value: exp.Expr, kind: Kind) -> exp.Expr:
-    """A text. Of a long one, 1 GB and more in a later step would be an error: a row would tell."""
+    """A text, if it is short: 1 GB in a later step would be an error, and so a row would tell.
+
+    The server knows how many bytes there are without reading them.
+    """
     size = call("OCTET_LENGTH", value)
     return case((exp.LTE(this=size, expression=whole(_TEXT_MAX)), cast(value.copy(), kind)))
 

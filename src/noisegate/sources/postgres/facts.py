@@ -52,7 +52,7 @@ def data_of(origin: str) -> Place:
     """The table that a policy names: ``postgresql://USER@HOST/DATABASE#SCHEMA.TABLE``."""
     url, inside = place_of(origin)
     parts, said = urlsplit(url), dict(parse_qsl(urlsplit(url).query))
-    if parts.password or "password" in said:
+    if parts.password or {"password", "sslpassword"} & said.keys():
         raise PolicyError(
             "The address of the server has a password in it.",
             fix="Leave it out, and put it into the environment (PGPASSWORD, PGPASSFILE) or into a "
@@ -163,6 +163,8 @@ def as_held(data: Place, table: TableDomain) -> TableDomain:
         for name, column in table.columns.items()
         if not column.hidden
     }
+    for name in table.key:  # clamped to the ends of today, two keys of tomorrow would be one
+        columns[name] = replace(columns[name], between=table.columns[name].between)
     return replace(
         table, columns=MappingProxyType({**table.columns, **columns}), size=rows.num_rows
     )

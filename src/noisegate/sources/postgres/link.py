@@ -1,4 +1,4 @@
-"""The one connection of a source: opened again where it was lost, and by a forked child."""
+"""The connection of a source, opened again where it was lost; and that of one transaction."""
 
 import os
 import threading
@@ -22,6 +22,10 @@ class Link:
         self._url, self._seconds, self._process = url, seconds, os.getpid()
         self._connection: psycopg.Connection[Any] | None = None
 
+    def once(self) -> "Once":
+        """Another connection to the same server, for one transaction."""
+        return Once(self._url, seconds=self._seconds)
+
     def connected(self) -> "psycopg.Connection[Any]":
         """A connection that was not seen to be lost."""
         if self._connection is None:
@@ -31,7 +35,7 @@ class Link:
         return self._connection
 
     def begun(self) -> "psycopg.Connection[Any]":
-        """The same in a transaction; anew where the server has closed the last one."""
+        """The same in a new transaction; anew where the server has closed the last one."""
         import psycopg  # noqa: PLC0415 - an extra
 
         try:
@@ -51,6 +55,36 @@ class Link:
 
     def leave(self) -> None:
         """Of a forked child: the connection is its parent's, and so was the lock."""
+        _inherited.append(self._connection)
+        self.lock, self._connection = threading.Lock(), None
+
+
+@final
+class Once:
+    """A connection for one transaction: whatever ends it, it is not begun again."""
+
+    def __init__(self, url: str, *, seconds: float) -> None:
+        self.lock = threading.Lock()
+        connection = connect(url)
+        begin(connection, seconds=seconds, idle=seconds)
+        self._connection: psycopg.Connection[Any] | None = connection
+        finalize(self, _close, connection, os.getpid())
+
+    def going_on(self) -> "psycopg.Connection[Any] | None":
+        """The connection in its transaction; None if that is over, or another process's."""
+        connection = self._connection
+        if connection is None or connection.info.transaction_status.name != "INTRANS":
+            return None
+        return connection
+
+    def drop(self) -> None:
+        """End the transaction."""
+        if self._connection is not None:
+            self._connection.close()
+        self._connection = None
+
+    def leave(self) -> None:
+        """Of a forked child: the transaction is its parent's."""
         _inherited.append(self._connection)
         self.lock, self._connection = threading.Lock(), None
 

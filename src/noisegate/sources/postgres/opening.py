@@ -61,6 +61,13 @@ def _require_rights(table: TableDomain, stored: Stored) -> None:
             fix="Use a role that owns nothing, and GRANT it SELECT alone.",
             about="role",
         )
+    if stored.own_casts:
+        raise PolicyError(
+            "The database has a cast of its own between types that are read: what a value means "
+            "would be decided by its function.",
+            fix="DROP CAST, or use a database without it.",
+            about="cast",
+        )
     if missing := sorted(stored.hidden & table.columns.keys()):
         raise PolicyError(
             f"Column {missing[0]!r} of {table.name!r} may not be read by the role, or is computed "
@@ -80,7 +87,7 @@ def _require_stored(table: TableDomain, stored: Stored) -> None:
             f"The source of the private table {table.name!r} is a view, a foreign table, or one "
             "with row-level security: what it shows of one unit may depend on the rows of others.",
             fix="Name the table itself. Or, if every row of it is made from rows of one unit "
-            "alone, say trusted_view = true in the policy.",
+            "alone, and no row can make it fail, say trusted_view = true in the policy.",
             about="view",
         )
     if table.name in table.views and not computed:

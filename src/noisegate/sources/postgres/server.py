@@ -1,8 +1,9 @@
 """A connection to a Postgres server, and what its catalogue says of tables. Reads no rows.
 
-Every statement runs in a transaction of its own: READ ONLY, REPEATABLE READ, with settings that
-decide what a statement means pinned. An error of the server is told by its kind alone: its words,
-its DETAIL above all, may quote rows.
+Every question runs in a transaction: READ ONLY, REPEATABLE READ, with settings that decide what a
+statement means pinned. Tables are locked before it has a snapshot, so that what the catalogue says
+of them then is what the statements find. An error of the server is told by its kind alone: its
+words, its DETAIL above all, may quote rows.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,22 +26,26 @@ _CONNECT_S: Final = 10
 _VERSION: Final = 140_000
 _SETTINGS: Final = {
     "search_path": "pg_catalog, pg_temp",  # no function or table of ours can be shadowed
-    "timezone": "UTC",
-    "datestyle": "ISO, YMD",
+    "timezone": "'UTC'",
+    "datestyle": "'ISO, YMD'",
     "standard_conforming_strings": "on",
     "extra_float_digits": "1",
-    "client_encoding": "UTF8",
+    "client_encoding": "'UTF8'",
     "row_security": "off",  # rows that a rule would hide are an error, not a smaller table
-    "idle_in_transaction_session_timeout": "60s",
-    "lock_timeout": "30s",
+    "lock_timeout": "'30s'",
     "client_min_messages": "error",
     "jit": "off",
-    "work_mem": "128MB",  # of one sort or hash table: owners are grouped by the million
+    "work_mem": "'128MB'",  # of one sort or hash table: owners are grouped by the million
 }
 _TABLES: Final = """
     SELECT p.at::int8, c.oid::int8, c.relkind::text, c.relrowsecurity,
-        pg_catalog.has_table_privilege(c.oid, 'INSERT, UPDATE, DELETE, TRUNCATE')
-            OR pg_catalog.has_any_column_privilege(c.oid, 'INSERT, UPDATE')
+        EXISTS (SELECT FROM pg_catalog.pg_roles r
+            WHERE pg_catalog.pg_has_role(current_user, r.oid, 'MEMBER')
+                AND (pg_catalog.has_table_privilege(
+                        r.oid, c.oid, 'INSERT, UPDATE, DELETE, TRUNCATE')
+                    OR pg_catalog.has_any_column_privilege(r.oid, c.oid, 'INSERT, UPDATE'))),
+        CASE WHEN c.relkind IN ('v', 'm') THEN pg_catalog.pg_get_viewdef(c.oid) ELSE '' END,
+        c.relkind IN ('r', 'p', 'v') AND pg_catalog.has_table_privilege(c.oid, 'SELECT')
     FROM unnest(%s::text[], %s::text[]) WITH ORDINALITY AS p(schema, name, at)
     JOIN pg_catalog.pg_namespace n ON n.nspname = p.schema
     JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = p.name
@@ -72,14 +77,31 @@ _UNIQUE: Final = """
         AND i.indpred IS NULL AND i.indexprs IS NULL
     GROUP BY i.indrelid, i.indexrelid
 """
-_PIN: Final = (
-    "SELECT pg_catalog.set_config(name, value, true) "
-    "FROM unnest(%s::text[], %s::text[]) AS pinned(name, value)"
+_MAY_KNOW: Final = (
+    "SELECT pg_catalog.has_function_privilege('pg_catalog.pg_control_system()', 'EXECUTE')"
 )
-_ROLE: Final = (
-    "SELECT rolsuper OR rolcreaterole OR rolbypassrls OR rolreplication "
-    "FROM pg_catalog.pg_roles WHERE rolname = current_user"
-)
+_NUMBERS: Final = """
+    SELECT system_identifier::text, d.oid::text
+    FROM pg_catalog.pg_control_system(), pg_catalog.pg_database d
+    WHERE d.datname = pg_catalog.current_database()
+"""
+_CASTS: Final = """
+    SELECT EXISTS (SELECT FROM pg_catalog.pg_cast c
+        JOIN pg_catalog.pg_type s ON s.oid = c.castsource
+        JOIN pg_catalog.pg_type t ON t.oid = c.casttarget
+        WHERE c.oid >= 16384 AND c.castmethod <> 'i'
+            AND (s.typnamespace = 'pg_catalog'::regnamespace OR s.oid = ANY (used.types))
+            AND (t.typnamespace = 'pg_catalog'::regnamespace OR t.oid = ANY (used.types)))
+    FROM (SELECT pg_catalog.array_agg(atttypid) FROM pg_catalog.pg_attribute
+        WHERE attrelid = ANY (%s::oid[]) AND attnum > 0 AND NOT attisdropped) AS used(types)
+"""  # from 16384 on, it was not made with the database
+# A role can become any that it is a member of. Of the server's own, these read and no more.
+_ROLE: Final = """
+    SELECT pg_catalog.bool_or(rolsuper OR rolcreaterole OR rolbypassrls OR rolreplication
+        OR rolname ~ '^pg_' AND rolname <> ALL ('{pg_read_all_data,pg_read_all_settings,'
+            'pg_read_all_stats,pg_stat_scan_tables,pg_monitor,pg_use_reserved_connections}'))
+    FROM pg_catalog.pg_roles WHERE pg_catalog.pg_has_role(current_user, oid, 'MEMBER')
+"""
 
 
 @final
@@ -99,6 +121,8 @@ class Stored:
 
     ``is_stored``: its rows lie in this database, each by itself. ``parts`` are the tables that they
     lie in, itself and its partitions. ``guarded``: a rule of the server hides some of them.
+    ``locks``: LOCK TABLE takes it, which needs a right to the whole table. ``view`` is the
+    definition of one. ``own_casts``: somebody made a cast between types that are read.
     """
 
     oid: int
@@ -106,6 +130,9 @@ class Stored:
     is_stored: bool
     guarded: bool
     writes: bool
+    locks: bool
+    view: str
+    own_casts: bool
     types: Mapping[str, str]
     scales: Mapping[str, int]
     hidden: frozenset[str]
@@ -176,9 +203,13 @@ def _unfit(connection: "psycopg.Connection[Any]") -> SourceError | PolicyError |
             fix="Use a server from version 14 on, and a database in UTF8.",
             about="version",
         )
-    if connection.execute(_ROLE).fetchone() != (False,):
+    begin(connection, seconds=_CONNECT_S)
+    can_more = connection.execute(_ROLE).fetchone() != (False,)
+    connection.execute("ROLLBACK")
+    if can_more:
         return PolicyError(
-            "The role may do more than read: it is a superuser, or can make roles or replicate.",
+            "The role may do more than read: it is a superuser, owns the database, can make roles, "
+            "replicate or write, or is a member of such a role.",
             fix="CREATE ROLE noisegate LOGIN; GRANT SELECT on the tables of the policy alone, and "
             "name it in the address.",
             about="role",
@@ -186,26 +217,56 @@ def _unfit(connection: "psycopg.Connection[Any]") -> SourceError | PolicyError |
     return None
 
 
-def begin(connection: "psycopg.Connection[Any]", *, seconds: float) -> None:
+def begin(connection: "psycopg.Connection[Any]", *, seconds: float, idle: float = 60) -> None:
     """One transaction that only reads, at one moment, with all settings pinned.
 
-    Each time anew: behind a pool, the next transaction may be in another session.
+    Each time anew: behind a pool, the next transaction may be in another session. It has no
+    snapshot yet: SET takes none.
     """
-    connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-    pinned = {**_SETTINGS, "statement_timeout": f"{max(1, round(seconds * 1000))}ms"}
-    names, values = list(pinned), list(pinned.values())
-    connection.execute(_PIN, (names, values))
+    pinned = {
+        **_SETTINGS,
+        "statement_timeout": _milliseconds(seconds),
+        "idle_in_transaction_session_timeout": _milliseconds(idle),
+    }
+    steps = ["BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"]
+    steps += [f"SET LOCAL {name} = {value}" for name, value in pinned.items()]
+    connection.execute("; ".join(steps))
 
 
-def hold(connection: "psycopg.Connection[Any]", data: Mapping[str, Place]) -> None:
-    """Let nobody change the form of these tables before the transaction ends. Reads no row."""
-    looks = []
-    for place in data.values():
+def _milliseconds(seconds: float) -> str:
+    return f"'{max(1, round(seconds * 1000))}ms'"
+
+
+def hold(
+    connection: "psycopg.Connection[Any]", data: Mapping[str, Place], form: Mapping[str, Stored]
+) -> None:
+    """Let nobody change the form of these tables before the transaction ends. Reads no row.
+
+    What LOCK does not take (foreign tables, materialised views, tables of which the role may read
+    some columns) is locked by a look at it, which takes the snapshot: so after the others.
+    """
+    locks, looks = [], []
+    for name, place in data.items():
         named = (exp.to_identifier(each, quoted=True) for each in (place.table, place.schema))
         table, schema = named
-        looks.append(exp.select(exp.Literal.number(1)).from_(exp.table_(table, db=schema)).limit(0))
-    text = " UNION ALL ".join(f"({each.sql(dialect='postgres')})" for each in looks)
-    connection.execute(text)
+        found = exp.table_(table, db=schema)
+        if form[name].locks:
+            locks.append(found.sql(dialect="postgres"))
+        else:
+            looks.append(exp.select(exp.Literal.number(1)).from_(found).limit(0))
+    if locks:
+        connection.execute(f"LOCK TABLE {', '.join(locks)} IN ACCESS SHARE MODE")
+    if looks:
+        text = " UNION ALL ".join(f"({each.sql(dialect='postgres')})" for each in looks)
+        connection.execute(text)
+
+
+def number_of(connection: "psycopg.Connection[Any]") -> str:
+    """The server and the database by their own numbers; nothing if the role may not know them."""
+    if connection.execute(_MAY_KNOW).fetchone() != (True,):
+        return ""
+    ((server, database),) = connection.execute(_NUMBERS).fetchall()
+    return f"postgresql:{server}/{database}"
 
 
 def stored_tables(
@@ -218,6 +279,7 @@ def stored_tables(
     parts = {top: each for top, *each in connection.execute(_PARTS, (oids,))}
     columns = connection.execute(_COLUMNS, (oids,)).fetchall()
     unique = connection.execute(_UNIQUE, (oids,)).fetchall()
+    ((casts,),) = connection.execute(_CASTS, (oids,)).fetchall()
     names = list(data)
     return {
         names[at - 1]: Stored(
@@ -226,12 +288,16 @@ def stored_tables(
             parts=frozenset(parts[oid][1]),
             guarded=guarded,
             writes=writes,
+            locks=locks,
+            view=view,
+            own_casts=casts,
             types={n: t for o, n, t, _, seen, _ in columns if o == oid and seen and t in KIND_OF},
             scales={n: (m - 4) & 0xFFFF for o, n, t, m, *_ in columns
                     if o == oid and t == "numeric" and m >= 4},
             hidden=frozenset(n for o, n, _, _, seen, _ in columns if o == oid and not seen),
-            unique=frozenset(frozenset(key) for o, key in unique if o == oid),
+            unique=frozenset(frozenset(key) for o, key in unique if o == oid)
+            if kind == "p" or parts[oid][1] == [oid] else frozenset(),  # an heir has no such index
             comments={n: note for o, n, *_, note in columns if o == oid and note},
         )
-        for at, oid, kind, guarded, writes in sorted(found)
+        for at, oid, kind, guarded, writes, view, locks in sorted(found)
     }  # fmt: skip

@@ -5,7 +5,8 @@ Claim: what a statement returns is what the same tally is on DuckDB, and moves b
     total (`dialect.py`, `doubles.py`), and it reads the tables as they are at one moment. Each
     question locks them against changes of their form and compares that with what was opened: a
     table that has become a view, or a column that has another type, is refused before its rows are
-    read.
+    read. A lock does not keep partitions from being attached, so the form is compared once more
+    before what was found is given out. `still` is one such transaction for many questions.
 """
 
 import os
@@ -41,13 +42,14 @@ from noisegate.errors import DEBUG, NoisegateError, SourceError
 from noisegate.privacy.domain import Key, TableDomain
 from noisegate.sources.postgres.dialect import POSTGRES
 from noisegate.sources.postgres.found import whole_columns
-from noisegate.sources.postgres.link import Link
+from noisegate.sources.postgres.link import Link, Once
 from noisegate.sources.postgres.opening import checked
 from noisegate.sources.postgres.server import (
     AGAIN,
     UNREACHABLE,
     Place,
     hold,
+    number_of,
     stored_tables,
     told,
     url_of,
@@ -93,10 +95,12 @@ class PostgresSource(Source):
         self._data = {name: data[name] for name in tables}
         self._link, self._written = Link(url_of(self._data), seconds=seconds), dict[str, str]()
         self._coins: Coins | None = None
+        self._once: Once | None = None  # the transaction that all questions are asked in
         self._able = set[str]()  # tallies that were found to have words
         with told(), self._link.lock:
             connection = self._link.begun()
             self._form = stored_tables(connection, self._data)
+            self._server = number_of(connection)
             connection.execute("ROLLBACK")
             self._types = checked(self._form, self._data, tables)
         _living.add(self)
@@ -186,6 +190,26 @@ class PostgresSource(Source):
             found._written.clear()  # noqa: SLF001 - its statements hold coins
             found._coins = None  # noqa: SLF001
 
+    @contextmanager
+    def still(self) -> Iterator["PostgresSource"]:
+        """The tables at one moment, in one transaction of its own connection; see `Source.still`.
+
+        A transaction that is lost is not begun again: its moment is gone, and every later question
+        is refused. Forms cannot change before it ends, since its locks last as long.
+        """
+        if self._once is not None:
+            yield self
+            return
+        found = copy(self)
+        with told():
+            found._once = once = self._link.once()  # noqa: SLF001
+        _living.add(found)
+        try:
+            found._run(self._hold)  # noqa: SLF001
+            yield found
+        finally:
+            once.drop()
+
     def require(self, tally: "Tally | Blocks") -> None:
         """Refuse what has no words here, by writing it. Reads nothing."""
         if isinstance(tally, Blocks):
@@ -197,6 +221,12 @@ class PostgresSource(Source):
             if len(self._able) >= _WRITTEN_MAX:
                 self._able.clear()
             self._able.add(name)
+
+    def lies_in(self, table: str) -> frozenset[str]:
+        """The table itself and all its partitions, by the numbers that the server gave them."""
+        if not self._server:
+            return frozenset()
+        return frozenset(f"{self._server}#{oid}" for oid in self._form[table].parts)
 
     def public(self, table: str) -> "pa.Table":
         """All rows of a public table: exact and free."""
@@ -280,20 +310,18 @@ class PostgresSource(Source):
         return query
 
     def _run(self, work: "Callable[[psycopg.Connection[Any]], Found]") -> Found:
+        """What the work finds in the tables as they were opened; else a refusal."""
         import psycopg  # noqa: PLC0415 - an extra
 
         refusal: NoisegateError | None = None
         done = False
-        with self._link.lock:
+        link = self._link if self._once is None else self._once
+        with link.lock:
             try:
-                connection = self._link.begun()
-                hold(connection, self._data)
-                if stored_tables(connection, self._data) == self._form:
-                    found = work(connection)
-                    connection.execute("ROLLBACK")
-                    done = True
-                else:
-                    refusal = _changed()
+                found = self._within(work)
+                done = True
+            except SourceError as known:
+                refusal = known
             except psycopg.Error as error:  # its words may quote rows: they are a steward's
                 if os.environ.get(DEBUG):
                     raise
@@ -301,10 +329,50 @@ class PostgresSource(Source):
                     refusal = _changed()
             finally:
                 if not done:
-                    self._link.drop()
+                    link.drop()
         if done:
             return found
         raise refusal or SourceError(UNREACHABLE, fix=AGAIN)
+
+    def _within(self, work: "Callable[[psycopg.Connection[Any]], Found]") -> Found:
+        if self._once is None:
+            connection = self._link.begun()
+            self._hold(connection)
+            found = work(connection)
+            connection.execute("ROLLBACK")
+            self._require_form(self._link)
+            return found
+        going_on = self._once.going_on()
+        if going_on is None:
+            raise SourceError(
+                "The transaction that all questions of the release are asked in has ended.",
+                fix="Nothing more was released; ask for the whole of it again.",
+                about="moment",
+            )
+        found = work(going_on)
+        with self._link.lock:
+            self._require_form(self._link)
+        return found
+
+    def _hold(self, connection: "psycopg.Connection[Any]") -> None:
+        """Lock the tables, and refuse if they are not as they were opened."""
+        hold(connection, self._data, self._form)
+        if stored_tables(connection, self._data) != self._form:
+            raise _changed()
+
+    def _require_form(self, link: Link) -> None:
+        """The same as of now, in a transaction of its own: another would not see what is new."""
+        done = False
+        try:
+            connection = link.begun()
+            found = stored_tables(connection, self._data)
+            connection.execute("ROLLBACK")
+            done = True
+        finally:
+            if not done:
+                link.drop()
+        if found != self._form:
+            raise _changed()
 
 
 _living: "WeakSet[PostgresSource]" = WeakSet()
@@ -313,6 +381,8 @@ _living: "WeakSet[PostgresSource]" = WeakSet()
 def _leave_to_the_parent() -> None:
     for source in list(_living):
         source._link.leave()  # noqa: SLF001 - this room
+        if source._once is not None:  # noqa: SLF001
+            source._once.leave()  # noqa: SLF001
 
 
 if hasattr(os, "register_at_fork"):
