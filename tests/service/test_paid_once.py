@@ -14,7 +14,6 @@ from noisegate.server.refusals import NotFound, Paused
 from noisegate.server.runs import Run
 from noisegate.server.service import Service
 from noisegate.server.settings import Settings
-from noisegate.server.store import Store
 from noisegate.server.views import View
 
 QUICK = Settings(quantum=0)
@@ -210,21 +209,6 @@ def test_two_replicas_share_the_limit_of_an_hour(pair):
     got = at_once(pair, caller, (count(1), count(2)), ("a", "b"))
     assert got.count(Forbidden) == 1
     assert spent(pair[0]) == Fraction(1, 10)
-
-
-def test_a_store_of_before_gets_its_new_columns(tmp_path):
-    import sqlite3
-
-    with closing(sqlite3.connect(tmp_path / "old")) as old:
-        old.execute(
-            "CREATE TABLE runs (id TEXT PRIMARY KEY, person TEXT NOT NULL, dataset TEXT NOT NULL, "
-            "key TEXT, ordered TEXT NOT NULL, fresh INTEGER NOT NULL, practice INTEGER NOT NULL, "
-            "face TEXT NOT NULL, token TEXT, state TEXT NOT NULL, created TEXT NOT NULL, "
-            "finished TEXT, price TEXT, UNIQUE (person, dataset, key))"
-        )
-    for _ in range(2):
-        with closing(Store(tmp_path / "old")) as store:
-            assert store.all("SELECT period, allow, asked, pending, charged FROM runs") == []
 
 
 # what was stopped while it waited

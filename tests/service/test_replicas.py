@@ -25,7 +25,7 @@ SQL = "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward"
 @pytest.fixture
 def replicas(clinic, server):
     """Two processes with one ledger and one store, and a token for each analyst."""
-    address, store = server.fresh(), server.fresh().partition("&schema")[0]
+    address, store = server.fresh(), server.fresh()
     text = clinic.read_text().replace("[budget]", f'ledger = "{address}"\n\n[budget]', 1)
     clinic.write_text(text)
     command = [Path(sys.executable).parent / "noisegate", "serve", clinic, "--port", "0"]

@@ -417,7 +417,7 @@ def test_times_are_on_a_ladder():
 
 
 def test_the_same_store_on_a_postgres_server(server, clinic):
-    address = server.fresh().partition("&schema")[0]
+    address = server.fresh()
     first, second = Store(address), Store(address)
     logs = [AuditLog(first), AuditLog(second)]
 

@@ -27,7 +27,7 @@ def open_ledger(where: str, **options: Any) -> Ledger:  # noqa: ANN401 - passed 
     if text.startswith(("postgresql://", "postgres://")):
         from noisegate.ledger.postgres import PostgresLedger  # noqa: PLC0415
 
-        conninfo, schema = _split_schema(text)
+        conninfo, schema = split_schema(text)
         return PostgresLedger(conninfo, schema=schema, **options)
     path = text.removeprefix("sqlite:///")
     if not path or "://" in path:
@@ -69,9 +69,10 @@ def restore_ledger(file: IO[str], where: str, **options: Any) -> Ledger:  # noqa
     return ledger
 
 
-def _split_schema(address: str) -> tuple[str, str]:
+def split_schema(address: str, usual: str = "noisegate") -> tuple[str, str]:
+    """An address of a server without ``schema=``, and the schema that was named."""
     parts = urlsplit(address)
     pairs = parse_qsl(parts.query, keep_blank_values=True)
-    schema = next((value for name, value in pairs if name == "schema"), "noisegate")
+    schema = next((value for name, value in pairs if name == "schema"), usual)
     query = urlencode([(name, value) for name, value in pairs if name != "schema"])
     return urlunsplit(parts._replace(query=query)), schema

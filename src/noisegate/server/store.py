@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, final
 
 from noisegate.errors import OperatorError
 from noisegate.extras import extra
+from noisegate.ledger.open import split_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,7 +59,8 @@ CREATE TABLE IF NOT EXISTS sessions (
     digest TEXT PRIMARY KEY, person TEXT NOT NULL, token TEXT, csrf TEXT NOT NULL,
     expires TEXT NOT NULL)
 """.strip().split("\n\n")
-_LATER: Final = ("period", "allow", "asked", "pending", "charged")  # of runs, in older stores too
+
+_ALONE: Final = "SELECT pg_advisory_xact_lock(5651012)"  # replicas that start at once make it once
 
 
 @final
@@ -70,18 +72,10 @@ class Store:
         self._connection: Any = None
         self._mark = "%s" if self._is_server else "?"
         with self._lock, self._transaction() as run:
+            if self._is_server:
+                run(_ALONE, ())
             for table in _TABLES:
                 run(table.replace("seq INTEGER", "seq BIGINT") if self._is_server else table, ())
-            known = self._columns(run, "runs")
-            for name in _LATER:
-                if name not in known:
-                    unless = "IF NOT EXISTS " if self._is_server else ""
-                    run(f"ALTER TABLE runs ADD COLUMN {unless}{name} TEXT", ())
-
-    def _columns(self, run: Do, table: str) -> set[str]:
-        where = "pg_attribute WHERE attrelid = ?::regclass AND attnum > 0"
-        found = f"attname FROM {where}" if self._is_server else "name FROM pragma_table_info(?)"
-        return {row[0] for row in run(f"SELECT {found}", (table,))}
 
     @property
     def _is_server(self) -> bool:
@@ -151,9 +145,12 @@ class Store:
 
     def _connect(self) -> Any:  # noqa: ANN401 - of either driver
         if self._is_server:
-            connection = extra("psycopg", "A store in Postgres").connect(self._where)
-            connection.execute("CREATE SCHEMA IF NOT EXISTS noisegate_service")
-            connection.execute("SET search_path = noisegate_service")
+            address, named = split_schema(self._where, "noisegate_service")
+            schema = f'"{named.replace(chr(34), "")}"'
+            connection = extra("psycopg", "A store in Postgres").connect(address)
+            connection.execute(_ALONE)
+            connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
+            connection.execute(f"SET search_path = {schema}")
             connection.commit()
             return connection
         path = Path(self._where)
