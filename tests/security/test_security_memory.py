@@ -1,5 +1,6 @@
 """Memory that runs out over the rows: NumPy's words say how many there are."""
 
+import re
 from datetime import date, timedelta
 from traceback import format_exception
 
@@ -59,7 +60,8 @@ def test_no_refusal_tells_how_much_memory_the_rows_want(kind, monkeypatch):
     monkeypatch.setattr(DuckDBSource, "_run", full)
     with pytest.raises(SourceError, check=about("memory")) as failure:
         ASKED[kind](door)
-    assert "101" not in "".join(format_exception(failure.value))
+    told = "".join(format_exception(failure.value))
+    assert "101" not in re.sub(r"line \d+, in", "", told)  # of the files themselves
     seen, held = [failure.value], failure.value.__context__
     while held is not None:
         seen, held = [*seen, held], held.__context__

@@ -31,17 +31,19 @@ def replicas(clinic, server):
     command = [Path(sys.executable).parent / "noisegate", "serve", clinic, "--port", "0"]
     command += ["--state", store, "--quantum", "0"]
     made = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    urls = [re.search(r"http://[\w.:]+", next(each.stdout))[0] for each in made]
-    kept = Store(store)
-    people = People(kept)
-    people.add("ana", "analyst")
-    token = people.new_token("ana")
-    kept.close()
-    yield made, urls, token, address
-    for each in made:
-        each.kill()
-        each.wait()
-        each.stdout.close()
+    try:
+        urls = [re.search(r"http://[\w.:]+", each.stdout.readline())[0] for each in made]
+        kept = Store(store)
+        people = People(kept)
+        people.add("ana", "analyst")
+        token = people.new_token("ana")
+        kept.close()
+        yield made, urls, token, address
+    finally:
+        for each in made:
+            each.kill()
+            each.wait()
+            each.stdout.close()
 
 
 def post(url, token, key):

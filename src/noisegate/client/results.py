@@ -17,6 +17,7 @@ from noisegate.desk.plan import Expected, Fact, Plan
 from noisegate.desk.release import Held
 from noisegate.desk.sent import guarantee_from, loss_from
 from noisegate.exact import Number, fraction
+from noisegate.files import written
 from noisegate.ledger.entry import Entry
 from noisegate.privacy.loss import ApproxDP
 from noisegate.sql.bounds.profiles import Profile
@@ -117,8 +118,8 @@ def release_from(order: Order[Any, Expected], body: bytes, receipt: Mapping[str,
     module, kind = _HOMES.get(name, _TABLE).split(":")
     loaded = getattr(import_module(f"noisegate.{module}"), kind)
     with TemporaryDirectory(prefix="noisegate-") as folder:
-        file = Path(folder) / "release.parquet"
-        file.write_bytes(body)
+        with written(Path(folder) / "release.parquet") as file:
+            file.write_bytes(body)
         found: Held = loaded.load(file)
     left = receipt["remaining"]
     made: Held = _paid(found, loss_from(receipt["cost"]), None if left is None else loss_from(left))
