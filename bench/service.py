@@ -197,8 +197,9 @@ async def known(clients: list[Client], seconds: float, seen: Seen) -> None:
 async def run(url: str, tokens: list[str], seconds: float) -> tuple[list[dict[str, object]], int]:
     clients, rows = [Client(url, token) for token in tokens], []
     await clients[0].ask("SELECT COUNT(*) AS n FROM visits")  # the first loads and reads
+    await clients[0].ask(COUNTS.format(0, 0))  # two who ask it first at once would both pay
     seen = Seen()
-    asked = await everyday(clients, seconds, seen)
+    asked = {COUNTS.format(0, 0)} | await everyday(clients, seconds, seen)
     rows.append(
         seen.row(f"{len(clients)} analysts, one question in 10 s", seconds, "p99 ≤ 500 ms", 500)
     )
