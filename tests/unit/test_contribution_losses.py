@@ -239,7 +239,6 @@ def test_an_answer_tells_the_proven_part_of_its_error_from_the_model(rows):
     ],
 )
 def test_nearly_without_noise_the_answer_is_that_of_sql(rows, accountant, sql):
-    """Of some 60 cells each fails once in 100,000 runs, a median once in 1,000: 3e-3 in all."""
     import duckdb
 
     more = {} if accountant == "pure" else {"accountant": "zcdp", "delta": 1e-6}
@@ -250,15 +249,13 @@ def test_nearly_without_noise_the_answer_is_that_of_sql(rows, accountant, sql):
     keys = sql.count("w,")
     exact = {row[:keys]: row[keys:] for row in con.execute(sql).fetchall()}
     margins = answer.margins("0.999")
-    sure = margins if "MEDIAN" in sql else answer.margins("0.99999")
     for place, row in enumerate(answer.rows):
         for column, value in enumerate(row[keys:], keys):
             true = exact.get(row[:keys], (0,) * len(row))[column - keys]
             if true is None or value is None or row[:keys] == (None,):
                 continue
             width = margins[answer.columns[column]][place]
-            most = sure[answer.columns[column]][place]
-            assert abs(float(value) - float(true)) <= most + 1e-9 * abs(true)
+            assert abs(float(value) - float(true)) <= width + 1e-9 * abs(true)
             assert width <= 0.2 * abs(true) + 10
 
 
