@@ -9,6 +9,7 @@ import typer
 from noisegate.cli.app import Json, lab_app
 from noisegate.cli.printing import print_table, saved, say, say_json
 from noisegate.cli.releases import require_writable
+from noisegate.errors import SpecError
 
 
 @lab_app.callback()
@@ -125,3 +126,64 @@ def linkage(
 
     print_table("What others learn", ("from", "is learnt"), run(people, k))
     say("A property of a table does not protect a person: see docs/crowd.md.")
+
+
+@lab_app.command()
+def attacks(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[ATTACK]...", help="Which; by default all.")
+    ] = None,
+    epsilon: Annotated[str, typer.Option(help="ε that the gate spends in each trial.")] = "1",
+    times: Annotated[int, typer.Option(help="Number of trials of each attack.")] = 100,
+    save: Annotated[
+        list[Path] | None, typer.Option(help="Write a report (.html), or one picture (.svg).")
+    ] = None,
+    *,
+    as_json: Json = False,
+) -> None:
+    """Try the classic attacks on raw answers, on a classic defence and on a gate.
+
+    Example: noisegate lab attacks differencing reconstruction --save attacks.html
+    """
+    from noisegate.cli.printing import bar  # noqa: PLC0415
+    from noisegate.lab.attacks.run import NAMES, tried  # noqa: PLC0415 - slow to load
+
+    require_writable(save or [], (".html", ".svg"))
+    with bar() as progress:
+        found = tried(names or NAMES, epsilon=epsilon, times=times, progress=progress)
+    with saved(save, lambda path: _write_attacks(path, found, epsilon)):
+        if as_json:
+            say_json([each.to_record() for each in found])
+            return
+        _print_attacks(found, times)
+
+
+def _print_attacks(found: Any, times: int) -> None:  # noqa: ANN401 - outcomes
+    head: tuple[str, ...] = ("attack", "", "raw", "classic", "gate", "chance", "at most")
+    rows: list[tuple[str, ...]] = [
+        (each.name, each.title, *(f"{share:.0%}" for share in each.shares)) for each in found
+    ]
+    if len(found) == 1:
+        (one,) = found
+        say(f"{one.title}: {one.measure}. {one.story}")
+        rows = [(trial.against, f"{trial.success:.0%}") for trial in one.trials.values()]
+        rows += [("chance", f"{one.chance:.0%}"), ("at most, by ε", f"{one.bound:.0%}")]
+        head = ("against", "right")
+    print_table(f"How often the attacker is right, in {times} trials", head, rows)
+    say(
+        "classic: a defence as it is often built. gate: a real gate. at most: what the gate's ε "
+        f"allows any attacker. {times} trials err by about ± {times**-0.5:.0%}."
+    )
+
+
+def _write_attacks(path: Path, found: Any, epsilon: str) -> None:  # noqa: ANN401 - outcomes
+    from noisegate.files import write  # noqa: PLC0415
+    from noisegate.lab.attacks.page import page, picture  # noqa: PLC0415
+    from noisegate.lab.unpromised import run  # noqa: PLC0415
+
+    if path.suffix == ".html":
+        write(path, page(found, run(epsilon)))
+        return
+    if len(found) != 1:
+        raise SpecError("A picture shows one attack.", fix="Name one, or save a report (.html).")
+    write(path, picture(found[0]))

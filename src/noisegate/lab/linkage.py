@@ -13,8 +13,9 @@ from noisegate.crowd.anonymity import anonymity, betrayed, generalised, linked
 from noisegate.errors import SpecError
 from noisegate.releases.cells.chance import Coins, public_coins
 
-_QUASI: Final = ("age", "town", "sex")
-_ILL: Final = tuple(f"diagnosis {n}" for n in range(40))
+QUASI: Final = ("age", "town", "sex")
+ILL: Final = tuple(f"diagnosis {n}" for n in range(40))
+TOWNS: Final = tuple(f"town {n}" for n in range(20))
 
 
 def run(people: int = 1000, k: int = 5) -> list[tuple[str, str]]:
@@ -22,13 +23,13 @@ def run(people: int = 1000, k: int = 5) -> list[tuple[str, str]]:
     if not 1 <= k <= people:
         raise SpecError("k is not between 1 and the number of people.", fix=f"Use 1 to {people}.")
     chance = public_coins("made-up patients")
-    patients, *others = (_patients(chance, count) for count in (people, people, people))
-    exact = linked(patients.select(_QUASI), patients, _QUASI, sensitive="ill")
-    visitors = patients.slice(0, people // 5)  # of two hospitals, which have patients of their own
-    twins = [generalised(pa.concat_tables([visitors, own]), _QUASI, k) for own in others]
-    facts = anonymity(twins[0], _QUASI, sensitive="ill")
+    ours, *others = (patients(chance, count) for count in (people, people, people))
+    exact = linked(ours.select(QUASI), ours, QUASI, sensitive="ill")
+    visitors = ours.slice(0, people // 5)  # of two hospitals, which have patients of their own
+    twins = [generalised(pa.concat_tables([visitors, own]), QUASI, k) for own in others]
+    facts = anonymity(twins[0], QUASI, sensitive="ill")
     shown = betrayed(twins[0], 0)
-    still = anonymity(shown, [*_QUASI, *(f"{name} of one" for name in patients.column_names)])
+    still = anonymity(shown, [*QUASI, *(f"{name} of one" for name in ours.column_names)])
     joined = (
         f"joined with a public list of age, town and sex, it reveals the illness of {exact:,} of "
         f"{people:,} people with certainty"
@@ -46,13 +47,14 @@ def run(people: int = 1000, k: int = 5) -> list[tuple[str, str]]:
     ]
 
 
-def _patients(chance: Coins, count: int) -> pa.Table:
+def patients(chance: Coins, count: int) -> pa.Table:
+    """People whose illness has nothing to do with their age, town and sex."""
     return pa.table(
         {
             "age": chance.integers(0, 90, count),
-            "town": [f"town {n}" for n in chance.integers(0, 20, count)],
+            "town": [TOWNS[n] for n in chance.integers(0, len(TOWNS), count)],
             "sex": pa.array(chance.choice(["f", "m"], count)),
-            "ill": pa.array(chance.choice(_ILL, count)),
+            "ill": pa.array(chance.choice(ILL, count)),
         }
     )
 
@@ -62,7 +64,7 @@ def _singled(tables: list[pa.Table], count: int) -> int:
     lists = []
     for table in tables:
         groups: dict[tuple[str, ...], set[str]] = {}
-        keys = list(zip(*(table[name].to_pylist() for name in _QUASI), strict=True))
+        keys = list(zip(*(table[name].to_pylist() for name in QUASI), strict=True))
         for key, ill in zip(keys, table["ill"].to_pylist(), strict=True):
             groups.setdefault(key, set()).add(ill)
         lists.append([groups[key] for key in keys[:count]])
