@@ -113,6 +113,7 @@ def test_the_corollary_for_changing_one_unit():
     assert changed.change_one() is changed
     concentrated = Guarantee(loss=ZCDP("0.1"), unit=PERSON, scope="the survey")
     assert concentrated.change_one().loss == ZCDP("0.4")
+    assert concentrated.group(3) == ZCDP("0.9")
 
 
 def test_a_guarantee_travels_as_exact_text():

@@ -187,3 +187,42 @@ def _write_attacks(path: Path, found: Any, epsilon: str) -> None:  # noqa: ANN40
     if len(found) != 1:
         raise SpecError("A picture shows one attack.", fix="Name one, or save a report (.html).")
     write(path, picture(found[0]))
+
+
+@lab_app.command("map")
+def crossings(
+    epsilon: Annotated[
+        list[str] | None, typer.Option(help="A price; repeat it for several. [1, 0.1, 0.01, 0.001]")
+    ] = None,
+    save: Annotated[list[Path] | None, typer.Option(help="Write a plot: .png .svg .html.")] = None,
+    *,
+    as_json: Json = False,
+) -> None:
+    """Count street crossings in 65,025 cells of a made-up map at several prices."""
+    from noisegate.desk.plot import write  # noqa: PLC0415
+    from noisegate.desk.release import PICTURES  # noqa: PLC0415
+    from noisegate.lab.intersections import PRICES, picture, run  # noqa: PLC0415 - slow to load
+
+    require_writable(save or [], PICTURES)
+    exact, drawn = run(epsilon or PRICES)
+    rows = [
+        {
+            "epsilon": float(each.epsilon),
+            "mean error": round(each.mean_error, 2),
+            "by the law of the noise": round(each.expected_mean, 2),
+            "largest error": each.max_error,
+            "expected largest": round(each.expected_max),
+            "mean error of release map": round(each.auto_mean, 2),
+        }
+        for each in drawn
+    ]
+    with saved(save, lambda path: write(picture(exact, drawn), path)):
+        if as_json:
+            say_json(rows)
+            return
+        shown = [[f"{value:g}" for value in row.values()] for row in rows]
+        print_table(f"{exact.size:,} counts, {exact.sum():,} crossings", tuple(rows[0]), shown)
+        say(
+            "The error of a count is that of its noise, whatever is on the map and however many "
+            "cells it has: 1 / ε. A release of the map is sharper, since most cells are empty."
+        )

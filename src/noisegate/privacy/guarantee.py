@@ -58,17 +58,25 @@ class Guarantee:
         Claim: a person of k spaces is a group of k units. Adjacency: as stated. Why:
             `group_of_approx`, `group_of_zcdp`. Rounding: up.
         """
-        size, loss = len(spaces_of(self.units)), self.loss
+        size = len(spaces_of(self.units))
         if size == 1:
             return ""
+        who = f"Somebody who is {size} such units at once"
+        if isinstance(self.loss, ZCDP) and self.loss.delta:
+            return f" {who} is protected as a group of {size}."
+        return f" {who} has {self.group(size)}."
+
+    def group(self, size: int) -> ApproxDP | ZCDP:
+        """What is promised to so many units together, such as a household.
+
+        Claim: (k ε, Σ e^(iε) δ), or k² ρ. Adjacency: as stated, k times. Why: `group_of_approx`,
+            `group_of_zcdp`. Rounding: up.
+        """
         from noisegate.privacy.conversion import group_of_approx, group_of_zcdp  # noqa: PLC0415
 
-        who = f"Somebody who is {size} such units at once"
-        if isinstance(loss, ApproxDP):
-            return f" {who} has {group_of_approx(loss, size=size)}."
-        if loss.delta:
-            return f" {who} is protected as a group of {size}."
-        return f" {who} has {group_of_zcdp(loss, size=size)}."
+        if isinstance(self.loss, ApproxDP):
+            return group_of_approx(self.loss, size=size)
+        return group_of_zcdp(self.loss, size=size)
 
     def change_one(self) -> "Guarantee":
         """The corollary for changing one unit: removing it and adding another in its place.
