@@ -12,10 +12,12 @@ Attacks, exact laws, stored files and rules of the house do not fail by chance: 
 import gc
 import os
 from functools import cache, wraps
+from pathlib import Path
 
 import pytest
 import typer.main
 import typer.testing
+from _pytest.doctest import DoctestModule
 from _pytest.runner import runtestprotocol
 from hypothesis import HealthCheck, settings
 
@@ -53,6 +55,21 @@ def server():
     server = Server()
     yield server
     server.stop()
+
+
+class WithExamples:
+    """Modules without any example are not searched for them: four of five."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collect_file(self, file_path: Path):
+        found = yield
+        if file_path.suffix != ".py" or ">>>" in file_path.read_text(encoding="utf-8"):
+            return found
+        return [each for each in found if not isinstance(each, DoctestModule)]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(WithExamples())  # for src, too
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
