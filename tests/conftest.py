@@ -11,12 +11,17 @@ Attacks, exact laws, stored files and rules of the house do not fail by chance: 
 
 import gc
 import os
-from functools import wraps
+from functools import cache, wraps
+from pathlib import Path
 
 import pytest
+import typer.main
+import typer.testing
+from _pytest.doctest import DoctestModule
 from _pytest.runner import runtestprotocol
 from hypothesis import HealthCheck, settings
 
+from noisegate import files
 from noisegate.noise.bits import SystemBits
 
 settings.register_profile(
@@ -38,6 +43,8 @@ def _counted(bits: SystemBits, count: int, width: int, words=SystemBits.words):
 
 
 SystemBits.words = _counted
+# All commands are made anew for each that runs, a tenth of a second each time: here once.
+typer.main.get_command = typer.testing._get_command = cache(typer.main.get_command)
 
 
 @pytest.fixture(scope="session")
@@ -48,6 +55,26 @@ def server():
     server = Server()
     yield server
     server.stop()
+
+
+class WithExamples:
+    """Modules without any example are not searched for them: four of five."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collect_file(self, file_path: Path):
+        found = yield
+        if file_path.suffix != ".py" or ">>>" in file_path.read_text(encoding="utf-8"):
+            return found
+        return [each for each in found if not isinstance(each, DoctestModule)]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(WithExamples())  # for src, too
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest test first: whoever came to it last would keep all others waiting."""
+    items.sort(key=lambda item: item.path.name != "test_types.py")
 
 
 def pytest_collection_finish() -> None:
@@ -70,6 +97,20 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
         item.ihook.pytest_runtest_logreport(report=each)
     item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
     return True
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item):
+    """Forget the files of a test that is over.
+
+    A process never writes over a file that it has opened, by whatever link it is reached, and looks
+    at all of them for each one more: after thousands of tests, for longer than the test takes.
+    """
+    yield
+    if (folder := getattr(item, "funcargs", {}).get("tmp_path")) is not None:
+        inside = f"{folder.resolve()}{os.sep}"
+        for each in [each for each in files._kept if each.startswith(inside)]:
+            del files._kept[each]
 
 
 @pytest.hookimpl(trylast=True)

@@ -21,9 +21,12 @@ PAGES = {
 }
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium():
-    """One browser for all tests; nothing is fetched from anywhere."""
+    """One browser for all tests here; nothing is fetched from anywhere.
+
+    Its event loop runs in this thread: were it kept, no later test could run one of its own.
+    """
     names = ("chromium", "chromium-browser", "google-chrome")
     found = next(filter(None, map(shutil.which, names)), None)
     if found is None:

@@ -259,16 +259,16 @@ def bin_of(args: Sequence[Domain], literals: Literals) -> Domain:
     span = (low * width + origin, high * width + origin)
     if not is_safe(span) or magnitude((low, high)) * width * scale >= 1 << 52:
         return number((-inf, inf), nullable=True)
+    step, shift = int(width * scale), int(origin * scale)
     places = range(int(low), int(high) + 1) if high - low < KEYS_MAX else None
-    edges = None if places is None else [place * width + origin for place in places]
+    edges = None if places is None else [place * step + shift for place in places]  # in 1 / scale
     if scale == 1:
-        keys = None if edges is None else [int(edge) for edge in edges]
-        return whole(span, nullable=args[0].nullable, keys=keys, listed=False)
+        return whole(span, nullable=args[0].nullable, keys=edges, listed=False)
     found = number(span, nullable=args[0].nullable)
-    keys_of_numbers: tuple[Key, ...] | None = None if edges is None else tuple(edges)  # type: ignore[arg-type]
+    keys = None if edges is None else tuple(Fraction(edge, scale) for edge in edges)
     return Domain(
-        kind=found.kind, low=found.low, high=found.high, keys=keys_of_numbers,
-        nullable=found.nullable,
+        kind=found.kind, low=found.low, high=found.high, nullable=found.nullable,
+        keys=keys,  # type: ignore[arg-type]
     )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, timedelta
+from functools import lru_cache
 from typing import Any, Final
 
 from noisegate.algebra.expression import Call, Expression, Field, Literal, domain_of
@@ -31,13 +32,17 @@ def value_of(expression: Expression, row: Mapping[str, Any]) -> Any:  # noqa: AN
     if UNKNOWN in args or None in args:
         return UNKNOWN if UNKNOWN in args else None
     try:
-        return _called(expression.function, args)
+        return _called(expression.function, *args)
     except (TypeError, ValueError, OverflowError, NoisegateError):
         return UNKNOWN
 
 
-def _called(function: str, args: Sequence[Any]) -> Any:  # noqa: ANN401
-    """The value of a function; where only its rule is known, if that leaves one."""
+@lru_cache(maxsize=1 << 14, typed=True)
+def _called(function: str, *args: Any) -> Any:  # noqa: ANN401
+    """The value of a function; where only its rule is known, if that leaves one.
+
+    Kept, since every question asks it about all values that a column can have.
+    """
     if function in _PLAIN:
         return _PLAIN[function](*_alike(args))
     first, *others = args

@@ -169,6 +169,8 @@ def _both(one: Fact, other: Fact) -> Fact:
 def _imaged(facts: Facts, expression: Expression) -> Fact:
     """What a computed value can be: that of each value that its one column can have."""
     domain = domain_of(expression, facts.schema)
+    if domain.kind not in KEY_TYPES:
+        return declared(domain)
     fields = set(fields_of(expression))
     rows: list[dict[str, Any]] | None = None
     closed = False
@@ -191,7 +193,7 @@ def _imaged(facts: Facts, expression: Expression) -> Fact:
             if all(value_of(each, row) in (UNKNOWN, *keys) for each, keys in others)
         ]
     found = None if rows is None else {value_of(expression, row) for row in rows}
-    if found is None or UNKNOWN in found or domain.kind not in KEY_TYPES:
+    if found is None or UNKNOWN in found:
         return declared(domain)
     held = found - {None}
     if not all(type(value) is KEY_TYPES[domain.kind] for value in held):
