@@ -90,7 +90,7 @@ def rank_slack(profiles: Sequence[Profile], cap: int | None) -> Fraction:
     rows = [profile for profile in profiles if not profile.people and not profile.sums]
     if not rows or cap is None:
         return Fraction(0)
-    off = float(rows[0].loss(cap).average_off(np.ones(1))[0]) / 2
+    off = float(rows[0].sizes.loss(cap).average_off(np.ones(1))[0]) / 2
     return min(Fraction(ceil(1000 * off), 1000), Fraction(1, 4))
 
 
