@@ -21,6 +21,7 @@ import noisegate
 from noisegate.errors import NoisegateError
 from noisegate.ledger.memory import MemoryLedger
 from show import Column, Row, console, machine, show
+from truth_exact import forget, remember
 from truth_held import held
 from truth_worlds import WORLDS, World
 
@@ -130,6 +131,8 @@ def measure(world: World, options: argparse.Namespace, pool: Executor) -> list[R
 
 def asked(name: str, sql: str, epsilon: float, options: argparse.Namespace) -> list[Row]:
     """One question at one price, in a process of its own."""
+    remember()
+    forget()
     (world,) = (each for each in worlds(options) if each.name == name)
     keys, rows = keys_of(sql), []
     truth = truth_of(world.engine(FOLDER), sql, keys)

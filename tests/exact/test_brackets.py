@@ -196,6 +196,17 @@ def test_slack_holds_quantiles_that_are_off_by_a_share_of_the_values():
     assert wide > narrow
 
 
+@pytest.mark.parametrize("epsilon", [2, 8, 40])
+def test_of_even_values_slack_holds_quantiles_that_are_twice_as_far_off(epsilon):
+    mechanism = Brackets.for_epsilon(epsilon, taus=("1/2",), low=0, high=300, slack="1/10")
+    values = range(0, 300, 5)
+    pairs, chances = law(mechanism, values)
+    low, high = (each[:, 0] for each in mechanism.ends(pairs, 0.95))
+    for rank in range(18, 42):  # of 60: within 2 · 6 of the middle
+        missed = (low > values[rank]) | (high < values[rank])
+        assert chances[missed].sum() <= 0.05
+
+
 def test_levels_are_drawn_one_after_the_other():
     mechanism = Brackets.for_epsilon(1, taus=("1/4", "3/4"), low=0, high=999)
     assert pure_loss(mechanism.event(1)).epsilon == 1

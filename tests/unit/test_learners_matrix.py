@@ -59,6 +59,15 @@ def test_columns_become_coordinates_with_bounds():
     assert "no rows" in repr(matrix)
 
 
+def test_a_row_without_a_key_takes_no_part():
+    """GREATEST passes over NULL, so that such a row would have the least key."""
+    stages = pa.array([None, 2, 3] * 100, pa.int64())
+    facts = {"stage": {"in": [1, 2, 3], "nullable": True}}
+    gate = noisegate.open(pa.table({"stage": stages}), epsilon=2000, columns=facts)
+    found = learn(gate.matrix(columns=["stage"]), sums(), epsilon=1000).fitted
+    assert found["count"].item() == pytest.approx(200, abs=1)
+
+
 def test_without_names_all_declared_columns_are_taken():
     assert clinic().matrix(target="ward").columns == ("age", "stage", "sick")
 

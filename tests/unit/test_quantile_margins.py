@@ -223,3 +223,22 @@ def test_units_with_caps_and_samples_pay_the_stated_price():
     assert sampled.cost.epsilon <= 2
     assert sampled.margins()["m"][0] > 0
     assert any("the ± covers the noise only" in words for words in sampled.caveats)
+
+
+def test_quantiles_of_older_ledgers_are_found_with_their_wider_margins(monkeypatch):
+    chance = np.random.default_rng(4)  # public test data, not noise
+    who = np.repeat(np.arange(2000), np.minimum(chance.zipf(1.7, 2000), 500))
+    data = pa.table({"id": who, "x": chance.uniform(0, 100, who.size)})
+    gate = ng.open(data, epsilon=99, unit="id", columns={"x": {"between": [0, 100]}}, table="t")
+    sql = "SELECT MEDIAN(x) AS m FROM t"
+    with monkeypatch.context() as before:
+        before.setattr("noisegate.sql.ordered.slack_of", lambda off, _: off)
+        wide = gate.sql(sql, epsilon=1)
+    found = gate.sql(sql, epsilon=1)
+    assert found.free
+    assert (found.rows, found.margins()) == (wide.rows, wide.margins())
+    noises = json.loads(found.questions[-1])["mechanisms"]
+    assert Fraction(noises[0]["slack"]) > 0
+    new = gate.sql(sql, epsilon=1, fresh=True)
+    (now,) = json.loads(new.questions[-1])["mechanisms"]
+    assert 0 < Fraction(now["slack"]) <= Fraction(noises[0]["slack"]) / 2 + Fraction(1, 1000)

@@ -405,6 +405,15 @@ def test_bounds_and_bins_can_be_found_together():
     assert ages.quantile(0.5) == pytest.approx(np.median(AGES), abs=8)
 
 
+def test_rows_without_a_value_are_in_no_bin_that_is_found():
+    """GREATEST passes over NULL: two thirds of the levels would be the lower bound."""
+    some = pa.array([None if place % 3 else 100.0 + place % 20 for place in range(3_000)])
+    gate = noisegate.open(pa.table({"age": some}), epsilon=2000, table="people")
+    made = gate.release("synthetic", columns=["age"], epsilon=1000, choose=["bounds", "bins"])
+    (axis,) = made.fitted.layout.axes
+    assert sum(100 < end < 120 for end in axis.ends) > 10
+
+
 def test_a_zcdp_account_pays_half_the_square():
     gate = gate_of(delta="1e-6", accountant="zcdp")
     made = gate.release("synthetic", columns=["ward", "married"], epsilon=1)

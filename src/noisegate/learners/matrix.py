@@ -25,7 +25,7 @@ from noisegate.errors import SpecError, Unsupported
 from noisegate.privacy.domain import Column, Key, Kind, TableDomain
 from noisegate.sql.bounds.limits import caps_of
 from noisegate.sql.reading.reader import read
-from noisegate.sql.spelling import quoted
+from noisegate.sql.spelling import quoted, without_null
 from noisegate.transforms.stability import stability_of
 
 _AT_ONCE: Final = 40  # columns read in one statement
@@ -321,7 +321,8 @@ def _number(column: str, declared: Column | None) -> str:
         return f"CASE WHEN {quoted(column)} THEN 1 ELSE 0 END"
     keys = [key for key in declared.keys or () if isinstance(key, int)]
     if declared.kind.is_numeric and keys:
-        return f"LEAST(GREATEST({quoted(column)}, {min(keys)}), {max(keys)})"
+        held = f"LEAST(GREATEST({quoted(column)}, {min(keys)}), {max(keys)})"
+        return without_null(quoted(column), held, declared)
     return quoted(column)
 
 

@@ -3,10 +3,11 @@
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
 from typing import Any, final
 
 from noisegate.algebra.expression import Expression
-from noisegate.algebra.tally import Sums
+from noisegate.algebra.tally import Sums, Values
 from noisegate.curator.curator import Curator
 from noisegate.curator.measurement import Measurement
 from noisegate.desk.desk import Desk
@@ -23,10 +24,16 @@ from noisegate.sql.bounds.profiles import Profile
 from noisegate.sql.drafts.accuracy import Goal, epsilon_for
 from noisegate.sql.drafts.draft import Draft, Part, draft
 from noisegate.sql.drafts.groups import Caps
-from noisegate.sql.drafts.purchase import Purchase, key_questions_of, purchase, require_findable
+from noisegate.sql.drafts.purchase import (
+    Purchase,
+    Slack,
+    key_questions_of,
+    purchase,
+    require_findable,
+)
 from noisegate.sql.estimates.clipped import Clipped
 from noisegate.sql.estimates.estimate import Estimates, estimate
-from noisegate.sql.estimates.losses import Lost, lost_of, rank_slack
+from noisegate.sql.estimates.losses import Lost, lost_of, rank_slack, slack_of
 from noisegate.sql.question import Block
 from noisegate.sql.reuse.shelf import Needed, Shelf
 from noisegate.transforms.query import Query
@@ -99,11 +106,13 @@ def _order(desk: Desk, asked: Asked, block: Block, *, fresh: bool) -> Order:
     profiles, looked = asked.chosen.profiles.get(block.name, ()), None
     # Before a look its cap is a guess: what is on the shelf for that is no answer to this.
     fresh = fresh or any(look.block.name == block.name for look in asked.missing)
-    slack, delta = rank_slack(profiles, caps.rows_per_unit), (terms.delta or Fraction(0)) / count
+    off, delta = rank_slack(profiles, caps.rows_per_unit), (terms.delta or Fraction(0)) / count
     known = draft(block, caps, accountant=asked.accountant)
     epsilon = _epsilon_of(known, terms, count, delta)
 
-    def buy(found: Sequence[Release]) -> Purchase:
+    usual: Slack = partial(slack_of, off)
+
+    def buy(found: Sequence[Release], *, slack: Slack = usual) -> Purchase:
         over = known
         if found:
             counts, keys = found[0].values.tolist(), [each.keys or () for each in found]
@@ -116,6 +125,9 @@ def _order(desk: Desk, asked: Asked, block: Block, *, fresh: bool) -> Order:
         counted = (profile.units_max for profile in profiles)
         require_findable(keys, terms.rows, _units_max(desk, block), *counted)
     bought = buy(found or ())
+    if off and found is not None and not fresh:
+        before = buy(found, slack=lambda _: off)  # twice as wide: as older ledgers have it
+        bought = before if _are_chosen(desk.curator, before) else bought
     if not profiles:
         profiles, looked = known_profile(shelf, block, asked.accountant)
     order = Order(
@@ -158,6 +170,13 @@ def _found(curator: Curator, keys: Sequence[Measurement]) -> tuple[Release, ...]
     """The keys, where all of them were found before (or none are sought)."""
     found = [curator.find(measurement) for measurement in keys]
     return None if None in found else tuple(each for each in found if each is not None)
+
+
+def _are_chosen(curator: Curator, bought: Purchase) -> bool:
+    """Whether the ledger has all quantiles of a purchase."""
+    chosen = [pair for pair in _pairs(bought) if isinstance(pair[0].query.tally, Values)]
+    asked = [Measurement(query=part.query, mechanisms=noises) for part, noises in chosen]
+    return bool(asked) and all(curator.find(each) is not None for each in asked)
 
 
 def _needed(

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Final
 
 from noisegate.errors import SpecError
-from noisegate.privacy.domain import TableDomain
+from noisegate.privacy.domain import Column, TableDomain
 
 _PLACES_MAX: Final = 30
 
@@ -17,6 +17,11 @@ _PLACES_MAX: Final = 30
 def quoted(name: str) -> str:
     """A name of a table or column."""
     return '"' + name.replace('"', '""') + '"'
+
+
+def without_null(value: str, held: str, column: Column) -> str:
+    """A value moved into bounds; NULL stays so, which LEAST and GREATEST pass over."""
+    return f"CASE WHEN {value} IS NOT NULL THEN {held} END" if column.nullable else held
 
 
 def decimal(number: Fraction) -> str:

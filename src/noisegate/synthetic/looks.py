@@ -19,7 +19,7 @@ from noisegate.privacy.event import Event
 from noisegate.sql.bounds.looks import SHARE
 from noisegate.sql.bounds.table_looks import bounds_look, bounds_seen
 from noisegate.sql.job import question_job
-from noisegate.sql.spelling import quoted
+from noisegate.sql.spelling import quoted, without_null
 from noisegate.synthetic.basis import Wanted
 from noisegate.synthetic.columns import Bounds
 
@@ -128,7 +128,8 @@ class Looks:
         """The quantiles of a column, which are measured together."""
         value = quoted(name)
         if bounds is not None:
-            value = f"LEAST(GREATEST({value}, {_decimal(bounds[0])}), {_decimal(bounds[1])})"
+            held = f"LEAST(GREATEST({value}, {_decimal(bounds[0])}), {_decimal(bounds[1])})"
+            value = without_null(value, held, self._wanted.domain.columns[name])
         asked = (
             f"QUANTILE_CONT({value}, {float(level)}) AS q{place}"
             for place, level in enumerate(_LEVELS)

@@ -21,6 +21,11 @@ Why: every c has a radius of error a(c): the first that is safe. So all odds add
     have odds of at most (β_i / K) Σ e^(-factor · a(u)) over u below q. Lower ends above q have as
     much over other points, those above q. Both together are at most (β_i / K) Z, for each of the
     K radii. No term grows with the number of grid points: positions are not added up, only radii.
+Where gaps between neighbouring values are alike around q, this holds for a q that is twice as far
+    off, by 2 σ n ranks: what models of values that were left out may count on. Why: let there be g
+    points a rank, so that Z ≥ 2 g / factor. There are g points u for each o ≤ 2 σ n + 1, and e ≥
+    ln(K / β_i) / factor + 2 + 2 σ n - o: for one radius their odds add up to (β_i / K) g / factor
+    at most. So do those of the other side, and both to (β_i / K) Z.
 Rounding: ln(K / β) / factor up to a whole rank. Errors are clamped at 2**30 ranks: the claim is
     about fewer than 2**29 values. A rung that takes as many ranks is never safe but by the bounds:
     its interval is all of the grid.

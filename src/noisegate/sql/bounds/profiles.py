@@ -148,8 +148,8 @@ class Profile:
 
     @property
     def sizes(self) -> Sizes:
-        """The numbers with their bins."""
-        return _sizes(self.units, self.scale, self.part, self.people)
+        """The numbers with their bins, as caps are chosen by them."""
+        return _sizes(self.units, self.scale, self.part, people=self.people, fine=False)
 
     @property
     def rows(self) -> float:
@@ -162,8 +162,13 @@ class Profile:
         return max(1, ceil(sum(self.units) + 3 * self.scale * sqrt(2 * len(self.units)) + 1))
 
     def loss(self, cap: int | Fraction) -> Loss:
-        """What a cap loses, and how sure that is."""
-        return self.sizes.loss(float(cap))
+        """What a cap loses, and how sure that is.
+
+        Hidden units are looked for more finely than caps are chosen by: a finer choice of caps
+        would be another one, and answers under the old ones would be paid for again.
+        """
+        fine = _sizes(self.units, self.scale, self.part, people=self.people, fine=True)
+        return fine.loss(float(cap))
 
     def lost(self, cap: int) -> float:
         """About which share of the rows does not count under a cap."""
@@ -186,11 +191,13 @@ class Profile:
 
 
 @lru_cache(maxsize=64)
-def _sizes(units: tuple[int, ...], scale: float, part: Fraction, people: bool) -> Sizes:  # noqa: FBT001
+def _sizes(
+    units: tuple[int, ...], scale: float, part: Fraction, *, people: bool, fine: bool
+) -> Sizes:
     """Numbers of rows are whole: the second bin holds 2 alone."""
     highs = np.array(STEPS if part == 1 else PARTS) * float(part)
     lows = np.concatenate([[0.0], highs[:-1]]) + (part == 1)
-    return Sizes(np.array(units, np.int64), max(scale, 1e-9), lows, highs, apart=people)
+    return Sizes(np.array(units, np.int64), max(scale, 1e-9), lows, highs, apart=people, fine=fine)
 
 
 def valued(counts: Sequence[int]) -> tuple[int, ...]:

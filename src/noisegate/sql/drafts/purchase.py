@@ -5,11 +5,11 @@ Under the pure accountant the shares are shares of ε and sums carry geometric n
 errs less for its share at 95 %.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil, isqrt, log
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
 from noisegate.accounting.search import digits_down
 from noisegate.algebra.tally import Keys, Sums, Values
@@ -30,6 +30,7 @@ from noisegate.transforms.query import Query
 if TYPE_CHECKING:
     from noisegate.mechanisms.keys.key_selection import Finder
 
+Slack: TypeAlias = Callable[[Sequence[Fraction]], Fraction]  # that of brackets, by their levels
 _HOPE: Final = Fraction(1, 100)  # the least chance to find a group that is looked for
 EXTREME: Final = Fraction(1, 100)  # the level of MIN where the number of rows is not known
 
@@ -55,13 +56,13 @@ def purchase(
     epsilon: Number,
     delta: Number = 0,
     rows: int | None = None,
-    slack: Fraction = Fraction(0),
+    slack: Slack = lambda _: Fraction(0),
 ) -> Purchase:
     """The noise that ε (and, where groups must be found, δ) buys.
 
     ``rows`` is a released or otherwise known number of rows: MIN and MAX go as far out as the noise
-    then allows. An upper bound would send them too far. ``slack`` is a share of the ranks by which
-    quantiles may be off besides noise.
+    then allows. An upper bound would send them too far. ``slack`` is about a share of the ranks by
+    which quantiles may be off besides noise.
     """
     funds = Funds(epsilon=positive(epsilon, name="epsilon"), gaussian=draft.gaussian)
     words: list[str] = []
@@ -160,7 +161,7 @@ def require_findable(keys: Sequence[Measurement], *units: int | None) -> None:
 
 
 def _mechanisms(
-    draft: Draft, part: Part, funds: Funds, rows: int | None, slack: Fraction, words: list[str]
+    draft: Draft, part: Part, funds: Funds, rows: int | None, slack: Slack, words: list[str]
 ) -> tuple[Mechanism[Any], ...]:
     query, tally = part.query, part.query.tally
     shares = [draft.share(piece) / part.copies for piece in part.pieces]
@@ -183,7 +184,7 @@ def _mechanisms(
         if funds.gaussian and steps > 1:  # they add up in ρ, not in ε
             price = digits_down(price * steps * sqrt_down(Fraction(1, steps)))
         choice: Brackets | Quantiles = (
-            Brackets.for_epsilon(price, taus=taus, slack=slack, **grid)
+            Brackets.for_epsilon(price, taus=taus, slack=slack(taus), **grid)
             if bracketed
             else Quantiles.for_epsilon(price, taus=taus, **grid)
         )
@@ -200,7 +201,7 @@ def _mechanisms(
         rows=None if rows is None or part.other.where is not None else rows // cells,
     )
     tau = 1 - level if part.other.function is Function.MAX else level
-    end = Brackets.for_epsilon(price, taus=(tau,), slack=slack, **grid)
+    end = Brackets.for_epsilon(price, taus=(tau,), slack=slack((tau,)), **grid)
     error = ranks(end.rank_error(USUAL), USUAL, sampled=query.sample is not None)
     words.append(extreme(part.other.function, part.other.expression, level, error))
     return (end,)

@@ -6,7 +6,7 @@ and never less than nothing. Both are independent, so their ± is that of their 
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import ceil, sqrt
@@ -90,8 +90,19 @@ def rank_slack(profiles: Sequence[Profile], cap: int | None) -> Fraction:
     rows = [profile for profile in profiles if not profile.people and not profile.sums]
     if not rows or cap is None:
         return Fraction(0)
-    off = float(rows[0].loss(cap).average_off(np.ones(1))[0]) / 2
+    off = float(rows[0].sizes.loss(cap).average_off(np.ones(1))[0]) / 2
     return min(Fraction(ceil(1000 * off), 1000), Fraction(1, 4))
+
+
+def slack_of(slack: Fraction, taus: Iterable[Fraction]) -> Fraction:
+    """The slack of brackets for quantiles that may be off by the share of the ranks ``slack``.
+
+    Why: rows below a quantile are a share τ of all, whose standard deviation is √(τ (1 - τ)) and
+        not 1/2; and where gaps are alike, brackets hold what is off by twice their slack. Both are
+        part of the model. Rounding: up, to 1/1000.
+    """
+    most = max(sqrt(tau * (1 - tau)) for tau in taus)
+    return Fraction(ceil(1000 * float(slack) * most), 1000)
 
 
 def normal(confidence: Fraction) -> float:

@@ -153,11 +153,20 @@ class Sizes:
     ``lows`` and ``highs`` are the smallest and the largest size in each bin. ``apart``: sizes are
     numbers of groups. Then the best bound is one for groups that lose 1 of a unit, and not all that
     it loses; and bars are wide, since units in many groups are in others than units in few.
+    ``fine``: hidden units are looked for more finely.
     """
 
     def __init__(
-        self, units: Whole, scale: float, lows: Floats, highs: Floats, *, apart: bool = False
+        self,
+        units: Whole,
+        scale: float,
+        lows: Floats,
+        highs: Floats,
+        *,
+        apart: bool = False,
+        fine: bool = False,
     ) -> None:
+        self._fine = fine
         self._units, self._scale = units.astype(np.float64), scale
         self._lows, self._highs, self._apart = lows, highs, apart
         self._losses: dict[float, Loss] = {}  # by cap
@@ -195,7 +204,7 @@ class Sizes:
     @cached_property
     def _tails(self) -> tuple[int, Floats]:
         """Draws of how many units there are in each bin from some bin on, about `end`."""
-        unseen = Unseen(self._units, self._scale, self._bins, self.end)
+        unseen = Unseen(self._units, self._scale, self._bins, self.end, fine=self._fine)
         return unseen.first, unseen.draws()
 
     @cached_property

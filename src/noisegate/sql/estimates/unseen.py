@@ -52,9 +52,10 @@ _LESS: Final = 0.7
 _USUAL: Final = 0.7  # units that are expected less often are left out of what a tail holds
 _ANOTHER: Final = 0.005  # how likely another group is hidden, for each unit of the noise's scale
 _MOSTLY: Final = 0.1  # the most of that
-_OTHERS: Final = (0.25, 0.5, 1.0, 2.0, 4.0, 7.0, 12.0)  # units in it, in scales of the noise
-_WHERE: Final = tuple(range(1, 17, 2))  # bins beyond the last clear one that it lies around
-_WIDE: Final = (0.8, 2.5)  # its spread, in bins
+# Units in it, in scales of the noise; bins beyond the last clear one that it lies around; its
+# spread, in bins. The first are those by which caps are chosen: answers stay where they were paid.
+_COARSE: Final = (0.25, 0.5, 1.0, 2.0, 4.0, 7.0, 12.0), tuple(range(1, 17, 2)), (0.8, 2.5)
+_FINE: Final = (1.5, 3.0, 5.0, 8.0), tuple(range(1, 17)), (0.5, 1.5)
 _SHARE: Final = 2.0  # of what is seen: groups that hold more are less likely, by the square
 _CARRIERS: Final = 24  # curves that a group is added to, by weight
 _PRIMES: Final = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73,
@@ -135,9 +136,15 @@ class Bins:
 
 @final
 class Unseen:
-    """Even draws of the numbers of units in bins around ``end``, from which on noise hides them."""
+    """Even draws of the numbers of units in bins around ``end``, from which on noise hides them.
 
-    def __init__(self, units: Floats, scale: float, bins: Bins, end: int) -> None:
+    ``fine``: a hidden group may be around any bin, and all of it in one.
+    """
+
+    def __init__(
+        self, units: Floats, scale: float, bins: Bins, end: int, *, fine: bool = False
+    ) -> None:
+        self._others = _FINE if fine else _COARSE
         self._units, self._scale, self._bins, self._end = units, scale, bins, end
         self._last = max(end - 1, 0)
         self._first = max(0, self._last - _BACK)
@@ -219,7 +226,7 @@ class Unseen:
     def _groups(self) -> tuple[Floats, Floats]:
         """Groups of units that noise may hide, and the logarithms of how likely each is."""
         step = np.arange(self._first - self._last, self._units.size - self._last)
-        axes = np.meshgrid(_OTHERS, _WHERE, _WIDE, indexing="ij")
+        axes = np.meshgrid(*self._others, indexing="ij")
         units, middle, wide = (axis.reshape(-1, 1) for axis in axes)
         shape = np.exp(-(((step - middle) / wide) ** 2) / 2)
         groups = self._scale * units * shape / shape.sum(axis=1, keepdims=True)
