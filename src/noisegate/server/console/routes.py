@@ -19,6 +19,7 @@ from noisegate.server.console.visits import (
     route,
     static,
 )
+from noisegate.server.oidc import SignIn
 from noisegate.server.refusals import no_such
 from noisegate.server.service import Service
 
@@ -28,12 +29,15 @@ _STEWARDS = frozenset({STEWARD})
 _WATCHERS = frozenset({STEWARD, AUDITOR})
 
 
-def console_routes(service: Service, *, proxied: bool = False) -> list[BaseRoute]:
+def console_routes(
+    service: Service, *, proxied: bool = False, sign_in: SignIn | None = None
+) -> list[BaseRoute]:
     """All pages of a service, to be mounted at the root; they live under /console.
 
     ``proxied``: a proxy in front speaks TLS, keeps the Host, and says where requests come from.
+    ``sign_in``: the provider that browsers may sign in at.
     """
-    console = Console(service, proxied=proxied)
+    console = Console(service, proxied=proxied, sign_in=sign_in)
 
     def get(path: str, handler: Handler, roles: frozenset[str] | None) -> Route:
         return route(console, path, handler, roles=roles)
@@ -49,6 +53,8 @@ def console_routes(service: Service, *, proxied: bool = False) -> list[BaseRoute
         get("", signing.home, EVERYBODY),
         get("/sign-in", signing.sign_in_page, None),
         post("/sign-in", signing.sign_in, None),
+        get("/oidc", signing.leave, None),
+        get("/oidc/back", signing.come_back, None),
         post("/sign-out", signing.sign_out, EVERYBODY),
         get("/ask", ask.ask_page, _ASKERS),
         post("/ask", ask.ask, _ASKERS),
