@@ -16,7 +16,7 @@ from noisegate.orders import order_from
 from noisegate.server.console import console_routes
 
 PAGES = {
-    "ana": ("ask", "describe", "releases", "history"),
+    "ana": ("ask", "describe", "order", "order?kind=map", "releases", "history"),
     "sam": ("budget", "policy", "audit", "audit/report", "history"),
 }
 

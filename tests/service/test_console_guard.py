@@ -21,6 +21,7 @@ from noisegate.server.settings import Settings
 PAGES = (
     "ask",
     "describe",
+    "order",
     "releases",
     "history",
     "budget",
@@ -30,7 +31,7 @@ PAGES = (
     "audit/report",
 )
 SEEN = {
-    "ana": {"ask", "describe", "releases", "history"},
+    "ana": {"ask", "describe", "order", "order?kind=histogram", "releases", "history"},
     "sam": {"releases", "history", "budget", "policy", "audit", "audit/csv", "audit/report"},
     "aud": {"history", "policy", "audit", "audit/csv", "audit/report"},
 }

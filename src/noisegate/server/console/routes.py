@@ -4,7 +4,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from noisegate.server.console import ask, audit, budget, describe, policy, runs, signing
+from noisegate.server.console import ask, audit, budget, describe, orders, policy, runs, signing
 from noisegate.server.console.visits import (
     ANALYST,
     AUDITOR,
@@ -62,6 +62,9 @@ def console_routes(
         get("/describe", describe.describe_page, _ASKERS),
         post("/describe", describe.describe, _ASKERS),
         post("/describe/price", describe.describe_price, _ASKERS, live=True),
+        get("/order", orders.order_page, _ASKERS),
+        post("/order", orders.order, _ASKERS),
+        post("/order/price", orders.order_price, _ASKERS, live=True),
         get("/runs/{run}", runs.run_page, _OWNERS),
         get("/runs/{run}/card", runs.card_page, _OWNERS),
         get("/runs/{run}/card.json", runs.card_file, _OWNERS),

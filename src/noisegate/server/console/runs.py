@@ -10,6 +10,7 @@ from starlette.responses import Response
 from noisegate.desk.card import Card
 from noisegate.errors import SpecError
 from noisegate.inert import json_text
+from noisegate.server.console.orders import may_change
 from noisegate.server.console.shown import CONFIDENCE, markdown, number, result_of, run_shown, up
 from noisegate.server.console.visits import Visit
 from noisegate.server.refusals import no_such
@@ -18,6 +19,7 @@ from noisegate.server.runs import Run
 _FILES: Final = {
     "csv": "text/csv; charset=utf-8",
     "json": "application/json",
+    "arrow": "application/vnd.apache.arrow.stream",
     "parquet": "application/vnd.apache.parquet",
 }
 _FRACTION: Final = re.compile(r"-?\d+/[1-9]\d*")
@@ -36,9 +38,16 @@ def run_page(visit: Visit) -> Response:
         run=shown,
         order=_order(run.order.to_dict()),
         asked={"by": run.person, "at": _time(run.created), "data": run.dataset},
-        may_change=run.order.kind == "sql" and run.person == visit.caller.name,
+        change=_change(run) if run.person == visit.caller.name else None,
         refresh=shown["refresh"],
     )
+
+
+def _change(run: Run) -> str | None:
+    """The page where this can be ordered otherwise."""
+    if run.order.kind == "sql":
+        return "ask"
+    return "order" if may_change(run) else None
 
 
 def run_file(visit: Visit) -> Response:
@@ -70,10 +79,10 @@ def card_file(visit: Visit) -> Response:
 
 
 def _card(run: Run) -> Card:
-    answer = result_of(run).answer
-    if answer is None:
+    result = result_of(run)
+    if result.answer is None:
         raise SpecError("This has no table and no card.", fix="Use the JSON.")
-    return answer.card(CONFIDENCE)
+    return result.card(CONFIDENCE)
 
 
 def cancel(visit: Visit) -> Response:
@@ -137,7 +146,9 @@ def _order(record: dict[str, Any]) -> dict[str, Any]:
     """An order for people: its SQL, and the other terms."""
     others = {name: value for name, value in record.items() if name not in ("kind", "sql")}
     terms = [(name, _term(value)) for name, value in others.items() if value is not None]
-    return {"kind": record.get("kind", ""), "sql": record.get("sql") or "", "terms": terms}
+    kind = str(record.get("kind", ""))
+    title = "Question" if kind == "sql" else str(record.get("name", kind)).capitalize()
+    return {"kind": kind, "title": title, "sql": record.get("sql") or "", "terms": terms}
 
 
 def _term(value: object) -> str:

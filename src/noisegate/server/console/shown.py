@@ -179,8 +179,8 @@ def result_of(run: Run) -> Result:
 def _answer(result: Result, *, practice: bool) -> dict[str, Any]:
     answer = result.answer
     if answer is None:
-        return {"facts": _plain(result.to_dict(CONFIDENCE)), "files": [("json", "JSON")]}
-    files = [("csv", "CSV"), ("json", "JSON"), ("parquet", "Parquet")]
+        return _untabled(result.to_dict(CONFIDENCE)) | {"files": [_json(result)]}
+    files = [("csv", "CSV"), _json(result), ("arrow", "Arrow"), ("parquet", "Parquet")]
     card = [] if practice else [("card", "Release card")]
     if isinstance(result.made, Description):  # a row for each column is read more easily
         shown = _table(result.made.shown(CONFIDENCE), result.made.footer(CONFIDENCE))
@@ -189,6 +189,10 @@ def _answer(result: Result, *, practice: bool) -> dict[str, Any]:
         "charts": charts(answer, CONFIDENCE),
         "files": files + card,
     }
+
+
+def _json(result: Result) -> tuple[str, str]:
+    return "json", "JSON" if result.signer is None else "JSON, signed"
 
 
 def _table(answer: Answer, footer: str) -> dict[str, Any]:
@@ -208,7 +212,31 @@ def _table(answer: Answer, footer: str) -> dict[str, Any]:
     }
 
 
-def _plain(record: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What is no table: names and values, long ones cut off."""
-    texts = ((name, v if isinstance(v, str) else json_text(v)) for name, v in record.items())
-    return [(name, v if len(v) <= _LONG else f"{v[:_LONG]}…") for name, v in texts]
+def _untabled(record: Mapping[str, Any]) -> dict[str, Any]:
+    """What is no table: names and values; lists of one length stand side by side."""
+    lists = {name: v for name, v in record.items() if isinstance(v, list) and v and _flat(v)}
+    size = max(map(len, lists.values()), default=0)
+    shown = {name: v for name, v in lists.items() if len(v) == size}
+    others = {name: v for name, v in record.items() if name not in shown}
+    return {
+        "facts": [(name, _plain(v)) for name, v in others.items() if not name.endswith("_delta")],
+        "columns": [
+            {"name": name, "noisy": not any(isinstance(each, str) for each in v)}
+            for name, v in shown.items()
+        ],
+        "rows": [[_plain(each) for each in row] for row in zip(*shown.values(), strict=True)],
+    }
+
+
+def _flat(values: list[Any]) -> bool:
+    return not any(isinstance(each, list | dict) for each in values)
+
+
+def _plain(value: object) -> str:
+    """One value for people: a promise as its sentence, a long one cut off."""
+    if isinstance(value, Mapping) and "sentence" in value:
+        return str(value["sentence"])
+    if isinstance(value, float):
+        return number(value)
+    text = value if isinstance(value, str) else json_text(value)
+    return text if len(text) <= _LONG else f"{text[:_LONG]}…"

@@ -50,6 +50,7 @@ EVERYBODY: Final = frozenset({ANALYST, STEWARD, AUDITOR})
 PAGES: Final[tuple[tuple[str, str, frozenset[str]], ...]] = (
     ("ask", "Ask", frozenset({ANALYST})),
     ("describe", "Describe", frozenset({ANALYST})),
+    ("order", "Order", frozenset({ANALYST})),
     ("releases", "Releases", frozenset({ANALYST, STEWARD})),
     ("history", "History", EVERYBODY),
     ("budget", "Budget", frozenset({STEWARD})),
