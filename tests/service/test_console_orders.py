@@ -44,7 +44,11 @@ def ana(service):
 
 
 def filled(kind, **more):
-    return {"kind": kind, "epsilon": "0.2", "data": "clinic", "key": "k"} | ORDERS.get(kind, FIT) | more
+    return (
+        {"kind": kind, "epsilon": "0.2", "data": "clinic", "key": "k"}
+        | ORDERS.get(kind, FIT)
+        | more
+    )
 
 
 def test_every_kind_of_order_has_a_form(ana):

@@ -1,6 +1,6 @@
 """Budget: what is spent by whom, what the rest buys, and the steward's levers."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, final
@@ -16,6 +16,7 @@ from noisegate.planning.budgets import questions
 from noisegate.planning.calibrate import geometric_scale_for_error
 from noisegate.privacy.distance import L1
 from noisegate.privacy.event import GeometricEvent
+from noisegate.server.console.shares import EVERY, Proposal, limit, renewed
 from noisegate.server.console.shown import CONFIDENCE, meter, number
 from noisegate.server.console.visits import Visit
 from noisegate.server.people import ROLES
@@ -59,6 +60,10 @@ def budget_page(visit: Visit, **values: Any) -> Response:  # noqa: ANN401 - of a
         "roles": ROLES,
         "tokens": people.tokens(),
         "secret": None,
+        "proposal": None,
+        "listed": sorted(view.hosted.policy.analysts),
+        "every": EVERY,
+        "renewed": renewed(root),
     }
     status = values.pop("status", 200)
     return visit.page("budget.html", status, **(shared | values))
@@ -74,6 +79,8 @@ def budget(visit: Visit) -> Response:
         secret = lever(visit, view)
     except NoisegateError as error:
         return budget_page(visit, status=status_of(error), error=visit.refused(error))
+    if isinstance(secret, Proposal):
+        return budget_page(visit, proposal=secret)
     if secret is not None:
         return budget_page(visit, secret=secret)  # shown once: no address leads to it
     return visit.to("budget", data=view.name)
@@ -151,9 +158,9 @@ def _require_whole(visit: Visit) -> None:
         raise no_such("action")
 
 
-_LEVERS: Final = {
+_LEVERS: Final[dict[str, Callable[[Visit, View], str | Proposal | None]]] = {
     "pause": _pause, "resume": _resume, "approve": _approve, "decline": _decline,
-    "revoke": _revoke, "token": _token, "person": _person, "disable": _disable,
+    "revoke": _revoke, "token": _token, "person": _person, "disable": _disable, "limit": limit,
 }  # fmt: skip
 
 
@@ -184,8 +191,14 @@ def burn_down(balance: Balance, entries: Iterable[Entry], now: datetime) -> Burn
 
 def _share(view: View, account: str) -> dict[str, Any]:
     balance = view.ledger.balance(account)
+    name, policy = account.removeprefix(f"{view.name}/"), view.hosted.policy
+    analyst = name if name in policy.analysts else name.rpartition(" ")[0]  # before its window
+    window = policy.windows.get(analyst)
     return {
-        "name": account.removeprefix(f"{view.name}/"),
+        "name": name,
+        "analyst": analyst,
+        "epsilon": number(float(balance.budget.epsilon)),
+        "window": {name: (window and getattr(window, name)) or "" for name in ("every", "until")},
         "bar": meter(balance),
         "burn": burn_down(balance, view.ledger.history(account), datetime.now(UTC)),
         "questions": balance.reservations,

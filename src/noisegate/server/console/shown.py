@@ -29,6 +29,7 @@ ENDED: Final = ("done", "failed", "cancelled")
 _NOTES: Final = ("mind", "clipping")
 _SHOWN_ELSEWHERE: Final = (*_NOTES, "error", "price", "columns")
 _SCROLLED: Final = '<div class="scroll" tabindex="0" role="region" aria-label="Table"><table>'
+_HUGE: Final = 10**12  # from here on in powers of ten
 _LONG: Final = 400  # letters of a value that is no table
 _TITLES: Final = {
     "waiting": "Waiting for approval",
@@ -43,11 +44,11 @@ _WORDS: Final = dict.fromkeys(("waiting", "queued"), "Nothing is spent yet.")
 def number(value: float, rounding: str = ROUND_HALF_EVEN) -> str:
     """A number in four digits, or all of its whole ones.
 
-    >>> number(0.1), number(1234.5678), number(0), up(0.44375), up(1234.1)
-    ('0.1', '1,235', '0', '0.4438', '1,235')
+    >>> number(0.1), number(1234.5678), number(0), up(0.44375), up(1234.1), up(2.5154e30)
+    ('0.1', '1,235', '0', '0.4438', '1,235', '2.516e+30')
     """
     exact = Decimal(repr(float(value)))
-    if abs(exact) >= 1000:
+    if 1000 <= abs(exact) < _HUGE:
         return f"{exact.quantize(Decimal(1), rounding=rounding):,}"
     return f"{float(Context(prec=4, rounding=rounding).plus(exact)):.4g}"
 
