@@ -17,7 +17,7 @@ from noisegate.server.console import console_routes
 
 PAGES = {
     "ana": ("ask", "describe", "order", "order?kind=map", "releases", "history"),
-    "sam": ("budget", "policy", "audit", "audit/report", "history"),
+    "sam": ("budget", "policy", "audit", "audit/report", "history", "lab"),
 }
 
 

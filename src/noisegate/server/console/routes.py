@@ -4,7 +4,17 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from noisegate.server.console import ask, audit, budget, describe, orders, policy, runs, signing
+from noisegate.server.console import (
+    ask,
+    audit,
+    budget,
+    describe,
+    lab,
+    orders,
+    policy,
+    runs,
+    signing,
+)
 from noisegate.server.console.visits import (
     ANALYST,
     AUDITOR,
@@ -79,6 +89,9 @@ def console_routes(
         get("/audit", audit.audit_page, _WATCHERS),
         get("/audit/csv", audit.audit_csv, _WATCHERS),
         get("/audit/report", audit.report_page, _WATCHERS),
+        get("/audit/report.pdf", audit.report_pdf, _WATCHERS),
+        get("/lab", lab.lab_page, EVERYBODY),
+        post("/lab", lab.lab, EVERYBODY),
         post("/audit/verify", audit.verify, _WATCHERS),
         get("/{rest:path}", _nothing, EVERYBODY),
     ]

@@ -21,6 +21,7 @@ from starlette.routing import Route
 
 from noisegate.errors import Forbidden, stumbled
 from noisegate.inert import lines
+from noisegate.server.console.attacks import Lab
 from noisegate.server.console.sessions import HOURS, Attempts, Session, Sessions
 from noisegate.server.oidc import SignIn
 from noisegate.server.people import Caller
@@ -56,6 +57,7 @@ PAGES: Final[tuple[tuple[str, str, frozenset[str]], ...]] = (
     ("budget", "Budget", frozenset({STEWARD})),
     ("policy", "Policy", frozenset({STEWARD, AUDITOR})),
     ("audit", "Audit", frozenset({STEWARD, AUDITOR})),
+    ("lab", "Lab", EVERYBODY),
 )
 FIRST: Final = {ANALYST: "ask", STEWARD: "budget", AUDITOR: "audit"}
 Form: TypeAlias = Mapping[str, str]
@@ -89,7 +91,7 @@ class Console:
     def __init__(self, service: Service, *, proxied: bool, sign_in: SignIn | None = None) -> None:
         self.service, self.proxied, self.sign_in = service, proxied, sign_in
         self.sessions = Sessions(service.store, service.people)
-        self.attempts = Attempts()
+        self.attempts, self.lab = Attempts(), Lab()
 
     def session(self, request: Request) -> Session | None:
         """Who is there."""
