@@ -234,7 +234,7 @@ def test_the_budget_page_shows_what_the_ledger_has(browsers, service):
     assert "spent ε = 0.5" in said
     assert "left ε = 3.5 of 4" in said
     assert "left ε = 1.5 of 2" in said
-    assert "1 charges since" in said
+    assert "1 charge since" in said
     assert 'points="0.00,0.00 0.00,0.00 0.00,12.50' in page.text  # an eighth of the data set's
 
 
@@ -271,7 +271,7 @@ def test_the_audit_page_filters_exports_and_verifies(browsers, service):
 def test_the_report_says_what_is_protected_spent_published_and_not_promised(browsers):
     asked(browsers["ana"])
     said = words(browsers["aud"].page("audit/report?data=clinic"))
-    for each in ("one patient", "ε = 0.5 is spent", "1 questions were answered", "not promised",
+    for each in ("one patient", "ε = 0.5 is spent", "Questions: 1 answered", "not promised",
                  "Ledger of clinic: verified", "ana"):  # fmt: skip
         assert each in said
 

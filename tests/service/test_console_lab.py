@@ -44,6 +44,7 @@ def test_an_attack_is_drawn_with_its_figures_and_its_words_are_text(service, mon
         page = browser.submit("lab", {"epsilon": "1"}, home="lab")
         said = words(page)
         assert "Raw answers: exact counts 100.0 %" in said
+        assert "off by up to about 15 points" in said
         assert "The gate: noisegate, ε = 1 60.0 %" in said
         assert "Chance: 50.0 %; at most 73.1 % against the gate." in said
         assert "<script>alert" not in page.text

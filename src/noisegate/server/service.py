@@ -146,10 +146,11 @@ class Service:
         name = change.policy.name
         self.view(caller, name)
         require_text(reason, "reason")
+        said = {"analyst": change.analyst, "before": change.before, "after": change.after}
+        told = {key: str(value) for key, value in said.items() if value is not None}
         self.log.add(
-            caller.name, "budget", face="console", token=caller.token, dataset=name,
-            analyst=change.analyst, before=str(change.before), after=str(change.after),
-            reason=reason,
+            caller.name, "budget", face="console", token=caller.token, dataset=name, reason=reason,
+            **told,
         )  # fmt: skip
         with self._lock:
             change.make(reason)

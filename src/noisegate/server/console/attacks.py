@@ -64,12 +64,10 @@ def _shown(record: dict[str, Any]) -> dict[str, Any]:
         for kind, words in _KINDS
         if (trial := record["trials"].get(kind))
     ]
-    chance, bound = _percent(record["chance"]), _percent(record["bound"])
-    words = "; ".join(f"{each['kind']}: {each['share']} %" for each in bars)
     return {
         "title": str(record["title"]), "story": str(record["story"]),
-        "measure": str(record["measure"]), "chance": chance, "bound": bound, "bars": bars,
-        "words": f"{words}; chance {chance} %; at most {bound} %",
+        "measure": str(record["measure"]), "bars": bars,
+        "chance": _percent(record["chance"]), "bound": _percent(record["bound"]),
     }  # fmt: skip
 
 

@@ -87,7 +87,11 @@ def _report(visit: Visit, view: View) -> dict[str, Any]:
     lines = _seen(visit, visit.service.log.lines(dataset=view.name))
     asked = [each for each in lines if each.action == "ask"]
     answered = [each for each in asked if not each.detail.get("refused")]
-    releases = [each for each in answered if each.detail.get("kind") == "release"]
+    releases = [
+        each
+        for each in answered
+        if each.detail.get("kind") == "release" and Fraction(str(each.detail.get("price") or 0))
+    ]
     risk = meaning(root.budget.epsilon, delta=root.budget.delta, prior="0.01", groups=(2,))
     return {
         "data": view.name,

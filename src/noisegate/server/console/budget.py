@@ -185,7 +185,8 @@ def burn_down(balance: Balance, entries: Iterable[Entry], now: datetime) -> Burn
         place = 100 * (at - first).total_seconds() / span
         corners += [(place, before), (place, before := 100 * gone)]
     corners.append((100.0, before))
-    words = f"{len(held):,} charges since {first:%Y-%m-%d}; {number(100 - before)} % is left."
+    charges = f"{len(held):,} charge{'s' * (len(held) != 1)}"
+    words = f"{charges} since {first:%Y-%m-%d}; {number(100 - before)} % is left."
     return Burn(points=" ".join(f"{x:.2f},{y:.2f}" for x, y in corners), words=words)
 
 

@@ -18,8 +18,9 @@ from noisegate.inert import line
 BARS_MAX: Final = 40
 CHARTS_MAX: Final = 4
 _ROW: Final = 46  # pixels
-_LABEL: Final = 40  # letters
+_LABEL: Final = 30  # letters
 _POINTS: Final = (25, 2000)  # along a line: fewer are bars
+_NAMED: Final = 12  # keys along a side that find room for their names
 _SQUARES: Final = (5, 400, 60)  # of a map: keys of a side at least, squares written in, at most
 
 
@@ -84,20 +85,26 @@ class Heat:
 
 
 def charts(
-    answer: Answer, confidence: Number = 0.95, most: int = BARS_MAX
+    answer: Answer, confidence: Number = 0.95, *, cells: list[list[str]] | None = None
 ) -> "list[Chart | Line | Heat]":
-    """A chart of each column of numbers with a ±, if there are rows to compare."""
+    """A chart of each column of numbers with a ±, if there are rows to compare.
+
+    ``cells`` are the rows as people read them.
+    """
     if answer.table.num_rows < 2:
         return []
+    texts = answer.cells(confidence) if cells is None else cells
     widths = answer.half_widths(confidence)
     noisy = [place for place, each in enumerate(widths) if each is not None]
     others = [place for place, each in enumerate(widths) if each is None]
-    if len(noisy) == 1 and len(others) == 2 and (map_ := _heat(answer, *others, noisy[0])):
+    if len(noisy) == 1 and len(others) == 2 and (map_ := _heat(answer, texts, *others, noisy[0])):
         return [map_]
     if len(others) == 1 and _is_ordered(answer, others[0]):
-        lines = [_line(answer, others[0], place, widths[place], confidence) for place in noisy]
+        lines = [
+            _line(answer, texts, others[0], place, widths[place], confidence) for place in noisy
+        ]
         return [each for each in lines if each is not None][:CHARTS_MAX]
-    shown = answer.cells(confidence)[:most]
+    shown = texts[:BARS_MAX]
     keys = [place for place, each in enumerate(widths) if each is None]
     labels = [_short(", ".join(row[place] for place in keys)) for row in shown]
     drawn = [
@@ -158,6 +165,7 @@ def _is_ordered(answer: Answer, place: int) -> bool:
 
 def _line(
     answer: Answer,
+    texts: list[list[str]],
     key: int,
     place: int,
     widths: Sequence[float | int | None] | None,
@@ -181,7 +189,7 @@ def _line(
 
     upper = [corner(at, v if top is None else top) for at, (v, _, top) in enumerate(reach)]
     lower = [corner(at, v if under is None else under) for at, (v, under, _) in enumerate(reach)]
-    said = [str(each) for each in keys if each is not None]
+    said = [row[key] for row, each in zip(texts, keys, strict=True) if each is not None]
     axis = line(answer.columns[key])
     caption = f"{line(name)} by {axis}; the band is ± at {percent(confidence)} confidence."
     most = max(each[0] for each in reach)
@@ -194,10 +202,11 @@ def _line(
     )  # fmt: skip
 
 
-def _heat(answer: Answer, down: int, across: int, place: int) -> Heat | None:
+def _heat(
+    answer: Answer, texts: list[list[str]], down: int, across: int, place: int
+) -> Heat | None:
     """A map, if there are enough keys on both sides and each pair stands once."""
     least, written, most = _SQUARES
-    texts = answer.cells()
     rows, columns = (list(dict.fromkeys(row[side] for row in texts)) for side in (down, across))
     values = answer.table[place].to_pylist()
     known = [float(each) for each in values if each is not None and isfinite(float(each))]
@@ -213,7 +222,7 @@ def _heat(answer: Answer, down: int, across: int, place: int) -> Heat | None:
         x, y = columns.index(row[across]) * size[0], rows.index(row[down]) * size[1]
         share = max(0.0, float(value or 0)) / top if top > 0 else 0.0
         number = (
-            row[place].partition(" ")[0] if len(texts) <= written and len(columns) <= 10 else ""
+            row[place].partition(" ")[0] if len(texts) <= written and len(columns) <= _NAMED else ""
         )
         words = f"{row[down]}, {row[across]}: {row[place]}"
         squares.append((round(x, 3), round(y, 3), round(share, 3), words, number))
@@ -222,9 +231,14 @@ def _heat(answer: Answer, down: int, across: int, place: int) -> Heat | None:
     return Heat(
         caption=caption, words=f"{caption} From {min(known):,.4g} to {top:,.4g}.",
         squares=tuple(squares), size=(round(size[0], 3), round(size[1], 3)),
-        across=(sides_named[1], tuple(map(_short, columns))),
-        down=(sides_named[0], tuple(map(_short, rows))),
+        across=(sides_named[1], tuple(map(_short, _ends(columns)))),
+        down=(sides_named[0], tuple(map(_short, _ends(rows)))),
     )  # fmt: skip
+
+
+def _ends(keys: list[str]) -> list[str]:
+    """The names along a side: all of them, or the first and the last."""
+    return keys if len(keys) <= _NAMED else [keys[0], keys[-1]]
 
 
 def _reach(

@@ -23,6 +23,7 @@ def lab_page(visit: Visit) -> Response:
         trying=lab.trying,
         failed=lab.failed,
         times=TIMES,
+        off=round(98 / TIMES**0.5),  # 1.96 standard errors of a fair coin, in percent
         refresh=_AGAIN if lab.trying is not None else None,
     )
 

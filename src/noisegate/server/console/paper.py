@@ -67,8 +67,8 @@ def _lines(report: Mapping[str, Any]) -> Iterator[tuple[float, bool, int, str]]:
     counts = report["counts"]
     yield from _text(
         f"Of {report['budget']}, for all questions together and for ever, {report['spent']} is "
-        f"spent (accountant: {report['accountant']}). {counts['answered']} questions were "
-        f"answered, {counts['refused']} refused, {counts['practised']} practised on made-up rows."
+        f"spent (accountant: {report['accountant']}). Questions: {counts['answered']} answered, "
+        f"{counts['refused']} refused, {counts['practised']} practised on made-up rows."
     )
     shares = [
         f"{each['name']} may spend {each['budget']}, has spent {each['spent']}"
@@ -84,11 +84,10 @@ def _lines(report: Mapping[str, Any]) -> Iterator[tuple[float, bool, int, str]]:
     yield 11.5, True, 0, "What is not promised"
     yield from _list(report["promises"])
     yield 11.5, True, 0, "How to check"
-    yield from _list(
-        f"{each['what']}: {'verified' if each['ok'] else 'BROKEN'}, {each['entries']} entries, "
-        f"head {each['head']}"
-        for each in report["checks"]
-    )
+    for each in report["checks"]:
+        verified = "verified" if each["ok"] else "BROKEN"
+        yield from _list([f"{each['what']}: {verified}, {each['entries']} entries, head"])
+        yield from _text(each["head"], 20)
     head = report["head"]
     yield from _text(
         f"Note the head elsewhere, and give it to noisegate ledger verify --head later: entry "

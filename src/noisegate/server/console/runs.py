@@ -111,6 +111,7 @@ def releases_page(visit: Visit) -> Response:
         for each in view.history(1000)
         if each["kind"] == "release" and each["state"] == "done" and not each["practice"]
     ]
+    done = list({json_text(each["order"]): each for each in done}.values())  # the first of a kind
     runs = [visit.service.run_of(visit.caller, each["id"]) for each in done[:_PICTURES]]
     shown, until = [], time.monotonic() + _PATIENCE
     for each, run in zip(done, runs, strict=False):
@@ -144,7 +145,8 @@ def _name(each: dict[str, Any]) -> str:
 
 def _order(record: dict[str, Any]) -> dict[str, Any]:
     """An order for people: its SQL, and the other terms."""
-    others = {name: value for name, value in record.items() if name not in ("kind", "sql")}
+    said = ("kind", "sql", "name") if record.get("kind") == "release" else ("kind", "sql")
+    others = {name: value for name, value in record.items() if name not in said}
     terms = [(name, _term(value)) for name, value in others.items() if value is not None]
     kind = str(record.get("kind", ""))
     title = "Question" if kind == "sql" else str(record.get("name", kind)).capitalize()

@@ -1,6 +1,6 @@
 """Plans, budgets and runs as templates write them: words and places, nothing to compute."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 from typing import Any, Final
 
@@ -13,9 +13,10 @@ from noisegate.desk.display import percent
 from noisegate.desk.plan import Expected, Plan
 from noisegate.errors import NoisegateError, Waiting
 from noisegate.gate import Gate
-from noisegate.inert import json_text
+from noisegate.inert import json_text, line
 from noisegate.ledger.account import Balance
 from noisegate.privacy.loss import ApproxDP
+from noisegate.releases.cells.axes import Axis
 from noisegate.releases.describe.description import Description
 from noisegate.server.console.charts import charts
 from noisegate.server.console.visits import Visit
@@ -29,7 +30,7 @@ ENDED: Final = ("done", "failed", "cancelled")
 _NOTES: Final = ("mind", "clipping")
 _SHOWN_ELSEWHERE: Final = (*_NOTES, "error", "price", "columns")
 _SCROLLED: Final = '<div class="scroll" tabindex="0" role="region" aria-label="Table"><table>'
-_HUGE: Final = 10**12  # from here on in powers of ten
+_HUGE: Final = 10**9  # from here on in powers of ten
 _LONG: Final = 400  # letters of a value that is no table
 _TITLES: Final = {
     "waiting": "Waiting for approval",
@@ -186,18 +187,30 @@ def _answer(result: Result, *, practice: bool) -> dict[str, Any]:
     if isinstance(result.made, Description):  # a row for each column is read more easily
         shown = _table(result.made.shown(CONFIDENCE), result.made.footer(CONFIDENCE))
         return shown | {"files": files + card}
-    return _table(answer, answer.footer(CONFIDENCE)) | {
-        "charts": charts(answer, CONFIDENCE),
+    cells = _named(answer.cells(CONFIDENCE), answer, getattr(result.made, "axes", ()))
+    return _table(answer, answer.footer(CONFIDENCE), cells) | {
+        "charts": charts(answer, CONFIDENCE, cells=cells),
         "files": files + card,
     }
+
+
+def _named(cells: list[list[str]], answer: Answer, axes: Sequence[Axis]) -> list[list[str]]:
+    """Keys of a release as people read them: a bin by both of its ends."""
+    names = {axis.name: dict(zip(axis.keys, axis.labels, strict=True)) for axis in axes}
+    for place, name in enumerate(answer.columns):
+        if name in names:
+            for row, key in zip(cells, answer.table[place].to_pylist(), strict=True):
+                row[place] = line(names[name].get(key, row[place]))
+    return cells
 
 
 def _json(result: Result) -> tuple[str, str]:
     return "json", "JSON" if result.signer is None else "JSON, signed"
 
 
-def _table(answer: Answer, footer: str) -> dict[str, Any]:
-    cells, widths = answer.cells(CONFIDENCE), answer.half_widths(CONFIDENCE)
+def _table(answer: Answer, footer: str, cells: list[list[str]] | None = None) -> dict[str, Any]:
+    cells = answer.cells(CONFIDENCE) if cells is None else cells
+    widths = answer.half_widths(CONFIDENCE)
     paid, *caveats = footer.split("\n")
     return {
         "columns": [
