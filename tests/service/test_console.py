@@ -223,6 +223,12 @@ def test_a_steward_approves_or_declines_what_is_dear(tmp_path):
     other = run_id(asked(ana, sql="SELECT COUNT(*) FROM patients"))
     sam.submit("budget", {"do": "decline", "run": other})
     assert "cancelled" in words(ana.page(f"runs/{other}"))
+    fields = {"kind": "histogram", "table": "patients", "column 0": "sex", "do": "ask",
+              "epsilon": "0.4", "key": "k"}  # fmt: skip
+    third = ana.submit("order", fields, home="order")
+    assert "histogram table patients · columns sex · epsilon 0.4" in words(sam.page("budget"))
+    run = re.search(r"runs/(\w+)", str(third.url))[1]
+    assert "cancelled" in words(ana.submit(f"runs/{run}/cancel")).lower()
     assert service.view(service.people.caller_of("ana"), "clinic").gate.spent.epsilon == 0.5
     service.close()
 

@@ -11,6 +11,7 @@ from test_console_browser import chromium  # noqa: F401 - one browser for all te
 
 from noisegate.errors import OperatorError
 from noisegate.server.console import console_routes
+from noisegate.server.console.visits import HEADERS
 from noisegate.server.oidc import Issuer, SignIn
 from noisegate.server.serve import Serving
 
@@ -60,6 +61,7 @@ def test_somebody_known_here_comes_back_with_a_session_of_their_role(browser, se
     peer.alg = alg
     reply = back(browser, away(browser))
     assert "Signed in" in words(reply)
+    assert all(reply.headers[name] == value for name, value in HEADERS.items())
     assert f"0; url={HOME}/ask" in reply.text  # by a page of ours: then the strict cookie is sent
     assert "SameSite=strict" in str(reply.headers.get_list("set-cookie"))
     assert "ana, analyst" in browser.page("ask").text

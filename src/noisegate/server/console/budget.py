@@ -9,15 +9,15 @@ from starlette.responses import Response
 
 from noisegate.accounting.accountants import accountant_named
 from noisegate.errors import NoisegateError, SpecError
-from noisegate.exact import fraction
 from noisegate.ledger.account import Balance
 from noisegate.ledger.entry import Entry
 from noisegate.planning.budgets import questions
 from noisegate.planning.calibrate import geometric_scale_for_error
 from noisegate.privacy.distance import L1
 from noisegate.privacy.event import GeometricEvent
+from noisegate.server.console.runs import order_shown
 from noisegate.server.console.shares import EVERY, Proposal, limit, renewed
-from noisegate.server.console.shown import CONFIDENCE, meter, number
+from noisegate.server.console.shown import CONFIDENCE, meter, number, up
 from noisegate.server.console.visits import Visit
 from noisegate.server.people import ROLES
 from noisegate.server.refusals import no_such, status_of
@@ -220,11 +220,9 @@ def _buys(balance: Balance) -> list[str]:
 
 
 def _waiting(run: Run) -> dict[str, Any]:
-    record = run.order.to_dict()
-    price = record.get("epsilon")
     return {
         "id": run.id, "person": run.person, "data": run.dataset,
         "at": run.created[:16].replace("T", " "),
-        "sql": record.get("sql") or record.get("name") or record["kind"],
-        "epsilon": "" if price is None else number(float(fraction(price))),
+        "what": order_shown(run.order.to_dict()),
+        "epsilon": "" if run.price is None else up(float(run.price)),
     }  # fmt: skip

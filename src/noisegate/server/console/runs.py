@@ -36,7 +36,7 @@ def run_page(visit: Visit) -> Response:
         "run.html",
         title="Question",
         run=shown,
-        order=_order(run.order.to_dict()),
+        order=order_shown(run.order.to_dict()),
         asked={"by": run.person, "at": _time(run.created), "data": run.dataset},
         change=_change(run) if run.person == visit.caller.name else None,
         refresh=shown["refresh"],
@@ -131,7 +131,7 @@ def _line(each: dict[str, Any], visit: Visit) -> dict[str, Any]:
         "id": each["id"],
         "at": _time(each["created"]),
         "person": each["person"],
-        "what": _order(each["order"]),
+        "what": order_shown(each["order"]),
         "practice": each["practice"],
         "state": each["state"],
         "price": None if each["price"] is None else up(each["price"]),
@@ -143,7 +143,7 @@ def _name(each: dict[str, Any]) -> str:
     return str(each["order"].get("name", "release"))
 
 
-def _order(record: dict[str, Any]) -> dict[str, Any]:
+def order_shown(record: dict[str, Any]) -> dict[str, Any]:
     """An order for people: its SQL, and the other terms."""
     said = ("kind", "sql", "name") if record.get("kind") == "release" else ("kind", "sql")
     others = {name: value for name, value in record.items() if name not in said}
