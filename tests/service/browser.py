@@ -20,8 +20,9 @@ BY_WARD = "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward"
 
 
 class Browser(TestClient):
-    def __init__(self, service, *, proxied=False, **options):
-        routes = console_routes(service, proxied=proxied)
+    def __init__(self, service, *, proxied=False, sign_in=None, **options):
+        self.service = service
+        routes = console_routes(service, proxied=proxied, sign_in=sign_in)
         super().__init__(Starlette(routes=routes), **options)
 
     def page(self, path, status=200):

@@ -223,6 +223,12 @@ def test_a_steward_approves_or_declines_what_is_dear(tmp_path):
     other = run_id(asked(ana, sql="SELECT COUNT(*) FROM patients"))
     sam.submit("budget", {"do": "decline", "run": other})
     assert "cancelled" in words(ana.page(f"runs/{other}"))
+    fields = {"kind": "histogram", "table": "patients", "column 0": "sex", "do": "ask",
+              "epsilon": "0.4", "key": "k"}  # fmt: skip
+    third = ana.submit("order", fields, home="order")
+    assert "histogram table patients · columns sex · epsilon 0.4" in words(sam.page("budget"))
+    run = re.search(r"runs/(\w+)", str(third.url))[1]
+    assert "cancelled" in words(ana.submit(f"runs/{run}/cancel")).lower()
     assert service.view(service.people.caller_of("ana"), "clinic").gate.spent.epsilon == 0.5
     service.close()
 
@@ -234,7 +240,7 @@ def test_the_budget_page_shows_what_the_ledger_has(browsers, service):
     assert "spent ε = 0.5" in said
     assert "left ε = 3.5 of 4" in said
     assert "left ε = 1.5 of 2" in said
-    assert "1 charges since" in said
+    assert "1 charge since" in said
     assert 'points="0.00,0.00 0.00,0.00 0.00,12.50' in page.text  # an eighth of the data set's
 
 
@@ -271,7 +277,7 @@ def test_the_audit_page_filters_exports_and_verifies(browsers, service):
 def test_the_report_says_what_is_protected_spent_published_and_not_promised(browsers):
     asked(browsers["ana"])
     said = words(browsers["aud"].page("audit/report?data=clinic"))
-    for each in ("one patient", "ε = 0.5 is spent", "1 questions were answered", "not promised",
+    for each in ("one patient", "ε = 0.5 is spent", "Questions: 1 answered", "not promised",
                  "Ledger of clinic: verified", "ana"):  # fmt: skip
         assert each in said
 
@@ -293,4 +299,7 @@ def test_the_bar_of_a_concentrated_account_has_shares_that_add_up(tmp_path):
     ]
     assert spent[1] == pytest.approx(share, abs=0.006)  # of ana, in two digits
     assert spent[0] < spent[1]
+    said = words(sam.page("policy?epsilon=0.5&cap=1&prior=1"))
+    assert "ρ = ε² / 2, noise is Gaussian" in said  # σ = 2: ± 4, where geometric noise has ± 6
+    assert "0.5 chosen 2.649 ± 4 × 14.14 12.5 % 2 " in said
     service.close()

@@ -16,8 +16,8 @@ from noisegate.orders import order_from
 from noisegate.server.console import console_routes
 
 PAGES = {
-    "ana": ("ask", "describe", "releases", "history"),
-    "sam": ("budget", "policy", "audit", "audit/report", "history"),
+    "ana": ("ask", "describe", "order", "order?kind=map", "releases", "history"),
+    "sam": ("budget", "policy", "audit", "audit/report", "history", "lab"),
 }
 
 
@@ -125,6 +125,29 @@ def test_a_question_by_keyboard_from_the_first_letter_to_the_file(visit, service
     assert download.value.path().read_text().startswith("ward,n,n_margin")
 
 
+def test_a_release_is_ordered_by_its_form_with_a_row_for_one_more_column(visit):
+    page = visit("ana")
+    page.get_by_label("Question in SQL").focus()
+    page.keyboard.type("SELECT ME")
+    page.get_by_role("option", name="MEDIAN( aggregate").wait_for()  # functions are completed, too
+    page.get_by_label("Question in SQL").fill("")  # before it is priced, which would be refused
+    page.get_by_role("link", name="Order", exact=True).click()
+    page.get_by_role("link", name="histogram", exact=True).click()
+    page.get_by_role("link", name="visits", exact=True).click()
+    assert not page.get_by_label("Column 2", exact=True).is_visible()
+    page.get_by_label("Column 1", exact=True).select_option("ward")
+    page.get_by_label("Column 2", exact=True).select_option("cost")
+    page.get_by_label("Column 2 grouped by").fill("100")
+    page.get_by_label("Spend ε").fill("0.25")
+    page.wait_for_function(
+        "() => document.querySelector('#plan dd')?.textContent.includes('ε = 0.25')"
+    )
+    page.get_by_role("button", name="Practise").click()
+    page.wait_for_selector("#result .map")
+    assert page.locator("#result rect").count() == 40  # 4 wards; 9 bins and missing values
+    assert page.locator("#result .across li").all_inner_texts()[0] == "0 to 100"
+
+
 def test_accuracy_moves_the_price_and_a_refusal_shows_its_fix(visit):
     page = visit("ana")
     page.get_by_label("Question in SQL").fill(BY_WARD)
@@ -153,6 +176,11 @@ def test_a_steward_walks_through_levers_sliders_and_the_ledger(visit):
     page.get_by_label("Label").fill("laptop")
     page.get_by_role("button", name="Make a token").click()
     assert re.fullmatch(r"ng_\w+_[\w-]+", page.locator(".secret").inner_text())
+    page.get_by_text("Change the budget").click()
+    page.get_by_label("ε of all answers together").fill("5")
+    page.get_by_label("Reason; the ledger keeps it").fill("agreed")
+    page.get_by_label("Reason; the ledger keeps it").press("Enter")
+    page.get_by_role("link", name="No, leave it").click()
     page.get_by_role("link", name="Policy").click()
     before = page.locator("#found .chosen").inner_text()
     page.get_by_label("ε, slider").press("ArrowRight")

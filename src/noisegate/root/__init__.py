@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from noisegate.root.opening import open as open  # noqa: A004 - noisegate.open
     from noisegate.root.rehearsal import Rehearsal as Rehearsal
     from noisegate.root.rehearsal import made_up_rows as made_up_rows
+    from noisegate.root.stewards import Amendment as Amendment
+    from noisegate.root.stewards import amendment as amendment
     from noisegate.root.stewards import check_policy as check_policy
     from noisegate.root.stewards import check_rows as check_rows
     from noisegate.root.stewards import draft_policy as draft_policy
@@ -28,6 +30,7 @@ _HOME = {
     "Memory": "arrays", "memory": "arrays",
     "Hosted": "hosting", "ledger_beside": "opening", "open": "opening", "open_policy": "hosting",
     "Rehearsal": "rehearsal", "made_up_rows": "rehearsal",
+    "Amendment": "stewards", "amendment": "stewards",
     "check_policy": "stewards", "check_rows": "stewards", "draft_policy": "stewards",
     "policy_page": "stewards", "policy_schema": "stewards", "read_policy": "stewards",
 }  # fmt: skip

@@ -1,12 +1,23 @@
 """What stewards do with a policy; the command line reaches the policy room through here."""
 
-from collections.abc import Mapping, Sequence
+import shutil
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, final
 
-from noisegate.errors import SpecError, Unsupported
-from noisegate.root.hosting import tables_of
+from noisegate.errors import OperatorError, PolicyError, SpecError, Unsupported
+from noisegate.exact import Number, fraction
+from noisegate.ledger.rules import require_text
+from noisegate.privacy.loss import ApproxDP
+from noisegate.root.hosting import Hosted, tables_of
+from noisegate.root.opening import analyst_account
 from noisegate.sources.duckdb.facts import stored_kinds
 from noisegate.sources.engines import engine_of
 
@@ -80,6 +91,128 @@ def check_rows(file: str | Path) -> "list[Finding]":
             about="engine",
         )
     return unread(data, tables)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Amendment:
+    """Another budget of a data set, or another share of it, ready to be made.
+
+    ``before`` is None of an analyst who had no share. ``accounts`` are those of the ledger that
+    get ``after``; one that is not there yet is opened with it.
+    """
+
+    hosted: Hosted
+    base: "Policy"
+    policy: "Policy"
+    text: str
+    analyst: str | None
+    before: ApproxDP | None
+    after: ApproxDP
+    accounts: tuple[str, ...]
+
+    def make(self, reason: str) -> None:
+        """Write it into the ledger with its reason, and then into the policy.
+
+        Between the two, the policy and the ledger differ, and nothing opens: whoever is
+        interrupted there finishes by hand, and no more is spent than the ledger says.
+        """
+        require_text(reason, "reason")
+        hosted, file = self.hosted, self.policy.file
+        if hosted.policy is not self.base:
+            raise _changed("Load the page again, then repeat.")
+        beside = file.with_name(f".{file.name}.new")
+        with _writing(file):
+            beside.write_text(self.text, encoding="utf-8", newline="")
+            shutil.copymode(file, beside)
+        for account in self.accounts:
+            hosted.ledger.change_budget(account, self.after, reason=reason)
+        if self.analyst is not None and not self.accounts:
+            hosted.ledger.note(f"a share of {self.after} for {self.analyst!r}: {reason}")
+        with _writing(file):
+            beside.replace(file)
+        hosted.policy = self.policy
+        if self.analyst is not None and not self.accounts:
+            hosted.gate(self.analyst)  # opens the account
+
+
+@contextmanager
+def _writing(file: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError:
+        raise OperatorError(
+            f"The policy {file.name!r} cannot be written.",
+            fix="Let the service write to its folder, or change the file and run: noisegate ledger "
+            "budget.",
+            about="policy",
+        ) from None
+
+
+def amendment(hosted: Hosted, epsilon: Number, analyst: str | None, **terms: Any) -> Amendment:  # noqa: ANN401 - of a share
+    """Another ε for a data set, or for the share of an analyst; nothing is changed yet.
+
+    ``terms`` of a share: ``every`` and ``until``. δ stays. The policy that would result is checked
+    as any other.
+    """
+    from noisegate.sources.policy.policy import read_policy as read  # noqa: PLC0415 - stewards only
+    from noisegate.sources.policy.policy import read_text  # noqa: PLC0415
+    from noisegate.steward.amend import amended, share_with  # noqa: PLC0415
+
+    old = read(hosted.policy.file)
+    if old != hosted.policy:
+        raise _changed("Start the service again first.")
+    exact = decimal(epsilon)
+    text = old.file.read_text(encoding="utf-8")
+    if analyst is None:
+        text = amended(text, ("budget", "epsilon"), exact)
+    elif not old.analysts:
+        raise PolicyError(
+            "This policy lists no analysts: each may ask from all of the budget.",
+            fix="List all of them under [analysts] of the policy, then start the service again.",
+            about="share",
+        )
+    else:
+        said = tomllib.loads(text, parse_float=Decimal)["analysts"].get(analyst)
+        text = amended(text, ("analysts", analyst), share_with(said, epsilon=exact, **terms))
+    new = read_text(old.file, text)
+    after = new.budget if analyst is None else new.analysts[analyst]
+    before = old.budget if analyst is None else old.analysts.get(analyst)
+    return Amendment(
+        hosted=hosted, base=hosted.policy, policy=new, text=text, analyst=analyst, before=before,
+        after=after, accounts=tuple(_accounts(hosted, new, analyst)),
+    )  # fmt: skip
+
+
+def _changed(fix: str) -> PolicyError:
+    return PolicyError("The policy was changed meanwhile.", fix=fix, about="changed")
+
+
+def _accounts(hosted: Hosted, new: "Policy", analyst: str | None) -> Iterator[str]:
+    """The accounts of the ledger that follow."""
+    known, name = hosted.ledger.accounts(), new.name
+    if analyst is None:
+        yield name
+        if not new.analysts:  # each may ask from all of it
+            yield from (each for each in known if each.startswith(f"{name}/"))
+        return
+    window = new.windows.get(analyst)
+    label = None if window is None else window.label(datetime.now(UTC).date())
+    account = analyst_account(name, analyst, label)
+    if account in known:
+        yield account
+
+
+def decimal(said: Number) -> Decimal:
+    """A number that a policy can hold: with an end."""
+    found = fraction(said, name="epsilon")
+    try:
+        exact = Decimal(str(said))
+    except ArithmeticError:
+        exact = Decimal(0)
+    if not exact.is_finite() or exact <= 0 or Fraction(exact) != found:
+        raise SpecError("The ε is not a decimal number above 0.", fix="For example: 2.5.")
+    return exact
 
 
 def policy_page(file: str | Path) -> str:

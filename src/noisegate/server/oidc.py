@@ -1,16 +1,22 @@
 """People who sign in elsewhere: tokens of an OpenID Connect provider, checked against its keys.
 
 The provider says who somebody is; what they may do is the service's: a person of that name must
-have been added here, with a role, and a share in the policy.
+have been added here, with a role, and a share in the policy. Programs bring a token (`Issuer`);
+browsers are sent there and come back with a code (`SignIn`).
 """
 
+import hmac
 import json
 import time
+from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final, final
-from urllib.request import urlopen
+from urllib.parse import quote, urlencode, urlsplit
+from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from noisegate.errors import OperatorError, Unauthenticated
 from noisegate.extras import extra
@@ -20,6 +26,8 @@ _KEPT_S: Final = 600  # keys are asked for anew after so long
 _AGAIN_S: Final = 30  # and where a token names one that is not there, not more often than this
 _LEEWAY_S: Final = 30
 _SIZE_MAX: Final = 1 << 20
+_PATIENCE_S: Final = 10
+_LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 
 
 @final
@@ -38,16 +46,24 @@ class Issuer:
     _read_at: float = float("-inf")
     _lock: Lock = field(default_factory=Lock)
 
-    def name_of(self, text: str) -> str:
-        """Whose token this is; refuses one that is forged, expired, or for somebody else."""
+    def name_of(self, text: str, *, client: str | None = None, nonce: str | None = None) -> str:
+        """Whose token this is; refuses one that is forged, expired, or for somebody else.
+
+        ``client``: of an ID token, for whom it is instead of ``audience``; with the ``nonce`` that
+        its sign-in was begun with.
+        """
         jwt = extra("jwt", "Tokens of a provider", "server")
         try:
             named = jwt.get_unverified_header(text)["kid"]
             said = jwt.decode(
-                text, self._key(named), algorithms=ALGORITHMS, audience=self.audience,
+                text, self._key(named), algorithms=ALGORITHMS, audience=client or self.audience,
                 issuer=self.issuer, leeway=_LEEWAY_S, options={"require": ["exp", "iss", "aud"]},
             )  # fmt: skip
             doubted = self.claim == "email" and said.get("email_verified") is False
+            if client is not None and (
+                said.get("nonce") != nonce or said.get("azp", client) != client
+            ):
+                doubted = True
             name = None if doubted else said[self.claim]
         except (jwt.PyJWTError, KeyError, ValueError, TypeError):
             name = None
@@ -68,11 +84,7 @@ class Issuer:
     def _read(self) -> dict[str, Any]:
         jwt = extra("jwt", "Tokens of a provider", "server")
         try:
-            if self.keys.startswith("https://"):
-                with urlopen(self.keys, timeout=10) as reply:  # noqa: S310 - https only
-                    text = reply.read(_SIZE_MAX)
-            else:
-                text = Path(self.keys).read_bytes()
+            text = fetched(self.keys) if "://" in self.keys else Path(self.keys).read_bytes()
             listed = json.loads(text)["keys"]
             return {each["kid"]: jwt.PyJWK(each).key for each in listed if each.get("use") != "enc"}
         except (OSError, ValueError, KeyError, TypeError, jwt.PyJWTError):
@@ -81,3 +93,131 @@ class Issuer:
                 fix="Give a file or an https URL of a JSON Web Key Set as oidc_keys.",
                 about="oidc",
             ) from None
+
+
+@final
+@dataclass(eq=False, kw_only=True)
+class SignIn:
+    """The way of browsers: OpenID Connect's authorization code flow with PKCE (RFC 7636).
+
+    Everything that has to be remembered between leaving and coming back (state, nonce, verifier)
+    follows from one secret, which is in a cookie of the browser alone. So nobody can be signed in
+    with a code that was meant for another browser, and nothing is stored here.
+    """
+
+    issuer: Issuer
+    client: str
+    secret: str | None = None
+    _found: dict[str, str] = field(default_factory=dict)
+    _lock: Lock = field(default_factory=Lock)
+
+    def address(self, memory: str, back: str) -> str:
+        """Where to send somebody; ``back`` is our own address for their return."""
+        asked = {
+            "response_type": "code",
+            "client_id": self.client,
+            "redirect_uri": back,
+            "scope": "openid email profile",
+            "state": derived(memory, "state"),
+            "nonce": derived(memory, "nonce"),
+            "code_challenge": _plain(sha256(derived(memory, "verifier").encode()).digest()),
+            "code_challenge_method": "S256",
+        }
+        return self._joined("authorization_endpoint", asked)
+
+    def name_of(self, said: Mapping[str, str], memory: str, back: str) -> str:
+        """Who came back, by what the provider ``said`` in the address."""
+        ours = hmac.compare_digest(
+            said.get("state", "").encode(), derived(memory, "state").encode()
+        )
+        if not ours or said.get("iss", self.issuer.issuer) != self.issuer.issuer:
+            raise _refused("This sign-in was not begun here, or too long ago.")
+        if "code" not in said:
+            raise _refused("The provider did not let you in.")
+        sent = {
+            "grant_type": "authorization_code",
+            "code": said["code"],
+            "redirect_uri": back,
+            "client_id": self.client,
+            "code_verifier": derived(memory, "verifier"),
+        }
+        try:
+            reply = json.loads(fetched(self._endpoint("token_endpoint"), sent, self._known()))
+            token = str(reply["id_token"])
+        except (OSError, ValueError, KeyError, TypeError):
+            raise _refused("The provider gave no token for this sign-in.") from None
+        return self.issuer.name_of(token, client=self.client, nonce=derived(memory, "nonce"))
+
+    def way_out(self, back: str) -> str | None:
+        """Where somebody signs out of the provider, if it says where."""
+        asked = {"client_id": self.client, "post_logout_redirect_uri": back}
+        try:
+            return self._joined("end_session_endpoint", asked)
+        except OperatorError:
+            return None
+
+    def _known(self) -> dict[str, str]:
+        """How we show the provider that it is us, if it gave us a secret (RFC 6749, 2.3.1)."""
+        if self.secret is None:
+            return {}
+        pair = f"{quote(self.client, safe='')}:{quote(self.secret, safe='')}"
+        return {"Authorization": f"Basic {b64encode(pair.encode()).decode()}"}
+
+    def _joined(self, name: str, asked: Mapping[str, str]) -> str:
+        where = self._endpoint(name)
+        return f"{where}{'&' if '?' in where else '?'}{urlencode(asked)}"
+
+    def _endpoint(self, name: str) -> str:
+        """A place of the provider, as it describes itself; the description is read once."""
+        try:
+            with self._lock:
+                if not self._found:
+                    place = f"{self.issuer.issuer.rstrip('/')}/.well-known/openid-configuration"
+                    told = json.loads(fetched(place))
+                    ours = told["issuer"] == self.issuer.issuer
+                    self._found = {k: v for k, v in told.items() if ours and isinstance(v, str)}
+            return _safe(self._found[name])
+        except (OSError, ValueError, KeyError, TypeError):
+            raise OperatorError(
+                "The provider does not describe itself as it should.",
+                fix="Check oidc_issuer: it must serve /.well-known/openid-configuration.",
+                about="oidc",
+            ) from None
+
+
+class _Stay(HTTPRedirectHandler):
+    """A provider that sends us elsewhere is not followed: codes and secrets stay with it."""
+
+    def redirect_request(self, *_: object, **__: object) -> None:
+        """Nowhere."""
+
+
+def fetched(
+    where: str, sent: Mapping[str, str] | None = None, headers: Mapping[str, str] | None = None
+) -> bytes:
+    """What stands at an address of the provider: over TLS, or on this machine."""
+    body = None if sent is None else urlencode(sent).encode()
+    asked = Request(_safe(where), body, {"Accept": "application/json", **(headers or {})})  # noqa: S310 - checked
+    with build_opener(_Stay).open(asked, timeout=_PATIENCE_S) as reply:
+        found: bytes = reply.read(_SIZE_MAX)
+    return found
+
+
+def _safe(where: str) -> str:
+    parts = urlsplit(where)
+    if parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOOPBACK):
+        return where
+    raise ValueError
+
+
+def derived(memory: str, what: str) -> str:
+    """One of the numbers of a sign-in; none of them tells another."""
+    return _plain(hmac.digest(memory.encode(), f"noisegate {what}".encode(), "sha256"))
+
+
+def _plain(made: bytes) -> str:
+    return urlsafe_b64encode(made).rstrip(b"=").decode()
+
+
+def _refused(problem: str) -> Unauthenticated:
+    return Unauthenticated(problem, fix="Sign in again.", about="oidc")

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, final
 from noisegate.errors import OperatorError, SpecError, stumbled
 from noisegate.extras import extra
 from noisegate.ledger.signing import Signer
-from noisegate.server.oidc import Issuer
+from noisegate.server.oidc import Issuer, SignIn
 from noisegate.server.service import Service
 from noisegate.server.settings import Settings
 
@@ -42,7 +42,8 @@ class Serving:
 
     ``state``: where people, tokens, runs and the access log are kept, a file or a Postgres address.
     ``behind_proxy``: somebody else speaks TLS with the callers. ``signing_key``: a private key,
-    see `ledger.signing`. ``oidc_…``: see `oidc.Issuer`.
+    see `ledger.signing`. ``oidc_…``: see `oidc.Issuer`; with ``oidc_client``, browsers sign in
+    there, see `oidc.SignIn`.
     """
 
     policies: tuple[Path, ...] = ()
@@ -62,6 +63,8 @@ class Serving:
     oidc_audience: str | None = None
     oidc_keys: str | None = None
     oidc_claim: str = "email"
+    oidc_client: str | None = None
+    oidc_secret: str | None = None
 
     @classmethod
     def chosen(cls, file: Path | None = None, **options: object) -> Self:
@@ -99,6 +102,20 @@ class Serving:
                 about="oidc",
             )
         return Issuer(issuer=issuer, audience=audience, keys=keys, claim=self.oidc_claim)
+
+    @property
+    def sign_in(self) -> SignIn | None:
+        """How browsers sign in at the provider; None: with tokens and passwords alone."""
+        issuer = self.issuer
+        if self.oidc_client is None and self.oidc_secret is None:
+            return None
+        if issuer is None or self.oidc_client is None:
+            raise SpecError(
+                "Browsers need to know the provider that they sign in at.",
+                fix="Set oidc_client beside oidc_issuer, oidc_audience and oidc_keys.",
+                about="oidc",
+            )
+        return SignIn(issuer=issuer, client=self.oidc_client, secret=self.oidc_secret)
 
     @property
     def signer(self) -> Signer | None:
@@ -155,7 +172,8 @@ def pages(service: Service, serving: Serving) -> "Sequence[BaseRoute]":
     from noisegate.server.console import console_routes  # noqa: PLC0415
 
     agents = Route("/mcp", agents_app(service))
-    return [agents, *console_routes(service, proxied=serving.behind_proxy)]
+    proxied, sign_in = serving.behind_proxy, serving.sign_in
+    return [agents, *console_routes(service, proxied=proxied, sign_in=sign_in)]
 
 
 def servers(

@@ -28,9 +28,10 @@ from noisegate.errors import (
     stumbled,
 )
 from noisegate.gate import Gate
+from noisegate.ledger.rules import require_text
 from noisegate.ledger.signing import Signer
 from noisegate.orders import order_from
-from noisegate.root import Hosted, read_policy
+from noisegate.root import Amendment, Hosted, read_policy
 from noisegate.server.access import AuditLog, now
 from noisegate.server.oidc import Issuer
 from noisegate.server.people import Caller, People
@@ -138,6 +139,24 @@ class Service:
         asker = Caller(name=run.person, role="analyst", token=run.token, allow=run.allow)
         self._submit(View(self, self._hosted[run.dataset], asker), run)
         return run
+
+    def amend(self, caller: Caller, change: Amendment, reason: str) -> None:
+        """Make another budget or share: of stewards alone, and logged before it is made."""
+        _require_steward(caller)
+        name = change.policy.name
+        self.view(caller, name)
+        require_text(reason, "reason")
+        said = {"analyst": change.analyst, "before": change.before, "after": change.after}
+        told = {key: str(value) for key, value in said.items() if value is not None}
+        self.log.add(
+            caller.name, "budget", face="console", token=caller.token, dataset=name, reason=reason,
+            **told,
+        )  # fmt: skip
+        with self._lock:
+            change.make(reason)
+            self._twins.pop(name, None)  # it knows the shares, too
+            for key in [key for key in self._gates if key[0] == name]:
+                del self._gates[key]
 
     # pauses
 

@@ -1,5 +1,6 @@
 """Ask: the tables, an editor, the price while one types, the answer."""
 
+from functools import cache
 from hashlib import sha256
 from math import ceil, log10
 from typing import Any, Final
@@ -7,6 +8,7 @@ from uuid import uuid4
 
 from starlette.responses import JSONResponse, Response
 
+from noisegate.algebra.functions import FUNCTIONS
 from noisegate.desk.order import Order
 from noisegate.errors import NoisegateError
 from noisegate.exact import fraction
@@ -18,6 +20,13 @@ from noisegate.server.runs import Run
 from noisegate.server.views import View
 
 _KEYS_SHOWN: Final = 8
+_CLAUSES: Final = (
+    "SELECT", "FROM", "WHERE", "GROUP BY", "HAVING", "ORDER BY", "LIMIT", "JOIN", "LEFT JOIN",
+    "DISTINCT", "BETWEEN", "CASE WHEN",
+)  # fmt: skip
+_AGGREGATES: Final = (
+    "COUNT", "SUM", "AVG", "MIN", "MAX", "MEDIAN", "QUANTILE_CONT", "STDDEV", "VARIANCE",
+)  # fmt: skip
 _PATIENCE: Final = 2.0  # seconds until a page says that it is still waiting
 
 
@@ -115,6 +124,7 @@ def _page(visit: Visit, view: View, said: dict[str, str], **values: Any) -> Resp
             "slider": slider_of(facts),
             "tables": [_table(table) for table in facts["tables"]],
             "example": _example(facts["tables"]),
+            "words": _words(),
         },
         "said": said,
         "key": uuid4().hex,
@@ -176,6 +186,18 @@ def _example(tables: list[dict[str, Any]]) -> str:
             name = column["name"]
             return f"SELECT {name}, COUNT(*) AS n\nFROM {table['name']}\nGROUP BY {name}"
     return "SELECT COUNT(*) AS n\nFROM …"
+
+
+@cache
+def _words() -> list[tuple[str, str]]:
+    """What can be completed beside names: clauses, aggregates, and functions of rows."""
+    calls = (each.forms.partition("(") for each in FUNCTIONS.values())
+    functions = sorted({name for name, mark, _ in calls if mark and name.isupper()})
+    return [
+        *((name, "clause") for name in _CLAUSES),
+        *((f"{name}(", "aggregate") for name in _AGGREGATES),
+        *((f"{name}(", "function") for name in functions if name.replace("_", "").isalnum()),
+    ]
 
 
 def _table(table: dict[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from noisegate.planning.meaning import meaning
 from noisegate.server.access import Access
+from noisegate.server.console.paper import pdf
 from noisegate.server.console.shown import meter, up
 from noisegate.server.console.visits import Visit
 from noisegate.server.views import View
@@ -39,7 +40,7 @@ def audit_page(visit: Visit, **values: Any) -> Response:  # noqa: ANN401 - of a 
         "left_out": max(0, len(lines) - _SHOWN),
         "count": len(lines),
         "said": {name: visit.said(name) for name in _FILTERS},
-        "people": sorted({each.person for each in everything}),
+        "people": sorted({each.person for each in everything if each.person}),
         "actions": sorted({each.action for each in everything}),
         "query": str(visit.request.url.query),
         "checks": None,
@@ -67,34 +68,50 @@ def verify(visit: Visit) -> Response:
 
 def report_page(visit: Visit) -> Response:
     """One page for an ethics board: what is protected, what was spent, what is not promised."""
+    found = _report(visit, visit.view())
+    return visit.page("report.html", title=f"Report on {found['data']}", **found)
+
+
+def report_pdf(visit: Visit) -> Response:
+    """The same as a file."""
     view = visit.view()
+    body = pdf(_report(visit, view))
+    visit.log("report", dataset=view.name)
+    name = f"noisegate-report-{datetime.now(UTC):%Y-%m-%d}.pdf"
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return Response(body, media_type="application/pdf", headers=headers)
+
+
+def _report(visit: Visit, view: View) -> dict[str, Any]:
     facts, root = view.facts(), view.ledger.balance(view.name)
     lines = _seen(visit, visit.service.log.lines(dataset=view.name))
     asked = [each for each in lines if each.action == "ask"]
     answered = [each for each in asked if not each.detail.get("refused")]
-    releases = [each for each in answered if each.detail.get("kind") == "release"]
+    releases = [
+        each
+        for each in answered
+        if each.detail.get("kind") == "release" and Fraction(str(each.detail.get("price") or 0))
+    ]
     risk = meaning(root.budget.epsilon, delta=root.budget.delta, prior="0.01", groups=(2,))
-    return visit.page(
-        "report.html",
-        title=f"Report on {view.name}",
-        data=view.name,
-        facts=facts,
-        at=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
-        by=visit.caller.name,
-        budget=str(root.budget),
-        spent=str(root.spent),
-        accountant=root.accountant,
-        bar=meter(root),
-        sentences=risk.sentences,
-        shares=_shares(view),
-        counts={"answered": len(answered), "refused": len(asked) - len(answered),
+    return {
+        "data": view.name,
+        "facts": facts,
+        "at": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        "by": visit.caller.name,
+        "budget": str(root.budget),
+        "spent": str(root.spent),
+        "accountant": root.accountant,
+        "bar": meter(root),
+        "sentences": risk.sentences,
+        "shares": _shares(view),
+        "counts": {"answered": len(answered), "refused": len(asked) - len(answered),
                 "practised": sum(each.action == "practise" for each in lines)},
-        releases=[_line(each) for each in releases],
-        checks=_checks(visit, view),
-        head=view.ledger.anchor().to_dict(),
-        promises=_NOT_PROMISED,
-        software=f"noisegate {version('noisegate')}",
-    )  # fmt: skip
+        "releases": [_line(each) for each in releases],
+        "checks": _checks(visit, view),
+        "head": view.ledger.anchor().to_dict(),
+        "promises": _NOT_PROMISED,
+        "software": f"noisegate {version('noisegate')}",
+    }  # fmt: skip
 
 
 _FILTERS: Final = ("person", "data", "action", "since", "until")

@@ -1,6 +1,6 @@
 """Budget: what is spent by whom, what the rest buys, and the steward's levers."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, final
@@ -9,14 +9,15 @@ from starlette.responses import Response
 
 from noisegate.accounting.accountants import accountant_named
 from noisegate.errors import NoisegateError, SpecError
-from noisegate.exact import fraction
 from noisegate.ledger.account import Balance
 from noisegate.ledger.entry import Entry
 from noisegate.planning.budgets import questions
 from noisegate.planning.calibrate import geometric_scale_for_error
 from noisegate.privacy.distance import L1
 from noisegate.privacy.event import GeometricEvent
-from noisegate.server.console.shown import CONFIDENCE, meter, number
+from noisegate.server.console.runs import order_shown
+from noisegate.server.console.shares import EVERY, Proposal, limit, renewed
+from noisegate.server.console.shown import CONFIDENCE, meter, number, up
 from noisegate.server.console.visits import Visit
 from noisegate.server.people import ROLES
 from noisegate.server.refusals import no_such, status_of
@@ -59,6 +60,10 @@ def budget_page(visit: Visit, **values: Any) -> Response:  # noqa: ANN401 - of a
         "roles": ROLES,
         "tokens": people.tokens(),
         "secret": None,
+        "proposal": None,
+        "listed": sorted(view.hosted.policy.analysts),
+        "every": EVERY,
+        "renewed": renewed(root),
     }
     status = values.pop("status", 200)
     return visit.page("budget.html", status, **(shared | values))
@@ -74,6 +79,8 @@ def budget(visit: Visit) -> Response:
         secret = lever(visit, view)
     except NoisegateError as error:
         return budget_page(visit, status=status_of(error), error=visit.refused(error))
+    if isinstance(secret, Proposal):
+        return budget_page(visit, proposal=secret)
     if secret is not None:
         return budget_page(visit, secret=secret)  # shown once: no address leads to it
     return visit.to("budget", data=view.name)
@@ -151,9 +158,9 @@ def _require_whole(visit: Visit) -> None:
         raise no_such("action")
 
 
-_LEVERS: Final = {
+_LEVERS: Final[dict[str, Callable[[Visit, View], str | Proposal | None]]] = {
     "pause": _pause, "resume": _resume, "approve": _approve, "decline": _decline,
-    "revoke": _revoke, "token": _token, "person": _person, "disable": _disable,
+    "revoke": _revoke, "token": _token, "person": _person, "disable": _disable, "limit": limit,
 }  # fmt: skip
 
 
@@ -178,14 +185,21 @@ def burn_down(balance: Balance, entries: Iterable[Entry], now: datetime) -> Burn
         place = 100 * (at - first).total_seconds() / span
         corners += [(place, before), (place, before := 100 * gone)]
     corners.append((100.0, before))
-    words = f"{len(held):,} charges since {first:%Y-%m-%d}; {number(100 - before)} % is left."
+    charges = f"{len(held):,} charge{'s' * (len(held) != 1)}"
+    words = f"{charges} since {first:%Y-%m-%d}; {number(100 - before)} % is left."
     return Burn(points=" ".join(f"{x:.2f},{y:.2f}" for x, y in corners), words=words)
 
 
 def _share(view: View, account: str) -> dict[str, Any]:
     balance = view.ledger.balance(account)
+    name, policy = account.removeprefix(f"{view.name}/"), view.hosted.policy
+    analyst = name if name in policy.analysts else name.rpartition(" ")[0]  # before its window
+    window = policy.windows.get(analyst)
     return {
-        "name": account.removeprefix(f"{view.name}/"),
+        "name": name,
+        "analyst": analyst,
+        "epsilon": number(float(balance.budget.epsilon)),
+        "window": {name: (window and getattr(window, name)) or "" for name in ("every", "until")},
         "bar": meter(balance),
         "burn": burn_down(balance, view.ledger.history(account), datetime.now(UTC)),
         "questions": balance.reservations,
@@ -206,11 +220,9 @@ def _buys(balance: Balance) -> list[str]:
 
 
 def _waiting(run: Run) -> dict[str, Any]:
-    record = run.order.to_dict()
-    price = record.get("epsilon")
     return {
         "id": run.id, "person": run.person, "data": run.dataset,
         "at": run.created[:16].replace("T", " "),
-        "sql": record.get("sql") or record.get("name") or record["kind"],
-        "epsilon": "" if price is None else number(float(fraction(price))),
+        "what": order_shown(run.order.to_dict()),
+        "epsilon": "" if run.price is None else up(float(run.price)),
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Bars with error bars: released numbers become places in percent; a template draws them.
+"""Bars, lines and maps of released numbers: places in percent, which a template draws.
 
 No library of charts: what is drawn has its escaping from the template, and its look from the page.
 """
@@ -6,6 +6,7 @@ No library of charts: what is drawn has its escaping from the template, and its 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
+from decimal import Decimal
 from math import isfinite
 from typing import Any, Final, final
 
@@ -17,7 +18,10 @@ from noisegate.inert import line
 BARS_MAX: Final = 40
 CHARTS_MAX: Final = 4
 _ROW: Final = 46  # pixels
-_LABEL: Final = 40  # letters
+_LABEL: Final = 30  # letters
+_POINTS: Final = (25, 2000)  # along a line: fewer are bars
+_NAMED: Final = 12  # keys along a side that find room for their names
+_SQUARES: Final = (5, 400, 60)  # of a map: keys of a side at least, squares written in, at most
 
 
 @final
@@ -43,6 +47,7 @@ class Chart:
     words: str
     bars: tuple[Bar, ...]
     zero: float
+    form: str = "bars"
 
     @property
     def height(self) -> int:
@@ -50,12 +55,56 @@ class Chart:
         return _ROW * len(self.bars)
 
 
-def charts(answer: Answer, confidence: Number = 0.95, most: int = BARS_MAX) -> list[Chart]:
-    """A chart of each column of numbers with a ±, if there are rows to compare."""
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A column along a key that has an order: a line in a band, both as corners in percent."""
+
+    caption: str
+    words: str
+    points: str
+    band: str
+    zero: float
+    ends: tuple[str, str]
+    top: str
+    form: str = "line"
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heat:
+    """A column over two keys: squares, darker where there is more; few enough have their number."""
+
+    caption: str
+    words: str
+    squares: tuple[tuple[float, float, float, str, str], ...]  # x, y, share, words, number
+    size: tuple[float, float]  # of one, in percent
+    across: tuple[str, tuple[str, ...]]
+    down: tuple[str, tuple[str, ...]]
+    form: str = "heat"
+
+
+def charts(
+    answer: Answer, confidence: Number = 0.95, *, cells: list[list[str]] | None = None
+) -> "list[Chart | Line | Heat]":
+    """A chart of each column of numbers with a ±, if there are rows to compare.
+
+    ``cells`` are the rows as people read them.
+    """
     if answer.table.num_rows < 2:
         return []
+    texts = answer.cells(confidence) if cells is None else cells
     widths = answer.half_widths(confidence)
-    shown = answer.cells(confidence)[:most]
+    noisy = [place for place, each in enumerate(widths) if each is not None]
+    others = [place for place, each in enumerate(widths) if each is None]
+    if len(noisy) == 1 and len(others) == 2 and (map_ := _heat(answer, texts, *others, noisy[0])):
+        return [map_]
+    if len(others) == 1 and _is_ordered(answer, others[0]):
+        lines = [
+            _line(answer, texts, others[0], place, widths[place], confidence) for place in noisy
+        ]
+        return [each for each in lines if each is not None][:CHARTS_MAX]
+    shown = texts[:BARS_MAX]
     keys = [place for place, each in enumerate(widths) if each is None]
     labels = [_short(", ".join(row[place] for place in keys)) for row in shown]
     drawn = [
@@ -102,6 +151,94 @@ def _chart(
     said = "; ".join(f"{bar.label or 'all'}: {bar.value}" for bar in bars)
     caption = f"{line(name)}, with error bars at {percent(confidence)} confidence.{more}"
     return Chart(caption=caption, words=f"{line(name)}: {said}", bars=tuple(bars), zero=at(0))
+
+
+def _is_ordered(answer: Answer, place: int) -> bool:
+    """Whether a key goes along a line: many numbers or dates, each once, in their order."""
+    few, many = _POINTS
+    if not few <= answer.table.num_rows <= many:
+        return False
+    keys = [key for key in answer.table[place].to_pylist() if key is not None]
+    plain = all(isinstance(key, int | float | Decimal | date) for key in keys)
+    return plain and not any(isinstance(key, bool) for key in keys) and keys == sorted(set(keys))
+
+
+def _line(
+    answer: Answer,
+    texts: list[list[str]],
+    key: int,
+    place: int,
+    widths: Sequence[float | int | None] | None,
+    confidence: Number,
+) -> Line | None:
+    name, keys = answer.columns[place], answer.table[key].to_pylist()
+    from_zero = name in answer.unsigned()
+    cells = zip(keys, answer.table[place].to_pylist(), widths or (), strict=False)
+    reach = [
+        found
+        for at, value, width in cells
+        if at is not None and (found := _reach(value, width, from_zero=from_zero))
+    ]
+    known = [end for each in reach for end in each if end is not None]
+    low, high = min([0.0, *known]), max([0.0, *known])
+    if len(reach) < 2 or not isfinite(high - low) or high <= low:
+        return None
+
+    def corner(place: int, number: float) -> str:
+        return f"{100 * place / (len(reach) - 1):.2f},{100 * (high - number) / (high - low):.2f}"
+
+    upper = [corner(at, v if top is None else top) for at, (v, _, top) in enumerate(reach)]
+    lower = [corner(at, v if under is None else under) for at, (v, under, _) in enumerate(reach)]
+    said = [row[key] for row, each in zip(texts, keys, strict=True) if each is not None]
+    axis = line(answer.columns[key])
+    caption = f"{line(name)} by {axis}; the band is ± at {percent(confidence)} confidence."
+    most = max(each[0] for each in reach)
+    told = f"{len(reach):,} points from {said[0]} to {said[-1]}; the most is {most:,.4g}."
+    return Line(
+        caption=caption, points=" ".join(corner(at, v) for at, (v, *_) in enumerate(reach)),
+        words=f"{caption} {told}",
+        band=" ".join([*upper, *reversed(lower)]), zero=round(100 * high / (high - low), 2),
+        ends=(said[0], said[-1]), top=f"{high:,.4g}",
+    )  # fmt: skip
+
+
+def _heat(
+    answer: Answer, texts: list[list[str]], down: int, across: int, place: int
+) -> Heat | None:
+    """A map, if there are enough keys on both sides and each pair stands once."""
+    least, written, most = _SQUARES
+    rows, columns = (list(dict.fromkeys(row[side] for row in texts)) for side in (down, across))
+    values = answer.table[place].to_pylist()
+    known = [float(each) for each in values if each is not None and isfinite(float(each))]
+    sides = len(rows), len(columns)
+    if min(sides) < 2 or max(sides) < least or max(sides) > most or not known:
+        return None
+    if len({(row[down], row[across]) for row in texts}) < len(texts):
+        return None
+    top, name = max(known), line(answer.columns[place])
+    size = 100 / len(columns), 100 / len(rows)
+    squares = []
+    for row, value in zip(texts, values, strict=True):
+        x, y = columns.index(row[across]) * size[0], rows.index(row[down]) * size[1]
+        share = max(0.0, float(value or 0)) / top if top > 0 else 0.0
+        number = (
+            row[place].partition(" ")[0] if len(texts) <= written and len(columns) <= _NAMED else ""
+        )
+        words = f"{row[down]}, {row[across]}: {row[place]}"
+        squares.append((round(x, 3), round(y, 3), round(share, 3), words, number))
+    sides_named = tuple(line(answer.columns[side]) for side in (down, across))
+    caption = f"{name} by {sides_named[0]} (down) and {sides_named[1]} (across); darker is more."
+    return Heat(
+        caption=caption, words=f"{caption} From {min(known):,.4g} to {top:,.4g}.",
+        squares=tuple(squares), size=(round(size[0], 3), round(size[1], 3)),
+        across=(sides_named[1], tuple(map(_short, _ends(columns)))),
+        down=(sides_named[0], tuple(map(_short, _ends(rows)))),
+    )  # fmt: skip
+
+
+def _ends(keys: list[str]) -> list[str]:
+    """The names along a side: all of them, or the first and the last."""
+    return keys if len(keys) <= _NAMED else [keys[0], keys[-1]]
 
 
 def _reach(

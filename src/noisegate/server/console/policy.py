@@ -5,10 +5,15 @@ from typing import Any, Final
 
 from starlette.responses import JSONResponse, Response
 
+from noisegate.accounting.accountants import accountant_named
 from noisegate.errors import NoisegateError, SpecError
 from noisegate.exact import fraction
-from noisegate.planning.calibrate import geometric_error
+from noisegate.planning.budgets import questions
+from noisegate.planning.calibrate import discrete_gaussian_error, geometric_error
 from noisegate.planning.meaning import meaning
+from noisegate.privacy.conversion import approx_of_zcdp
+from noisegate.privacy.event import DeclaredEvent, DeclaredZCDPEvent
+from noisegate.privacy.loss import ZCDP, ApproxDP
 from noisegate.root import check_policy, policy_page
 from noisegate.server.console.shown import CONFIDENCE, markdown, number, up
 from noisegate.server.console.visits import Visit
@@ -56,7 +61,11 @@ def what_if_live(visit: Visit) -> Response:
 
 
 def what_if(view: View, said: dict[str, str]) -> dict[str, Any]:
-    """Error and risk of an ε, side by side, beside those of others. Reads no row."""
+    """Error and risk of an ε, side by side, beside those of others. Reads no row.
+
+    Where the account adds up zCDP, ε buys ρ = ε² / 2: Gaussian noise, and a risk that holds but for
+    the budget's δ.
+    """
     epsilon, prior = (
         fraction(said["epsilon"], name="epsilon"),
         fraction(said["prior"], name="prior"),
@@ -70,30 +79,67 @@ def what_if(view: View, said: dict[str, str]) -> dict[str, Any]:
         )
     most = next((each["most"] for each in _columns(view) if each["id"] == said["column"]), None)
     ladder = sorted({epsilon, *map(Fraction, _LADDER)})
+    policy = view.hosted.policy
+    delta = policy.budget.delta if policy.accountant == "zcdp" else None
+    chosen = _loss(epsilon, delta)
     return {
-        "rows": [_row(each, cap, most, prior / 100, chosen=each == epsilon) for each in ladder],
+        "rows": [
+            _row(each, view, cap, most, prior / 100, delta) | {"chosen": each == epsilon}
+            for each in ladder
+        ],
         "sum": said["column"] if most is not None else "",
         "prior": number(float(prior)),
         "cap": f"{int(cap):,}",
-        "sentences": meaning(epsilon, prior=prior / 100).sentences,
+        "sentences": meaning(chosen.epsilon, delta=chosen.delta, prior=prior / 100).sentences,
         "epsilon": number(float(epsilon)),
+        "delta": "" if delta is None else f"{float(delta):.3g}",
     }
 
 
+def _loss(epsilon: Fraction, delta: Fraction | None) -> ApproxDP:
+    """What a question of ε means: itself, or in an account of zCDP what its ρ implies at δ."""
+    if delta is None:
+        return ApproxDP(epsilon, 0)
+    return approx_of_zcdp(ZCDP(epsilon**2 / 2), delta=delta)
+
+
 def _row(
-    epsilon: Fraction, cap: Fraction, most: Fraction | None, prior: Fraction, *, chosen: bool
+    epsilon: Fraction,
+    view: View,
+    cap: Fraction,
+    most: Fraction | None,
+    prior: Fraction,
+    delta: Fraction | None,
 ) -> dict[str, Any]:
-    count = geometric_error(cap / epsilon, confidence=CONFIDENCE)
-    added = None if most is None else geometric_error(cap * most / epsilon, confidence=CONFIDENCE)
-    risk = meaning(epsilon, prior=prior, groups=())
+    count = _error(cap, epsilon, delta)
+    added = None if most is None else _error(cap * most, epsilon, delta)
+    loss = _loss(epsilon, delta)
+    risk = meaning(loss.epsilon, delta=loss.delta, prior=prior, groups=())
     return {
         "epsilon": number(float(epsilon)),
+        "implied": "" if delta is None else up(float(loss.epsilon)),
         "count": f"± {count:,}",
         "sum": "" if added is None else f"± {added:,}",
         "odds": f"× {up(float(risk.odds_factor))}",
         "posterior": f"{up(float(100 * risk.posterior))} %",
-        "chosen": chosen,
+        "fits": f"{_fits(view, epsilon, delta):,}",
     }
+
+
+def _error(reach: Fraction, epsilon: Fraction, delta: Fraction | None) -> int:
+    """The ± of one number that a person moves by ``reach``."""
+    if delta is None:
+        return geometric_error(reach / epsilon, confidence=CONFIDENCE)
+    return discrete_gaussian_error((reach / epsilon) ** 2, confidence=CONFIDENCE)
+
+
+def _fits(view: View, epsilon: Fraction, delta: Fraction | None) -> int:
+    """How many such questions all of the budget buys."""
+    policy = view.hosted.policy
+    event = (
+        DeclaredEvent(epsilon=epsilon) if delta is None else DeclaredZCDPEvent(rho=epsilon**2 / 2)
+    )
+    return questions(event, policy.budget, accountant=accountant_named(policy.accountant))
 
 
 def _said(visit: Visit, view: View) -> dict[str, str]:

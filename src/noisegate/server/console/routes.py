@@ -4,7 +4,17 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from noisegate.server.console import ask, audit, budget, describe, policy, runs, signing
+from noisegate.server.console import (
+    ask,
+    audit,
+    budget,
+    describe,
+    lab,
+    orders,
+    policy,
+    runs,
+    signing,
+)
 from noisegate.server.console.visits import (
     ANALYST,
     AUDITOR,
@@ -19,6 +29,7 @@ from noisegate.server.console.visits import (
     route,
     static,
 )
+from noisegate.server.oidc import SignIn
 from noisegate.server.refusals import no_such
 from noisegate.server.service import Service
 
@@ -28,12 +39,15 @@ _STEWARDS = frozenset({STEWARD})
 _WATCHERS = frozenset({STEWARD, AUDITOR})
 
 
-def console_routes(service: Service, *, proxied: bool = False) -> list[BaseRoute]:
+def console_routes(
+    service: Service, *, proxied: bool = False, sign_in: SignIn | None = None
+) -> list[BaseRoute]:
     """All pages of a service, to be mounted at the root; they live under /console.
 
     ``proxied``: a proxy in front speaks TLS, keeps the Host, and says where requests come from.
+    ``sign_in``: the provider that browsers may sign in at.
     """
-    console = Console(service, proxied=proxied)
+    console = Console(service, proxied=proxied, sign_in=sign_in)
 
     def get(path: str, handler: Handler, roles: frozenset[str] | None) -> Route:
         return route(console, path, handler, roles=roles)
@@ -49,6 +63,8 @@ def console_routes(service: Service, *, proxied: bool = False) -> list[BaseRoute
         get("", signing.home, EVERYBODY),
         get("/sign-in", signing.sign_in_page, None),
         post("/sign-in", signing.sign_in, None),
+        get("/oidc", signing.leave, None),
+        get("/oidc/back", signing.come_back, None),
         post("/sign-out", signing.sign_out, EVERYBODY),
         get("/ask", ask.ask_page, _ASKERS),
         post("/ask", ask.ask, _ASKERS),
@@ -56,6 +72,9 @@ def console_routes(service: Service, *, proxied: bool = False) -> list[BaseRoute
         get("/describe", describe.describe_page, _ASKERS),
         post("/describe", describe.describe, _ASKERS),
         post("/describe/price", describe.describe_price, _ASKERS, live=True),
+        get("/order", orders.order_page, _ASKERS),
+        post("/order", orders.order, _ASKERS),
+        post("/order/price", orders.order_price, _ASKERS, live=True),
         get("/runs/{run}", runs.run_page, _OWNERS),
         get("/runs/{run}/card", runs.card_page, _OWNERS),
         get("/runs/{run}/card.json", runs.card_file, _OWNERS),
@@ -70,6 +89,9 @@ def console_routes(service: Service, *, proxied: bool = False) -> list[BaseRoute
         get("/audit", audit.audit_page, _WATCHERS),
         get("/audit/csv", audit.audit_csv, _WATCHERS),
         get("/audit/report", audit.report_page, _WATCHERS),
+        get("/audit/report.pdf", audit.report_pdf, _WATCHERS),
+        get("/lab", lab.lab_page, EVERYBODY),
+        post("/lab", lab.lab, EVERYBODY),
         post("/audit/verify", audit.verify, _WATCHERS),
         get("/{rest:path}", _nothing, EVERYBODY),
     ]

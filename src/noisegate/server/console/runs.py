@@ -10,6 +10,7 @@ from starlette.responses import Response
 from noisegate.desk.card import Card
 from noisegate.errors import SpecError
 from noisegate.inert import json_text
+from noisegate.server.console.orders import may_change
 from noisegate.server.console.shown import CONFIDENCE, markdown, number, result_of, run_shown, up
 from noisegate.server.console.visits import Visit
 from noisegate.server.refusals import no_such
@@ -18,6 +19,7 @@ from noisegate.server.runs import Run
 _FILES: Final = {
     "csv": "text/csv; charset=utf-8",
     "json": "application/json",
+    "arrow": "application/vnd.apache.arrow.stream",
     "parquet": "application/vnd.apache.parquet",
 }
 _FRACTION: Final = re.compile(r"-?\d+/[1-9]\d*")
@@ -34,11 +36,18 @@ def run_page(visit: Visit) -> Response:
         "run.html",
         title="Question",
         run=shown,
-        order=_order(run.order.to_dict()),
+        order=order_shown(run.order.to_dict()),
         asked={"by": run.person, "at": _time(run.created), "data": run.dataset},
-        may_change=run.order.kind == "sql" and run.person == visit.caller.name,
+        change=_change(run) if run.person == visit.caller.name else None,
         refresh=shown["refresh"],
     )
+
+
+def _change(run: Run) -> str | None:
+    """The page where this can be ordered otherwise."""
+    if run.order.kind == "sql":
+        return "ask"
+    return "order" if may_change(run) else None
 
 
 def run_file(visit: Visit) -> Response:
@@ -70,10 +79,10 @@ def card_file(visit: Visit) -> Response:
 
 
 def _card(run: Run) -> Card:
-    answer = result_of(run).answer
-    if answer is None:
+    result = result_of(run)
+    if result.answer is None:
         raise SpecError("This has no table and no card.", fix="Use the JSON.")
-    return answer.card(CONFIDENCE)
+    return result.card(CONFIDENCE)
 
 
 def cancel(visit: Visit) -> Response:
@@ -102,6 +111,7 @@ def releases_page(visit: Visit) -> Response:
         for each in view.history(1000)
         if each["kind"] == "release" and each["state"] == "done" and not each["practice"]
     ]
+    done = list({json_text(each["order"]): each for each in done}.values())  # the first of a kind
     runs = [visit.service.run_of(visit.caller, each["id"]) for each in done[:_PICTURES]]
     shown, until = [], time.monotonic() + _PATIENCE
     for each, run in zip(done, runs, strict=False):
@@ -121,7 +131,7 @@ def _line(each: dict[str, Any], visit: Visit) -> dict[str, Any]:
         "id": each["id"],
         "at": _time(each["created"]),
         "person": each["person"],
-        "what": _order(each["order"]),
+        "what": order_shown(each["order"]),
         "practice": each["practice"],
         "state": each["state"],
         "price": None if each["price"] is None else up(each["price"]),
@@ -133,11 +143,14 @@ def _name(each: dict[str, Any]) -> str:
     return str(each["order"].get("name", "release"))
 
 
-def _order(record: dict[str, Any]) -> dict[str, Any]:
+def order_shown(record: dict[str, Any]) -> dict[str, Any]:
     """An order for people: its SQL, and the other terms."""
-    others = {name: value for name, value in record.items() if name not in ("kind", "sql")}
+    said = ("kind", "sql", "name") if record.get("kind") == "release" else ("kind", "sql")
+    others = {name: value for name, value in record.items() if name not in said}
     terms = [(name, _term(value)) for name, value in others.items() if value is not None]
-    return {"kind": record.get("kind", ""), "sql": record.get("sql") or "", "terms": terms}
+    kind = str(record.get("kind", ""))
+    title = "Question" if kind == "sql" else str(record.get("name", kind)).capitalize()
+    return {"kind": kind, "title": title, "sql": record.get("sql") or "", "terms": terms}
 
 
 def _term(value: object) -> str:

@@ -1,6 +1,6 @@
 """Plans, budgets and runs as templates write them: words and places, nothing to compute."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 from typing import Any, Final
 
@@ -13,9 +13,10 @@ from noisegate.desk.display import percent
 from noisegate.desk.plan import Expected, Plan
 from noisegate.errors import NoisegateError, Waiting
 from noisegate.gate import Gate
-from noisegate.inert import json_text
+from noisegate.inert import json_text, line
 from noisegate.ledger.account import Balance
 from noisegate.privacy.loss import ApproxDP
+from noisegate.releases.cells.axes import Axis
 from noisegate.releases.describe.description import Description
 from noisegate.server.console.charts import charts
 from noisegate.server.console.visits import Visit
@@ -29,6 +30,7 @@ ENDED: Final = ("done", "failed", "cancelled")
 _NOTES: Final = ("mind", "clipping")
 _SHOWN_ELSEWHERE: Final = (*_NOTES, "error", "price", "columns")
 _SCROLLED: Final = '<div class="scroll" tabindex="0" role="region" aria-label="Table"><table>'
+_HUGE: Final = 10**9  # from here on in powers of ten
 _LONG: Final = 400  # letters of a value that is no table
 _TITLES: Final = {
     "waiting": "Waiting for approval",
@@ -43,11 +45,11 @@ _WORDS: Final = dict.fromkeys(("waiting", "queued"), "Nothing is spent yet.")
 def number(value: float, rounding: str = ROUND_HALF_EVEN) -> str:
     """A number in four digits, or all of its whole ones.
 
-    >>> number(0.1), number(1234.5678), number(0), up(0.44375), up(1234.1)
-    ('0.1', '1,235', '0', '0.4438', '1,235')
+    >>> number(0.1), number(1234.5678), number(0), up(0.44375), up(1234.1), up(2.5154e30)
+    ('0.1', '1,235', '0', '0.4438', '1,235', '2.516e+30')
     """
     exact = Decimal(repr(float(value)))
-    if abs(exact) >= 1000:
+    if 1000 <= abs(exact) < _HUGE:
         return f"{exact.quantize(Decimal(1), rounding=rounding):,}"
     return f"{float(Context(prec=4, rounding=rounding).plus(exact)):.4g}"
 
@@ -179,20 +181,36 @@ def result_of(run: Run) -> Result:
 def _answer(result: Result, *, practice: bool) -> dict[str, Any]:
     answer = result.answer
     if answer is None:
-        return {"facts": _plain(result.to_dict(CONFIDENCE)), "files": [("json", "JSON")]}
-    files = [("csv", "CSV"), ("json", "JSON"), ("parquet", "Parquet")]
+        return _untabled(result.to_dict(CONFIDENCE)) | {"files": [_json(result)]}
+    files = [("csv", "CSV"), _json(result), ("arrow", "Arrow"), ("parquet", "Parquet")]
     card = [] if practice else [("card", "Release card")]
     if isinstance(result.made, Description):  # a row for each column is read more easily
         shown = _table(result.made.shown(CONFIDENCE), result.made.footer(CONFIDENCE))
         return shown | {"files": files + card}
-    return _table(answer, answer.footer(CONFIDENCE)) | {
-        "charts": charts(answer, CONFIDENCE),
+    cells = _named(answer.cells(CONFIDENCE), answer, getattr(result.made, "axes", ()))
+    return _table(answer, answer.footer(CONFIDENCE), cells) | {
+        "charts": charts(answer, CONFIDENCE, cells=cells),
         "files": files + card,
     }
 
 
-def _table(answer: Answer, footer: str) -> dict[str, Any]:
-    cells, widths = answer.cells(CONFIDENCE), answer.half_widths(CONFIDENCE)
+def _named(cells: list[list[str]], answer: Answer, axes: Sequence[Axis]) -> list[list[str]]:
+    """Keys of a release as people read them: a bin by both of its ends."""
+    names = {axis.name: dict(zip(axis.keys, axis.labels, strict=True)) for axis in axes}
+    for place, name in enumerate(answer.columns):
+        if name in names:
+            for row, key in zip(cells, answer.table[place].to_pylist(), strict=True):
+                row[place] = line(names[name].get(key, row[place]))
+    return cells
+
+
+def _json(result: Result) -> tuple[str, str]:
+    return "json", "JSON" if result.signer is None else "JSON, signed"
+
+
+def _table(answer: Answer, footer: str, cells: list[list[str]] | None = None) -> dict[str, Any]:
+    cells = answer.cells(CONFIDENCE) if cells is None else cells
+    widths = answer.half_widths(CONFIDENCE)
     paid, *caveats = footer.split("\n")
     return {
         "columns": [
@@ -208,7 +226,31 @@ def _table(answer: Answer, footer: str) -> dict[str, Any]:
     }
 
 
-def _plain(record: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What is no table: names and values, long ones cut off."""
-    texts = ((name, v if isinstance(v, str) else json_text(v)) for name, v in record.items())
-    return [(name, v if len(v) <= _LONG else f"{v[:_LONG]}…") for name, v in texts]
+def _untabled(record: Mapping[str, Any]) -> dict[str, Any]:
+    """What is no table: names and values; lists of one length stand side by side."""
+    lists = {name: v for name, v in record.items() if isinstance(v, list) and v and _flat(v)}
+    size = max(map(len, lists.values()), default=0)
+    shown = {name: v for name, v in lists.items() if len(v) == size}
+    others = {name: v for name, v in record.items() if name not in shown}
+    return {
+        "facts": [(name, _plain(v)) for name, v in others.items() if not name.endswith("_delta")],
+        "columns": [
+            {"name": name, "noisy": not any(isinstance(each, str) for each in v)}
+            for name, v in shown.items()
+        ],
+        "rows": [[_plain(each) for each in row] for row in zip(*shown.values(), strict=True)],
+    }
+
+
+def _flat(values: list[Any]) -> bool:
+    return not any(isinstance(each, list | dict) for each in values)
+
+
+def _plain(value: object) -> str:
+    """One value for people: a promise as its sentence, a long one cut off."""
+    if isinstance(value, Mapping) and "sentence" in value:
+        return str(value["sentence"])
+    if isinstance(value, float):
+        return number(value)
+    text = value if isinstance(value, str) else json_text(value)
+    return text if len(text) <= _LONG else f"{text[:_LONG]}…"

@@ -21,7 +21,9 @@ from starlette.routing import Route
 
 from noisegate.errors import Forbidden, stumbled
 from noisegate.inert import lines
+from noisegate.server.console.attacks import Lab
 from noisegate.server.console.sessions import HOURS, Attempts, Session, Sessions
+from noisegate.server.oidc import SignIn
 from noisegate.server.people import Caller
 from noisegate.server.refusals import Unauthenticated, body_of, no_such, status_of
 from noisegate.server.service import Service
@@ -49,11 +51,13 @@ EVERYBODY: Final = frozenset({ANALYST, STEWARD, AUDITOR})
 PAGES: Final[tuple[tuple[str, str, frozenset[str]], ...]] = (
     ("ask", "Ask", frozenset({ANALYST})),
     ("describe", "Describe", frozenset({ANALYST})),
+    ("order", "Order", frozenset({ANALYST})),
     ("releases", "Releases", frozenset({ANALYST, STEWARD})),
     ("history", "History", EVERYBODY),
     ("budget", "Budget", frozenset({STEWARD})),
     ("policy", "Policy", frozenset({STEWARD, AUDITOR})),
     ("audit", "Audit", frozenset({STEWARD, AUDITOR})),
+    ("lab", "Lab", EVERYBODY),
 )
 FIRST: Final = {ANALYST: "ask", STEWARD: "budget", AUDITOR: "audit"}
 Form: TypeAlias = Mapping[str, str]
@@ -84,10 +88,10 @@ def _templates() -> Environment:
 class Console:
     """What all visits share."""
 
-    def __init__(self, service: Service, *, proxied: bool) -> None:
-        self.service, self.proxied = service, proxied
+    def __init__(self, service: Service, *, proxied: bool, sign_in: SignIn | None = None) -> None:
+        self.service, self.proxied, self.sign_in = service, proxied, sign_in
         self.sessions = Sessions(service.store, service.people)
-        self.attempts = Attempts()
+        self.attempts, self.lab = Attempts(), Lab()
 
     def session(self, request: Request) -> Session | None:
         """Who is there."""
@@ -125,6 +129,17 @@ class Visit:
             return self.request.headers.get("x-forwarded-for", "").rpartition(",")[2].strip()
         return self.request.client.host if self.request.client else ""
 
+    @property
+    def is_tls(self) -> bool:
+        """Whether the browser speaks TLS, with us or with a proxy in front."""
+        return self.console.proxied or self.request.url.scheme == "https"
+
+    @property
+    def site(self) -> str:
+        """The address of these pages, as the browser has it."""
+        host = self.request.headers.get("host", "")
+        return f"{'https' if self.is_tls else 'http'}://{host}{HOME}"
+
     def keep(self, reply: Response, session: Session) -> Response:
         """Give the cookie of a session to the browser."""
         reply.set_cookie(
@@ -132,7 +147,7 @@ class Visit:
             session.cookie,
             max_age=HOURS * 3600,
             path=HOME,
-            secure=self.console.proxied or self.request.url.scheme == "https",
+            secure=self.is_tls,
             httponly=True,
             samesite="strict",
         )

@@ -190,7 +190,7 @@ def read_policy(path: str | Path) -> Policy:
         PolicyError: With the place in the file (such as ``tables.visits.columns.age``), what is
             wrong there, and what to write instead.
     """
-    file, problem = Path(path), None
+    file = Path(path)
     try:
         small = file.is_file() and file.stat().st_size <= _SIZE_MAX
         text = file.read_text(encoding="utf-8") if small else None
@@ -200,6 +200,12 @@ def read_policy(path: str | Path) -> Policy:
         raise PolicyError(
             f"{file.name!r} cannot be read.", fix="Give a policy, a TOML file.", about="file"
         )
+    return read_text(file, text)
+
+
+def read_text(file: Path, text: str) -> Policy:
+    """The same of its text, which may not be in the file yet."""
+    problem = None
     try:
         terms = tomllib.loads(text, parse_float=Decimal)
     except tomllib.TOMLDecodeError as error:

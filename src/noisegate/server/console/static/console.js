@@ -82,7 +82,8 @@ function completion(area) {
   }
   function open() {
     const typed = word().toLowerCase();
-    const found = [...new Map(names.filter(([name]) => typed.length > 1 && name.toLowerCase().startsWith(typed) && name.toLowerCase() !== typed)).entries()].slice(0, 8);
+    const begins = (name) => name.toLowerCase().startsWith(typed) && name.toLowerCase() !== typed;
+    const found = [...new Map(names.filter(([name]) => typed.length > 1 && begins(name))).entries()].slice(0, 8);
     list.replaceChildren(...found.map(([name, of], i) => {
       const item = document.createElement("li");
       const home = document.createElement("small");

@@ -1,0 +1,75 @@
+"""The classic attacks on made-up people, against raw answers and against a gate.
+
+They run in a child process that knows nothing of the service, once for each ε that is offered, and
+one at a time: whoever asks next sees what was found.
+"""
+
+import json
+from dataclasses import dataclass, field
+from threading import Lock, Thread
+from typing import Any, Final, final
+
+from noisegate.errors import NoisegateError
+from noisegate.server.console.children import child
+
+EPSILONS: Final = ("0.1", "1", "5")
+TIMES: Final = 40  # trials of each attack
+_SECONDS: Final = 900
+_KINDS: Final = (("raw", "Raw answers"), ("classic", "A classic defence"), ("gate", "The gate"))
+
+
+@final
+@dataclass(eq=False, kw_only=True)
+class Lab:
+    """What was tried, by ε; what is being tried; what went wrong; ``names``: these alone."""
+
+    names: tuple[str, ...] = ()
+    found: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    trying: str | None = None
+    failed: bool = False
+    _lock: Lock = field(default_factory=Lock)
+
+    def start(self, epsilon: str) -> None:
+        """Try all attacks in the background, unless that was done or something is being tried."""
+        with self._lock:
+            if epsilon in self.found or self.trying is not None:
+                return
+            self.trying, self.failed = epsilon, False
+        Thread(target=self._try, args=(epsilon,), daemon=True).start()
+
+    def _try(self, epsilon: str) -> None:
+        said = (
+            "lab",
+            "attacks",
+            *self.names,
+            "--epsilon",
+            epsilon,
+            "--times",
+            str(TIMES),
+            "--json",
+        )
+        try:
+            records = json.loads(child(["-m", "noisegate", *said], seconds=_SECONDS))
+            self.found[epsilon] = [_shown(each) for each in records]
+        except (NoisegateError, ValueError, KeyError, TypeError):
+            self.failed = True
+        finally:
+            self.trying = None
+
+
+def _shown(record: dict[str, Any]) -> dict[str, Any]:
+    """One attack as the template draws it: shares in percent."""
+    bars = [
+        {"kind": words, "against": str(trial["against"]), "share": _percent(trial["success"])}
+        for kind, words in _KINDS
+        if (trial := record["trials"].get(kind))
+    ]
+    return {
+        "title": str(record["title"]), "story": str(record["story"]),
+        "measure": str(record["measure"]), "bars": bars,
+        "chance": _percent(record["chance"]), "bound": _percent(record["bound"]),
+    }  # fmt: skip
+
+
+def _percent(share: float) -> float:
+    return round(100 * min(max(float(share), 0.0), 1.0), 1)

@@ -1,0 +1,179 @@
+"""Another budget, another share: said in words, confirmed, in the ledger, the log and the policy."""
+
+import re
+import tomllib
+
+import pytest
+from browser import BY_WARD, Browser, asked, clinic_service, words
+
+from noisegate.root import amendment
+from noisegate.server.service import Service
+from noisegate.server.settings import Settings
+
+COMMENT = "# for all analysts together, for ever"
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    made = clinic_service(tmp_path_factory.mktemp("shares"))
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def sam(service):
+    return Browser(service).sign_in(service, "sam")
+
+
+def policy_of(service):
+    return service.view(service.people.caller_of("sam"), "clinic").file
+
+
+def hidden(page):
+    """The fields of the form that says yes."""
+    form = page.text.partition('class="sheet confirm"')[2].partition("</form>")[0]
+    return dict(re.findall(r'name="([\w ]+)" value="([^"]*)"', form))
+
+
+def proposed(browser, **fields):
+    said = {"do": "limit", "data": "clinic", "reason": "the board agreed"} | fields
+    return browser.submit("budget", said, home="budget")
+
+
+def test_raising_the_budget_says_what_it_means_and_is_kept_everywhere(service, sam):
+    page = proposed(sam, epsilon="6.5")
+    said = words(page)
+    assert "within ε = 4. From now on it is ε = 6.5." in said
+    assert "at most × 665.2, not 54.6" in said
+    assert "cannot be taken back" in said
+    ledger = service.view(service.people.caller_of("sam"), "clinic").ledger
+    assert float(ledger.balance("clinic").budget.epsilon) == 4  # not before a yes
+    assert "left ε = 6.5 of 6.5" in words(sam.submit("budget", hidden(page), home="budget"))
+    last = ledger.history()[-1]
+    assert (last.kind, last.body["reason"]) == ("limit", "the board agreed")
+    line = service.log.lines(limit=1)[0]
+    assert (line.action, line.detail["after"]) == ("budget", "(ε = 6.5, δ = 1e-7)")
+    text = policy_of(service).read_text()
+    assert COMMENT in text
+    assert tomllib.loads(text)["budget"]["epsilon"] == 6.5
+    assert ledger.verify().ok
+
+
+def test_a_share_is_changed_and_the_service_starts_again_with_it(service, sam):
+    page = proposed(sam, analyst="ben", epsilon="1.5", every="month", until="2099-12-31")
+    assert "ben may spend up to ε = 1.5 every month, until 2099-12-31 instead of ε = 1." in words(
+        page
+    )
+    assert "does not change: all analysts together stay within ε = 6.5." in words(page)
+    sam.submit("budget", hidden(page), home="budget")
+    ben = service.people.caller_of("ben")
+    assert float(service.view(ben, "clinic").gate.remaining.epsilon) == 1.5
+    other = Service([policy_of(service)], state=":memory:", settings=Settings(quantum=0))
+    other.people.add("ben", "analyst")
+    assert float(other.view(ben, "clinic").gate.remaining.epsilon) == 1.5
+    other.close()
+
+
+def test_a_new_analyst_gets_a_share_and_asks_and_practises(service, sam):
+    service.people.add("kim", "analyst")
+    kim = Browser(service).sign_in(service, "kim")
+    kim.page("ask", 404)
+    page = proposed(sam, analyst="kim", epsilon="1")
+    assert "Add the share of kim?" in words(page)
+    sam.submit("budget", hidden(page), home="budget")
+    assert "Practice." in words(asked(kim, do="practise"))
+    assert "north" in words(asked(kim))
+    accounts = service.view(service.people.caller_of("sam"), "clinic").ledger.accounts()
+    assert "clinic/kim" in accounts
+
+
+def test_renewing_adds_what_is_spent(service, sam):
+    asked(Browser(service).sign_in(service, "ana"), sql=BY_WARD, epsilon="0.25")
+    root = service.view(service.people.caller_of("sam"), "clinic").ledger.balance("clinic")
+    page = proposed(sam, epsilon="", renew="1")
+    wanted = float(root.budget.epsilon + root.spent.epsilon)
+    assert f"From now on it is ε = {wanted:g}." in words(page)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"epsilon": "x"},
+        {"epsilon": "0"},
+        {"epsilon": "-1"},
+        {"epsilon": "nan"},
+        {"epsilon": "1/3"},
+        {"epsilon": "1e7"},
+        {"epsilon": "0.5"},  # below the shares
+        {"epsilon": "7", "reason": " "},
+        {"epsilon": "7", "reason": "x" * 501},
+        {"epsilon": "99", "analyst": "ana"},  # above the budget
+        {"epsilon": "1", "analyst": "nobody"},
+        {"epsilon": "1", "analyst": "ana", "every": "hour"},
+        {"epsilon": "1", "analyst": "ana", "until": "soon"},
+        {"epsilon": "1", "analyst": 'x" = 1\n[budget]\nepsilon = 900'},
+    ],
+)
+def test_a_change_that_cannot_be_made_changes_nothing(service, sam, fields):
+    before, seq = policy_of(service).read_text(), service.log.lines(limit=1)[0].seq
+    reply = proposed(sam, **fields)
+    assert 400 <= reply.status_code < 600
+    assert 'role="alert"' in reply.text
+    assert policy_of(service).read_text() == before
+    assert service.log.lines(limit=1)[0].seq == seq
+
+
+def test_a_yes_is_to_what_was_shown_by_a_steward_from_a_page_of_theirs(service, sam):
+    """Another number, another role, another site, another session: nothing of it counts."""
+    before, fields = policy_of(service).read_text(), hidden(proposed(sam, epsilon="7"))
+    assert "make this change" in words(
+        sam.submit("budget", fields | {"epsilon": "70"}, home="budget")
+    )
+    for name in ("ana", "aud"):
+        other = Browser(service).sign_in(service, name)
+        assert other.submit("budget", fields).status_code in (403, 404)
+    assert sam.submit("budget", fields, origin="http://evil.example").status_code == 403
+    elsewhere = Browser(service).sign_in(service, "sam", datasets=["elsewhere"])
+    assert elsewhere.submit("budget", fields).status_code in (403, 404)
+    assert policy_of(service).read_text() == before
+
+
+def test_a_policy_that_was_edited_meanwhile_is_not_written_over(service, sam):
+    file = policy_of(service)
+    text = file.read_text()
+    stale = amendment(service.view(service.people.caller_of("sam"), "clinic").hosted, "7", None)
+    file.write_text(text.replace('protects = "patient"', 'protects = "person"'))
+    assert "changed meanwhile" in words(proposed(sam, epsilon="7"))
+    file.write_text(text)
+    sam.submit("budget", hidden(proposed(sam, epsilon="7")), home="budget")
+    with pytest.raises(Exception, match="changed meanwhile"):
+        stale.make("too late")
+
+
+def test_a_reason_with_markup_is_text(sam):
+    page = proposed(sam, epsilon="8", reason="<script>alert(1)</script>")
+    assert "<script>alert" not in page.text
+    assert "<script>alert(1)</script>" in words(page)
+
+
+def test_without_a_list_of_analysts_all_accounts_follow_the_budget(tmp_path):
+    """And in an account that adds up zCDP, the ε of a renewal is what makes up for all of the charge."""
+
+    def changed(text):
+        text = re.sub(r"\[analysts\].*?\n\n", "", text, flags=re.DOTALL)
+        return text.replace("[budget]", '[budget]\naccountant = "zcdp"', 1)
+
+    service = clinic_service(tmp_path, changed=changed)
+    ana, sam = (Browser(service).sign_in(service, name) for name in ("ana", "sam"))
+    assert "north" in words(asked(ana))
+    ledger = service.view(service.people.caller_of("sam"), "clinic").ledger
+    first = ledger.balance("clinic")
+    sam.submit("budget", hidden(proposed(sam, epsilon="", renew="1")), home="budget")
+    root, share = ledger.balance("clinic"), ledger.balance("clinic/ana")
+    left = root.limit.amount - root.charge.amount
+    assert first.limit.amount <= left < 1.001 * first.limit.amount
+    assert root.budget == share.budget
+    assert "south" in words(asked(ana, sql=f"{BY_WARD} ORDER BY n", epsilon="0.6"))
+    refused = proposed(sam, analyst="ana", epsilon="1")
+    assert "lists no analysts" in words(refused)
+    service.close()
