@@ -528,7 +528,7 @@ def some_statistic(random, tally):
     weighings = [Plain(), Nearest(Scores(Numbers.of(lines))), Slopes(line, table, signed=signed)]
     weighings += [ByKey()] if tally.by else []
     norm = random.choice([None, 70])
-    every = (One(), Linear(), Sides(), Squares(), Products())
+    every = (One(), Linear(), Sides(), Squares(), Products(), Products(columns=(0,)))
     return Statistic(random.choice(weighings), every, norm, 1 if norm else 0)
 
 

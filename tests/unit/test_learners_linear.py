@@ -11,8 +11,9 @@ from sklearn import linear_model
 from trial_rows import REACH, unlabelled
 
 from noisegate.learners import plots
-from noisegate.learners.linear import regression
-from noisegate.learners.linear.regression import LinearRegression, Ridge, fit_linear
+from noisegate.learners.linear import lines
+from noisegate.learners.linear.lines import fit_linear
+from noisegate.learners.linear.regression import LinearRegression, Ridge
 from noisegate.root import memory
 
 WEIGHTS = np.array([0.3, -0.2, 0.1, 0.0])
@@ -61,12 +62,10 @@ def test_without_noise_a_ridge_is_a_ridge():
     assert np.linalg.norm(usual.coef_) < 0.9 * np.linalg.norm(WEIGHTS)
 
 
-def test_steps_down_the_slopes_find_it_too():
+def test_steps_down_the_slopes_find_it_too(monkeypatch):
+    monkeypatch.setattr(lines, "_clear", lambda *_: False)
     rows, told = numbers(2000)
-    ask = trial(rows, told, 1000, noise=False)
-    seen, _ = regression._look(ask)
-    walk = regression._Walk(ask, seen, None, 0.0)
-    found = walk.run(np.zeros(5), np.zeros(5), regression._Residuals(), [Fraction(1, 40)] * 30)
+    found = fit_linear(trial(rows, told, 1000, noise=False), rounds=30)
     assert found["line"][:-1] == pytest.approx(WEIGHTS, abs=0.02)
 
 

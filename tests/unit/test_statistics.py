@@ -66,6 +66,7 @@ FEATURES = {
     "one square": Squares((1,)),
     "products": Products(),
     "weighed products": Products((5, 7)),
+    "some products": Products((5, 7), (0, 2)),
     "bins": Bins(((-3, 4), (), (0,))),
 }
 
@@ -147,7 +148,8 @@ def slow_feature(feature: object, row: list[int]) -> list[int]:
             return [row[i] ** 2 for i in feature.columns or range(len(row))]
         case Products():
             same, other = feature.weights
-            pairs = [(i, j) for i in range(len(row)) for j in range(i, len(row))]
+            at = feature.columns or range(len(row))
+            pairs = [(i, j) for i in at for j in at if i <= j]
             return [row[i] * row[j] * (same if i == j else other) for i, j in pairs]
         case Bins():
             found = []

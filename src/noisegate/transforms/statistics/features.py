@@ -114,9 +114,11 @@ class Products:
 
     ``weights`` multiply the squares and the other products: with (5, 7) the Euclidean length is
     that of the squares alone, so the others have half the noise variance at no cost [DTTZ14].
+    ``columns``: of the coordinates of some columns only.
     """
 
     weights: tuple[int, int] = (1, 1)
+    columns: Columns = None
 
     def __post_init__(self) -> None:
         listed = type(self.weights) is tuple and len(self.weights) == 2
@@ -124,9 +126,11 @@ class Products:
             raise Unsupported(
                 "weights is not a pair of whole numbers.", fix="Use (1, 1) or (5, 7)."
             )
+        _require_columns(self.columns)
 
     def width(self, shape: Shape) -> int:  # noqa: D102 - see Feature
-        return shape.columns * (shape.columns + 1) // 2
+        many = shape.only(self.columns).columns
+        return many * (many + 1) // 2
 
     def norms(self, shape: Shape) -> Norms:
         """Why: let a and b be the weights, q = Σu², and 2 Σ_{i<j} |u_i u_j| = (Σ|u|)² - q.
@@ -135,15 +139,21 @@ class Products:
         Squared: a² Σu⁴ + b² (q² - Σu⁴) / 2, which is linear in Σu⁴ between q² / columns (the least,
         by Cauchy and Schwarz) and max u² · q; so the larger of its two ends. Rounding: up.
         """
-        (a, b), q, columns = self.weights, shape.squared, shape.columns
-        longest = shape.longest**2
+        seen = shape.only(self.columns)
+        (a, b), q, columns = self.weights, seen.squared, seen.columns
+        longest = seen.longest**2
         fourth = (q * q // columns, min(q * q, longest * q))
         ends = [a * a * f + b * b * (q * q - f) // 2 + 1 for f in fourth]
         return max(a, b) * longest, a * q + (b * (columns - 1) * q + 1) // 2, max(ends)
 
     def of(self, rows: Floats) -> Floats:  # noqa: D102 - see Feature
-        first, second = np.triu_indices(rows.shape[1])
-        return rows[:, first] * rows[:, second] * self.factors(rows.shape[1])
+        held = self.only(rows)
+        first, second = np.triu_indices(held.shape[1])
+        return held[:, first] * held[:, second] * self.factors(held.shape[1])
+
+    def only(self, rows: Floats) -> Floats:
+        """The coordinates that are multiplied."""
+        return _only(rows, self.columns)
 
     def factors(self, columns: int) -> Floats:
         """The weight of each number."""
@@ -151,7 +161,7 @@ class Products:
         return np.where(first == second, *map(float, self.weights))
 
     def to_record(self) -> Any:  # noqa: ANN401, D102 - JSON
-        return ["products", *self.weights]
+        return ["products", *self.weights, *_listed(self.columns)]
 
 
 @final

@@ -209,9 +209,10 @@ def _cut(batches: Iterable[Batch], size: int) -> Iterator[Batch]:
 
 def _together(rows: Floats, weights: Any, feature: Feature) -> Floats:  # noqa: ANN401 - int32 or None
     """The sum of a feature over all rows."""
-    weighed = rows if weights is None else rows * weights[:, None]
     if isinstance(feature, Products):
-        return _triangle(across(weighed, rows), feature)[None]
+        held = feature.only(rows)
+        weighed = held if weights is None else held * weights[:, None]
+        return _triangle(across(weighed, held), feature)[None]
     values = feature.of(rows)
     if weights is not None:
         values = values * weights[:, None]
@@ -259,8 +260,9 @@ def _by_cell(values: Floats, places: Whole, cells: int) -> Floats:
 def _spread(rows: Floats, held: Floats, feature: Feature) -> Floats:
     """The sums of a feature, each row counting in every cell by its weight there."""
     if isinstance(feature, Products):
+        seen = feature.only(rows)
         return np.vstack([
-            _triangle(across(rows * own[:, None], rows), feature)[None] for own in held.T
+            _triangle(across(seen * own[:, None], seen), feature)[None] for own in held.T
         ])  # fmt: skip
     return across(held, feature.of(rows))
 
