@@ -11,15 +11,16 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, TypeVar, final
 
+from noisegate.accounting.accountants import accountant_named
 from noisegate.curator.curator import Curator
 from noisegate.desk.job import E, Job, Progress, R, Receipt, all_of
 from noisegate.desk.plan import Plan
-from noisegate.desk.price import Funds, Price, inner_price
+from noisegate.desk.price import Funds, Price, Step, inner_price, step_of, together
 from noisegate.desk.rules import Rules
 from noisegate.errors import SpecError
 from noisegate.exact import Number
 from noisegate.ledger.store import Ledger
-from noisegate.privacy.event import Event
+from noisegate.privacy.event import DeclaredEvent, Event
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
 
@@ -47,21 +48,49 @@ class Desk:
         return self.curator.ledger.balance(self.curator.account).accountant
 
     @property
+    def rho(self) -> bool:
+        """Whether ρ adds up, in the account and in all above it; else ε does."""
+        return "pure" not in self.curator.accountants
+
+    @property
     def gaussian(self) -> bool:
         """Whether sums may carry Gaussian noise: where ρ adds up, and no sample is drawn."""
-        return self.rules.sample is None and "pure" not in self.curator.accountants
+        return self.rules.sample is None and self.rho
 
     def epsilon(self, *said: Number | None) -> Fraction:
         """What is to be paid: the first that was said, else as the policy has it."""
-        return self.rules.price(*said)
+        given = next((each for each in said if each is not None), None)
+        return self.rules.price(self.asked(given) if isinstance(given, Step) else given)
+
+    def step(self, *said: Number | None) -> Step:
+        """What that buys in this account."""
+        given = next((each for each in said if each is not None), None)
+        return given if isinstance(given, Step) else self.bought(self.epsilon(given))
+
+    def bought(self, epsilon: Fraction) -> Step:
+        """What an ε buys in this account: the pure step that costs as much.
+
+        Claim: an order whose steps are ``together`` no more is (ε, δ)-private, δ the account's.
+        Adjacency: add/remove. Why: see `Accountant.rho`. Rounding: down.
+        """
+        own = self.curator.ledger.balance(self.curator.account)
+        rho = accountant_named(own.accountant).rho(epsilon, own.budget)
+        return Step(epsilon) if rho is None else step_of(rho)
+
+    def asked(self, *steps: Fraction) -> Fraction:
+        """The ε for which steps of one order are asked: the least that buys them together."""
+        whole = together(steps, rho=self.rho)
+        if self.accountant == "pure":
+            return Fraction(whole)
+        return self.curator.cost_of(DeclaredEvent(epsilon=whole)).epsilon
 
     def price(self, *said: Number | None) -> Price:
         """What that buys of a recipe, in this account."""
-        return Price.of(self.epsilon(*said), accountant=self.accountant, sample=self.rules.sample)
+        return Price.of(self.step(*said), accountant=self.accountant, sample=self.rules.sample)
 
     def funds(self, *said: Number | None) -> Funds:
         """What that buys of one measurement, by those who take part."""
-        inner = inner_price(self.epsilon(*said), self.rules.sample)
+        inner = inner_price(self.step(*said), self.rules.sample)
         return Funds(epsilon=inner, gaussian=self.gaussian)
 
     # jobs
@@ -78,7 +107,7 @@ class Desk:
         return Plan(
             kind=job.kind, sql=job.sql, epsilon=job.epsilon, price=price, fits=fits,
             expected=job.expected, notes=job.notes, endings=job.endings,
-            early=None if early is None else self.curator.loss_of(early),
+            early=None if early is None else self.curator.cost_of(early),
         )  # fmt: skip
 
     def run(self, job: Job[C, R, E], *, fresh: bool = False, progress: Progress | None = None) -> R:
@@ -113,7 +142,7 @@ class Desk:
         """What was paid now, what is left, and what is promised."""
         curator = self.curator
         return Receipt(
-            cost=curator.loss_of(all_of(paid)), remaining=curator.remaining(), guarantee=guarantee,
+            cost=curator.cost_of(all_of(paid)), remaining=curator.remaining(), guarantee=guarantee,
             question=question, request_id=request_id, practice=self.rules.practice,
             log=curator.ledger.log(), free=free,
         )  # fmt: skip
