@@ -20,7 +20,7 @@ from noisegate.desk.rules import Rules
 from noisegate.errors import SpecError
 from noisegate.exact import Number
 from noisegate.ledger.store import Ledger
-from noisegate.privacy.event import DeclaredEvent, Event
+from noisegate.privacy.event import DeclaredZCDPEvent, Event
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
 
@@ -82,7 +82,7 @@ class Desk:
         whole = together(steps, rho=self.rho)
         if self.accountant == "pure":
             return Fraction(whole)
-        return self.curator.cost_of(DeclaredEvent(epsilon=whole)).epsilon
+        return self.curator.cost_of(DeclaredZCDPEvent(rho=whole**2 / 2)).epsilon
 
     def price(self, *said: Number | None) -> Price:
         """What that buys of a recipe, in this account."""

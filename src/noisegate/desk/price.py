@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 import numpy as np
 from numpy.typing import NDArray
 
+from noisegate.accounting.accountant import GRAINS_PER_ONE
 from noisegate.accounting.search import digits_down
 from noisegate.desk.terms import USUAL
 from noisegate.errors import Bug, SpecError
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 VARIANCE_MIN: Final = 1e-30  # of noise so narrow that a double takes it for none
 _DELTA_MAX: Final = Fraction(1, 2)  # of those in a sample
 _FINE: Final = 10**32  # of a step: so fine that its ρ is right to a grain
+_ROUNDING: Final = Fraction(1000, GRAINS_PER_ONE)  # ρ for what each of many charges rounds up
 
 
 @final
@@ -49,8 +51,11 @@ class Step(Fraction):
 
 
 def step_of(rho: Fraction) -> Step:
-    """The pure step that costs ρ: √(2ρ). Rounding: down, to a grain of ρ."""
-    return Step(_root(2 * rho))
+    """The pure step that costs ρ: √(2ρ). Rounding: down, by so little that nobody can ask for it.
+
+    An order may be charged in many entries, each rounded up to a grain. All of them fit.
+    """
+    return Step(_root(2 * max(rho - _ROUNDING, Fraction(0))))
 
 
 def together(steps: Iterable[Fraction], *, rho: bool) -> Step:
