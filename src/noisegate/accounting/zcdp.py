@@ -58,7 +58,7 @@ from noisegate.privacy.event import (
 from noisegate.privacy.loss import ZCDP, ApproxDP
 
 _SIMPLE: Final = 10_000  # the largest denominator of an ε that people ask for, unless a decimal
-_DUST: Final = 10_000  # grains: what rounding leaves of an account, too little to ask for
+_DUST: Final = 10**9  # less than such a part of an account is what roundings leave of it
 _SLIGHT: Final = Fraction(1, 10**14)  # of an ε: what nobody asks for
 _LESS: Final = 1 - Fraction(1, 10**13)  # by the twelfth digit
 _ADVICE: Final = "Record it as a declared event with its proven ρ or (ε, δ)."
@@ -139,7 +139,7 @@ def _room(left: Charge, budget: ApproxDP) -> ApproxDP:
     found, whole = _implied(left, budget), _limit(budget)
     if whole.amount <= left.amount:
         return ApproxDP(budget.epsilon, found.delta)
-    epsilon = digits_down(found.epsilon) if left.amount > _DUST else Fraction(0)
+    epsilon = digits_down(found.epsilon) if left.amount * _DUST > whole.amount else Fraction(0)
     while epsilon > 0 and left.amount < _limit(ApproxDP(epsilon, budget.delta)).amount:
         epsilon = digits_down(epsilon * _LESS)
     return ApproxDP(epsilon, found.delta)

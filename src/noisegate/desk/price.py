@@ -133,7 +133,7 @@ class Price:
             inner = digits_down(inner_epsilon_down(epsilon, probability=sample))
             return cls(amount=inner, gaussian=False, sample=sample)
         gaussian = accountant != "pure"
-        return cls(amount=epsilon**2 / 2 if gaussian else epsilon, gaussian=gaussian)
+        return cls(amount=epsilon**2 / 2 if gaussian else Fraction(epsilon), gaussian=gaussian)
 
     def event(self, share: Fraction = Fraction(1)) -> Event:
         """A share of it, to be reserved."""
@@ -197,7 +197,7 @@ class Price:
 def inner_price(price: Fraction, sample: Fraction | None) -> Fraction:
     """What those in a sample may pay, so that all pay the price; without one, the price."""
     if sample is None:
-        return price
+        return Fraction(price)
     from noisegate.accounting.amplification import inner_epsilon_down  # noqa: PLC0415
 
     return digits_down(inner_epsilon_down(price, probability=sample))

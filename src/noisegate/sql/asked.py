@@ -6,6 +6,7 @@ from functools import partial
 from typing import final
 
 from noisegate.desk.desk import Desk
+from noisegate.desk.price import Step
 from noisegate.desk.rules import Rules
 from noisegate.desk.terms import Terms, checked_terms
 from noisegate.errors import SpecError
@@ -24,6 +25,7 @@ class Asked:
     """A question with its terms, what is to be found for it, and what of that is still missing."""
 
     reading: Reading
+    said: Fraction | None  # the ε that was asked for
     accountant: str
     chosen: Chosen
     looks: tuple[Look, ...]
@@ -55,6 +57,7 @@ class Asked:
 def asked_of(desk: Desk, reading: Reading, terms: Terms) -> Asked:
     """What is asked, with what earlier looks have found."""
     agreed = _agreed(desk.rules, terms, reading.question)
+    said = None if isinstance(agreed.epsilon, Step) else agreed.epsilon
     if agreed.epsilon is not None and reading.blocks:
         agreed = replace(agreed, epsilon=desk.step(agreed.epsilon))
     reading, agreed = shared(reading, agreed, desk.asked, rho=desk.rho)
@@ -66,6 +69,7 @@ def asked_of(desk: Desk, reading: Reading, terms: Terms) -> Asked:
     sights = [None if look.waits else sight(look) for look in looks]
     return Asked(
         reading=reading,
+        said=said,
         accountant=accountant,
         chosen=seen(question, agreed, looks, sights, rho=desk.rho),
         looks=looks,

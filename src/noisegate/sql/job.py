@@ -263,8 +263,8 @@ def _job(
         firsts=plans,
     )
     return QuestionJob(
-        sql=reading.sql, epsilon=desk.asked(*paying), step=together(paying, rho=desk.rho),
-        expected=expected,
+        sql=reading.sql, epsilon=desk.asked(*paying, said=asked.said),
+        step=together(paying, rho=desk.rho), expected=expected,
         notes=expected.caveats, before=before, wanted=all_of(wanted),
         early=all_of(early) if early != wanted else None, desk=desk, terms=terms, fresh=fresh,
         asked=asked, orders=orders, firsts=firsts,

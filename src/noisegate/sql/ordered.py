@@ -90,7 +90,8 @@ def orders_of(desk: Desk, asked: Asked, *, fresh: bool) -> tuple[Order, ...]:
     """All blocks of a question, for no more than one question may cost."""
     blocks = asked.question.blocks
     orders = tuple(_order(desk, asked, block, fresh=fresh) for block in blocks)
-    desk.rules.require_price(desk.asked(*asked.steps, *(order.epsilon for order in orders)))
+    steps = (*asked.steps, *(order.epsilon for order in orders))
+    desk.rules.require_price(desk.asked(*steps, said=asked.said))
     return orders
 
 

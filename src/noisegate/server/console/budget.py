@@ -8,6 +8,7 @@ from typing import Any, Final, final
 from starlette.responses import Response
 
 from noisegate.accounting.accountants import accountant_named
+from noisegate.desk.rest import rest_of
 from noisegate.errors import NoisegateError, SpecError
 from noisegate.exact import fraction
 from noisegate.ledger.account import Balance
@@ -212,5 +213,5 @@ def _waiting(run: Run) -> dict[str, Any]:
         "id": run.id, "person": run.person, "data": run.dataset,
         "at": run.created[:16].replace("T", " "),
         "sql": record.get("sql") or record.get("name") or record["kind"],
-        "epsilon": "" if price is None else number(float(fraction(price))),
+        "epsilon": "" if price is None else rest_of(price) or number(float(fraction(price))),
     }  # fmt: skip
