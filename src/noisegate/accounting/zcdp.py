@@ -57,7 +57,7 @@ from noisegate.privacy.event import (
 )
 from noisegate.privacy.loss import ZCDP, ApproxDP
 
-_SIMPLE: Final = 10_000  # the largest denominator of an ε that people ask for, unless a decimal
+_SIMPLE: Final = 10**6  # the largest denominator of an ε that people ask for, unless a decimal
 _DUST: Final = 10**9  # less than such a part of an account is what roundings leave of it
 _SLIGHT: Final = Fraction(1, 10**14)  # of an ε: what nobody asks for
 _LESS: Final = 1 - Fraction(1, 10**13)  # by the twelfth digit

@@ -21,7 +21,7 @@ from noisegate.curator.curator import Curator
 from noisegate.desk.job import E, Job, Progress, R, Receipt, all_of
 from noisegate.desk.plan import Plan
 from noisegate.desk.price import Funds, Price, Step, inner_price, step_of, together
-from noisegate.desk.rest import Rest
+from noisegate.desk.rest import Rest, rest_of
 from noisegate.desk.rules import Rules
 from noisegate.errors import NoisegateError, OverBudget, SpecError
 from noisegate.exact import Number
@@ -34,7 +34,7 @@ from noisegate.privacy.loss import ApproxDP
 
 C = TypeVar("C")
 T = TypeVar("T")
-_TRIED: Final = 16  # earlier prices at which an order is looked for
+_TRIED: Final = 8  # earlier prices at which an order is looked for
 _REST: Final = 10  # digits of a part of the rest: fewer than roundings lose
 _SLIGHT: Final = Fraction(1, 10**10)  # of an ε: what roundings lose
 
@@ -71,8 +71,8 @@ class Desk:
     def epsilon(self, *said: Number | None) -> Fraction:
         """What is to be paid: the first that was said, else as the policy has it."""
         given = next((each for each in said if each is not None), None)
-        if isinstance(given, Rest):
-            given = self.rest(given)
+        if (part := rest_of(given)) is not None:
+            given = self.rest(part)
         return self.rules.price(self.asked(given) if isinstance(given, Step) else given)
 
     def step(self, *said: Number | None) -> Step:
@@ -174,14 +174,6 @@ class Desk:
         except NoisegateError:
             return job
         return earlier if not earlier.before and earlier.is_paid(self.curator) else job
-
-    def is_paid(self, make: Callable[["Desk"], Job[C, R, E]]) -> bool:
-        """Whether the job that is made here would charge nothing."""
-        try:
-            job = make(self)
-        except NoisegateError:
-            return False
-        return not job.before and job.is_paid(self.curator)
 
     def plan(self, job: Job[C, R, E], *, fresh: bool = False) -> Plan[E]:
         """What a job would cost and give now. Free: spends nothing, reads no row."""

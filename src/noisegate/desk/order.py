@@ -8,6 +8,7 @@ order names no file, and holds no rows. What it means is for its `job`, at the d
 import json
 from abc import ABC, abstractmethod
 from collections.abc import KeysView, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import MISSING, Field, asdict, dataclass, fields, is_dataclass, replace
 from datetime import date, datetime, time
 from decimal import Decimal
@@ -36,7 +37,7 @@ from noisegate.desk.desk import Desk
 from noisegate.desk.job import Job, Progress
 from noisegate.desk.plan import Expected, Plan
 from noisegate.desk.rest import Rest, price_of
-from noisegate.errors import SpecError
+from noisegate.errors import NoisegateError, SpecError
 from noisegate.exact import Number, fraction, shown
 
 R_co = TypeVar("R_co", covariant=True)
@@ -113,7 +114,9 @@ class Order(ABC, Generic[R_co, E_co]):
 
         def is_paid(epsilon: Fraction) -> bool:
             order = replace(self, epsilon=epsilon)  # type: ignore[call-arg]  # it has one
-            return isinstance(order, JobOrder) and desk.is_paid(order.job)
+            with suppress(NoisegateError):
+                return order.plan(desk).free
+            return False
 
         found = desk.rest(said) if fresh else desk.rest(said, is_paid)
         return replace(self, epsilon=found)  # type: ignore[call-arg]  # it has one
