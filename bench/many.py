@@ -120,9 +120,9 @@ def sessions(effort: Effort) -> list[Row]:
     rows = adult()
     asked = random_questions(QUESTIONS // 10 if effort.quick else QUESTIONS)
     found = []
-    for account, epsilon in (("zcdp", 1), ("zcdp", Fraction(1, 10)), ("pure", 1)):
+    for account, epsilon in (("zcdp", "5.4"), ("zcdp", "0.45"), ("pure", "1")):  # ρ = 0.5, 0.005
         found.append(session(rows, asked, account, Fraction(epsilon)))
-        effort.say(f"{account} ε = {float(epsilon):g}: {found[-1]['largest']:.0f}")
+        effort.say(f"{account} ε = {epsilon}: {found[-1]['largest']:.0f}")
     return found
 
 

@@ -49,11 +49,13 @@ class Gate(Asks):
         self._desk = Desk(curator, rules)
 
     def _planned(self, order: Order[R, E], *, fresh: bool) -> Plan[E]:
+        order = order.settled(self._desk, fresh=fresh)
         if isinstance(order, SqlOrder):
             return self._desk.plan(self._question(order, fresh=fresh), fresh=fresh)
         return order.plan(self._desk, fresh=fresh)
 
     def _made(self, order: Order[R, E], *, fresh: bool, progress: Progress | None) -> R:
+        order = order.settled(self._desk, fresh=fresh)
         if isinstance(order, SqlOrder):
             job = self._question(order, fresh=fresh)
             return self._desk.run(job, fresh=fresh, progress=progress)  # type: ignore[return-value]  # of such orders
@@ -72,7 +74,7 @@ class Gate(Asks):
 
             if (crowd := having_job(self._desk, order.sql)) is not None:
                 return crowd
-        return order.anew(self._desk) if fresh else order.job(self._desk)
+        return order.anew(self._desk) if fresh else self._desk.known(order.job)
 
     # learners
 
@@ -109,6 +111,10 @@ class Gate(Asks):
         )  # fmt: skip
 
     # the gate itself
+
+    def settled(self, order: Order[R, E], *, fresh: bool = False) -> Order[R, E]:
+        """The order with a number for its price, where that is a part of what is left now."""
+        return order.settled(self._desk, fresh=fresh)
 
     def sample(self, probability: Number) -> "Gate":
         """Ask about a secret sample that holds each unit with ``probability``.

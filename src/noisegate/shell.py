@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
+from noisegate.desk.rest import rest_of
 from noisegate.errors import SpecError, stumbled
 from noisegate.exact import positive
 from noisegate.files import require_output
@@ -183,7 +184,8 @@ class _Session:
 
     def _set_epsilon(self, text: str) -> None:
         if text:
-            positive(text, name="epsilon")
+            if rest_of(text) is None:
+                positive(text, name="epsilon")
             self._epsilon = text
         self._write(f"ε = {self._epsilon}" if self._epsilon else "ε is now the policy's default.")
 

@@ -188,8 +188,10 @@ def test_what_a_budget_buys():
     facts = json.loads(run(*words, "--epsilon", "0.01").stdout)
     assert facts["error of one count"] == "± 300"
     assert facts["counts that fit, sums of ε"] == "100"
-    zcdp, best = (int(facts[key].replace(",", "")) for key in list(facts)[-2:])
-    assert 100 < zcdp < best
+    assert 100 < int(facts["… at best, if fixed beforehand"].replace(",", ""))
+    assert facts["on a zcdp account: price of one count"] == "ε = 0.01"
+    assert int(facts["… counts that fit"].replace(",", "")) > 1000
+    assert facts["100 counts cost"].startswith("ε = 1; on a zcdp account 0.")
     assert "± 50" in run(*words[:-1], "--within", "50").stdout
     assert "exactly one" in run(*words, code=2).stderr
 

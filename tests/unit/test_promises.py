@@ -30,7 +30,7 @@ from noisegate.transforms.statistics.weighings import Plain
 ROWS = pa.table({"age": list(range(8)) * 20, "ward": ["north", "south"] * 80})
 FACTS = {"age": {"between": [0, 7]}, "ward": {"in": ["north", "south"]}}
 SQL = "SELECT COUNT(*) FROM people GROUP BY age"
-HALF = DeclaredZCDPEvent(rho=Fraction(1, 2))  # what ε = 1 reserves
+HALF = DeclaredZCDPEvent(rho=Fraction(1, 2))
 FEW = {"rounds": 2, "replays": 2}
 
 
@@ -42,7 +42,7 @@ def opened(accountant="zcdp"):
 
 
 def loss_of_all(gate):
-    return gate._curator.loss_of(HALF)
+    return gate._curator.loss_of(gate._desk.price(1).event())  # what ε = 1 reserves
 
 
 def two_of_five(ask):

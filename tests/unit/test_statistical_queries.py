@@ -208,14 +208,13 @@ def test_all_answers_are_within_the_tolerance_together(accountant):
     assert np.abs(np.array(answers) - exact).max() <= tolerance < 0.5
 
 
-@pytest.mark.parametrize("gaussian", [False, True])
-def test_the_rows_that_are_needed_suffice(gaussian):
-    terms = {"queries": 10, "tolerance": "0.03", "epsilon": 2, "confidence": "0.999999"}
-    needed = rows_needed(**terms, gaussian=gaussian)
+@pytest.mark.parametrize(("epsilon", "delta"), [(2, None), (12, "1e-6")])  # 12 buys ρ = 2
+def test_the_rows_that_are_needed_suffice(epsilon, delta):
+    terms = {"queries": 10, "tolerance": "0.03", "epsilon": epsilon, "confidence": "0.999999"}
+    needed = rows_needed(**terms, delta=delta)
     assert needed < 3_000
-    more = {"delta": "1e-6", "accountant": "zcdp"} if gaussian else {}
-    asked = gate(count=needed, **more)
-    with StatisticalQueries(asked, epsilon=2, queries=10) as session:
+    asked = gate(count=needed, **{"delta": delta, "accountant": "zcdp"} if delta else {})
+    with StatisticalQueries(asked, epsilon=epsilon, queries=10) as session:
         learnt = conjunction(
             session,
             [f"{no}b{place}" for no in ("", "NOT ") for place in range(5)],
@@ -224,7 +223,7 @@ def test_the_rows_that_are_needed_suffice(gaussian):
         )
         assert session.tolerance("0.999999") < 0.034  # the count is noisy too
     assert learnt == ["b0", "NOT b2"]  # else with 10**-6
-    assert rows_needed(**terms, gaussian=gaussian, population=True) > 2 * needed
+    assert rows_needed(**terms, delta=delta, population=True) > 2 * needed
 
 
 def test_a_person_with_many_rows_counts_for_its_cap():

@@ -82,6 +82,20 @@ class Accountant(ABC):
         At most the budget whenever ``spent <= limit(budget)``, and (0, 0) when nothing is spent.
         """
 
+    # what an ε means that is asked of an account: the order alone is (ε, δ)-private, δ the budget's
+
+    def rho(self, epsilon: Fraction, budget: ApproxDP) -> Fraction | None:  # noqa: ARG002 - as others
+        """The ρ that an order of this ε buys, rounded down; None where ε itself adds up."""
+        return None
+
+    def alone(self, charge: Charge, budget: ApproxDP) -> ApproxDP:
+        """The (ε, δ) of one order that costs this: the least ε that buys it."""
+        return self.implied(charge, budget)
+
+    def room(self, left: Charge, budget: ApproxDP) -> ApproxDP:
+        """The largest (ε, δ) that one more order may ask where so much is left, rounded down."""
+        return self.implied(left, budget)
+
 
 def _grains_down(value: Fraction) -> int:
     return value.numerator * GRAINS_PER_ONE // value.denominator

@@ -27,7 +27,7 @@ from noisegate.accounting.curves import (
 )
 from noisegate.accounting.pure import pure_loss
 from noisegate.accounting.rules import NO_DELTA, NOTHING, Pair, Rule, Rules, added
-from noisegate.accounting.zcdp import zcdp_loss
+from noisegate.accounting.zcdp import ZCDPAccountant, zcdp_loss
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number, fraction
 from noisegate.privacy.conversion import (
@@ -64,6 +64,7 @@ from noisegate.privacy.event import (
 )
 from noisegate.privacy.loss import ApproxDP
 
+_CONCENTRATED: Final = ZCDPAccountant()
 _ADVICE: Final = "Record it as a declared event with its proven ρ or (ε, δ)."
 
 
@@ -117,6 +118,35 @@ class RenyiAccountant(Accountant):
         if spent <= self.limit(budget):
             epsilon = min(epsilon, budget.epsilon)
         return ApproxDP(epsilon, delta + (1 - delta) * half)
+
+    def rho(self, epsilon: Fraction, budget: ApproxDP) -> Fraction:
+        """As on a zCDP account, and of the account's own ε all that it has.
+
+        Claim: an order of that ρ is (ε, δ)-private, and so is one of the whole account.
+        Adjacency: add/remove. Why: ρ bounds all orders, so the order that suits this ε may be
+            taken (`ZCDPAccountant.rho`); at its own order alone, most of an account's ε is what
+            the conversion adds, whatever was asked. Rounding: down to one grain.
+        """
+        found, whole = _CONCENTRATED.rho(epsilon, budget), self._whole(budget)
+        return min(found, whole) if epsilon <= budget.epsilon else found
+
+    def alone(self, charge: Charge, budget: ApproxDP) -> ApproxDP:
+        """Read as ρ: the least ε that buys it; of all that the account has, its own."""
+        amount, delta = charge.as_fractions()
+        found = _CONCENTRATED.alone(Charge.rounded_up(amount / self.order, delta), budget)
+        fits = charge.amount <= self.limit(budget).amount
+        return ApproxDP(min(found.epsilon, budget.epsilon) if fits else found.epsilon, found.delta)
+
+    def room(self, left: Charge, budget: ApproxDP) -> ApproxDP:
+        """The largest ε whose ρ is left; of an untouched account, its own."""
+        amount, delta = left.as_fractions()
+        found = _CONCENTRATED.room(Charge.rounded_down(amount / self.order, delta), budget)
+        whole = left.amount >= self.limit(budget).amount
+        return ApproxDP(budget.epsilon, found.delta) if whole else found
+
+    def _whole(self, budget: ApproxDP) -> Fraction:
+        """The ρ of the whole account, so that at its order it costs no more than there is."""
+        return self.limit(budget).as_fractions()[0] / self.order
 
 
 def renyi_loss(event: Event, *, order: Fraction) -> tuple[Fraction, Fraction]:

@@ -19,6 +19,7 @@ from noisegate.accounting.accountant import Accountant, Charge
 from noisegate.accounting.amplification import poisson_zcdp
 from noisegate.accounting.pure import pure_loss
 from noisegate.accounting.rules import NO_DELTA, NOTHING, Pair, Rules
+from noisegate.accounting.search import digits_down
 from noisegate.accounting.smooth import lognormal_rho_up
 from noisegate.errors import Unsupported
 from noisegate.privacy.conversion import (
@@ -56,6 +57,10 @@ from noisegate.privacy.event import (
 )
 from noisegate.privacy.loss import ZCDP, ApproxDP
 
+_SIMPLE: Final = 10**6  # the largest denominator of an ε that people ask for, unless a decimal
+_DUST: Final = 10**9  # less than such a part of an account is what roundings leave of it
+_SLIGHT: Final = Fraction(1, 10**14)  # of an ε: what nobody asks for
+_LESS: Final = 1 - Fraction(1, 10**13)  # by the twelfth digit
 _ADVICE: Final = "Record it as a declared event with its proven ρ or (ε, δ)."
 
 
@@ -86,12 +91,19 @@ class ZCDPAccountant(Accountant):
 
     def implied(self, spent: Charge, budget: ApproxDP) -> ApproxDP:
         """The conversion of what was spent, with half of the budget's δ."""
-        rho, delta = spent.as_fractions()
-        loss = ZCDP(rho, min(delta, Fraction(1)))
-        found = approx_of_zcdp(loss, delta=budget.delta / 2)
-        # Both bounds hold below the limit; the search for an order could miss by the last digit.
-        epsilon = min(found.epsilon, budget.epsilon) if spent <= _limit(budget) else found.epsilon
-        return ApproxDP(epsilon, found.delta)
+        return _implied(spent, budget)
+
+    def rho(self, epsilon: Fraction, budget: ApproxDP) -> Fraction:
+        """What a whole account of (ε, δ) has.
+
+        Claim: an order of that ρ is (ε, δ/2)-private, and (ε, δ)-private with a δ/2 of its own.
+        Adjacency: add/remove. Why: `limit`, of one step. Rounding: down to one grain.
+        """
+        return _limit(ApproxDP(epsilon, budget.delta)).as_fractions()[0]
+
+    def room(self, left: Charge, budget: ApproxDP) -> ApproxDP:
+        """The largest ε of twelve digits whose ρ is left; of an untouched account, its own."""
+        return _room(left, budget)
 
 
 def zcdp_loss(event: Event) -> ZCDP:
@@ -100,10 +112,37 @@ def zcdp_loss(event: Event) -> ZCDP:
     return ZCDP(rho, min(delta, Fraction(1)))
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=4096)
 def _limit(budget: ApproxDP) -> Charge:
     half = budget.delta / 2
     return Charge.rounded_down(rho_of_budget_down(ApproxDP(budget.epsilon, half)), half)
+
+
+@lru_cache(maxsize=1024)
+def _implied(spent: Charge, budget: ApproxDP) -> ApproxDP:
+    rho, delta = spent.as_fractions()
+    found = approx_of_zcdp(ZCDP(rho, min(delta, Fraction(1))), delta=budget.delta / 2)
+    # The search for an order may miss by the last digit. Whoever asked for ε, or for all of the
+    # account, reads that ε again: every ε whose limit is not passed is a bound.
+    epsilon, slight = found.epsilon, found.epsilon * _SLIGHT
+    near = (budget.epsilon, digits_down(epsilon + slight), epsilon.limit_denominator(_SIMPLE))
+    for each in near:
+        close = abs(each - epsilon) <= slight
+        if close and spent.amount <= _limit(ApproxDP(each, budget.delta)).amount:
+            return ApproxDP(each, found.delta)
+    within = spent.amount <= _limit(budget).amount
+    return ApproxDP(min(epsilon, budget.epsilon) if within else epsilon, found.delta)
+
+
+@lru_cache(maxsize=1024)
+def _room(left: Charge, budget: ApproxDP) -> ApproxDP:
+    found, whole = _implied(left, budget), _limit(budget)
+    if whole.amount <= left.amount:
+        return ApproxDP(budget.epsilon, found.delta)
+    epsilon = digits_down(found.epsilon) if left.amount * _DUST > whole.amount else Fraction(0)
+    while epsilon > 0 and left.amount < _limit(ApproxDP(epsilon, budget.delta)).amount:
+        epsilon = digits_down(epsilon * _LESS)
+    return ApproxDP(epsilon, found.delta)
 
 
 def _nothing(_: NothingEvent) -> Pair:

@@ -24,6 +24,7 @@ from noisegate.desk.job import Drawn, Measured, Receipt, drawn_of
 from noisegate.desk.order import Columns, R_co
 from noisegate.desk.plan import Fact
 from noisegate.desk.plot import drawn, framed, nothing
+from noisegate.desk.price import Step
 from noisegate.desk.release import Charged, loading, read_held
 from noisegate.desk.terms import Terms
 from noisegate.errors import SpecError, Unsupported
@@ -359,10 +360,10 @@ def crowd_job(desk: Desk, order: CrowdAsked[Any], question: Question | None = No
     crowd, loss = solved(
         p,
         crowd=order.crowd,
-        epsilon=None if order.epsilon is None else positive(order.epsilon, name="epsilon"),
+        epsilon=None if order.epsilon is None else Fraction(desk.step(order.epsilon)),
         delta=None if order.delta is None else positive(order.delta, name="delta"),
     )
-    desk.rules.require_price(loss.epsilon)
+    asked = desk.epsilon(Step(loss.epsilon))
     noise = CrowdCounts(probability=p, crowd=crowd, epsilon=loss.epsilon)
     hidden = (
         f"Cells with fewer than {crowd} people in the sample are hidden: most with fewer than "
@@ -371,7 +372,7 @@ def crowd_job(desk: Desk, order: CrowdAsked[Any], question: Question | None = No
     off = f"A count of n people is off by about ± {1.96 * float((1 - p) / p) ** 0.5:.3g} √n."
     return CrowdJob(
         sql=grid.sql,
-        epsilon=loss.epsilon,
+        epsilon=asked,
         expected=CrowdExpected(cells=int(np.prod(grid.shape)), noise=noise),
         notes=(hidden, off, *grid.caveats),
         measurement=Measurement(query=grid.query, mechanisms=(noise,)),

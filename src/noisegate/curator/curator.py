@@ -23,7 +23,9 @@ from uuid import uuid4
 
 import numpy as np
 
-from noisegate.accounting.pure import pure_loss
+from noisegate.accounting.accountant import Charge
+from noisegate.accounting.accountants import accountant_named
+from noisegate.accounting.pure import PureAccountant, pure_loss
 from noisegate.accounting.rules import Pair
 from noisegate.algebra.expression import Expression, Literal
 from noisegate.algebra.relation import Project, Relation
@@ -32,7 +34,7 @@ from noisegate.curator.kept import Kept
 from noisegate.curator.measurement import Measurement, fresh_coins
 from noisegate.curator.quietly import quietly
 from noisegate.errors import Forbidden, PolicyError, RequestConflict, Unsupported
-from noisegate.ledger.account import Use
+from noisegate.ledger.account import Balance, Use
 from noisegate.ledger.store import Ledger, Reservation
 from noisegate.noise.bits import SYSTEM, Bits, SystemBits
 from noisegate.privacy.capability import CAPABILITIES
@@ -213,8 +215,13 @@ class Curator:
 
     def price(self, event: Event) -> tuple[ApproxDP, bool]:
         """What an event would cost now, and whether it fits. Free; depends on no row."""
-        quote = self.ledger.quote(event, account=self.account)
-        return self.loss_of(event), quote.fits
+        return self.cost_of(event), self.ledger.quote(event, account=self.account).fits
+
+    def cost_of(self, event: Event) -> ApproxDP:
+        """What an order asks for to buy one event: in terms of the account, the least (ε, δ)."""
+        if self.ledger.balance(self.account).accountant == PureAccountant.name:
+            return self.loss_of(event)
+        return self.ledger.quote(event, account=self.account).price
 
     def loss_of(self, event: Event) -> ApproxDP:
         """The (ε, δ) of one event by itself: its pure loss, or what the account makes of it."""
@@ -225,23 +232,28 @@ class Curator:
 
     def remaining(self) -> ApproxDP:
         """The largest single loss that the account and all its ancestors still have room for."""
-        balance = self.ledger.balance(self.account)
-        left = balance.remaining
-        while balance.parent is not None:
-            balance = self.ledger.balance(balance.parent)
-            other = balance.remaining
-            left = ApproxDP(min(left.epsilon, other.epsilon), min(left.delta, other.delta))
-        return left
+        own, *above = self.balances()
+        if {each.accountant for each in above} <= {own.accountant}:  # all in terms of this account
+            return accountant_named(own.accountant).room(self.left(), own.budget)
+        rests = [each.remaining for each in (own, *above)]
+        return ApproxDP(min(r.epsilon for r in rests), min(r.delta for r in rests))
+
+    def left(self) -> Charge:
+        """What the account and all its ancestors have left, in the measure of the account."""
+        rests = [each.left for each in self.balances()]
+        return Charge(min(r.amount for r in rests), min(r.delta for r in rests))
+
+    def balances(self) -> list[Balance]:
+        """The account and each above it."""
+        found = [self.ledger.balance(self.account)]
+        while (parent := found[-1].parent) is not None:
+            found.append(self.ledger.balance(parent))
+        return found
 
     @property
     def accountants(self) -> tuple[str, ...]:
         """How the account, and each above it, adds up losses."""
-        balance = self.ledger.balance(self.account)
-        found = [balance.accountant]
-        while balance.parent is not None:
-            balance = self.ledger.balance(balance.parent)
-            found.append(balance.accountant)
-        return tuple(found)
+        return tuple(balance.accountant for balance in self.balances())
 
     def fresh_id(self) -> str:
         """A request id that was never used: asking with it draws anew and pays anew.

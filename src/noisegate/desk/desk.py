@@ -8,23 +8,35 @@ receipt                cost, balance, guarantee, where the ledger has it
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
-from typing import Any, TypeVar, final
+from functools import partial
+from math import floor
+from typing import Any, Final, TypeVar, final
 
+from noisegate.accounting.accountant import Charge
+from noisegate.accounting.accountants import accountant_named
+from noisegate.accounting.search import digits_down, digits_up
 from noisegate.curator.curator import Curator
 from noisegate.desk.job import E, Job, Progress, R, Receipt, all_of
 from noisegate.desk.plan import Plan
-from noisegate.desk.price import Funds, Price, inner_price
+from noisegate.desk.price import Funds, Price, Step, inner_price, step_of, together
+from noisegate.desk.rest import Rest, rest_of
 from noisegate.desk.rules import Rules
-from noisegate.errors import SpecError
+from noisegate.errors import NoisegateError, OverBudget, SpecError
 from noisegate.exact import Number
+from noisegate.ledger.account import Balance
+from noisegate.ledger.entry import decode_charges
 from noisegate.ledger.store import Ledger
-from noisegate.privacy.event import Event
+from noisegate.privacy.event import DeclaredZCDPEvent, Event
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
 
 C = TypeVar("C")
 T = TypeVar("T")
+_TRIED: Final = 8  # earlier prices at which an order is looked for
+_REST: Final = 10  # digits of a part of the rest: fewer than roundings lose
+_SLIGHT: Final = Fraction(1, 10**10)  # of an ε: what roundings lose
 
 
 @final
@@ -47,24 +59,121 @@ class Desk:
         return self.curator.ledger.balance(self.curator.account).accountant
 
     @property
+    def rho(self) -> bool:
+        """Whether ρ adds up, in the account and in all above it; else ε does."""
+        return not self.rules.former and "pure" not in self.curator.accountants
+
+    @property
     def gaussian(self) -> bool:
         """Whether sums may carry Gaussian noise: where ρ adds up, and no sample is drawn."""
         return self.rules.sample is None and "pure" not in self.curator.accountants
 
     def epsilon(self, *said: Number | None) -> Fraction:
         """What is to be paid: the first that was said, else as the policy has it."""
-        return self.rules.price(*said)
+        given = next((each for each in said if each is not None), None)
+        if (part := rest_of(given)) is not None:
+            given = self.rest(part)
+        return self.rules.price(self.asked(given) if isinstance(given, Step) else given)
+
+    def step(self, *said: Number | None) -> Step:
+        """What that buys in this account."""
+        given = next((each for each in said if each is not None), None)
+        return given if isinstance(given, Step) else self.bought(self.epsilon(given))
+
+    def bought(self, epsilon: Fraction) -> Step:
+        """What an ε buys in this account: the pure step that costs as much.
+
+        Claim: an order whose steps are ``together`` no more is (ε, δ)-private, δ the account's.
+        Adjacency: add/remove. Why: see `Accountant.rho`. Rounding: down.
+        """
+        own = self.curator.ledger.balance(self.curator.account)
+        rho = accountant_named(own.accountant).rho(epsilon, own.budget)
+        return Step(epsilon) if rho is None or self.rules.former else step_of(rho)
+
+    def asked(self, *steps: Fraction, said: Fraction | None = None) -> Fraction:
+        """The ε for which steps of one order are asked: the least that buys them together.
+
+        Whoever ``said`` nearly the same means that.
+        """
+        whole = together(steps, rho=self.rho)
+        if self.rules.former or self.accountant == "pure":
+            return Fraction(whole)
+        return self._told(DeclaredZCDPEvent(rho=whole**2 / 2), said).epsilon
+
+    def _told(self, event: Event, said: Fraction | None) -> ApproxDP:
+        """What an event costs; where that is what was ``said`` but for rounding, just that."""
+        cost = self.curator.cost_of(event)
+        if said is None or self.accountant == "pure" or abs(cost.epsilon - said) > said * _SLIGHT:
+            return cost
+        return ApproxDP(said, cost.delta)
+
+    def rest(self, said: Rest, is_paid: Callable[[Fraction], bool] = lambda _: False) -> Fraction:
+        """The ε of a part of what is left in the account, and in all above it.
+
+        Where the order ``is_paid`` for at an ε that an entry of the account was charged for, and
+        that is no smaller, it is that one: what was asked as a part of the rest is found again,
+        though less is left by now.
+        """
+        curator, (own, *above) = self.curator, self.curator.balances()
+        accountant, left = accountant_named(own.accountant), curator.left()
+        if {each.accountant for each in above} - {own.accountant}:
+            epsilon = digits_down(said.share * curator.remaining().epsilon, _REST)
+        elif own.accountant == "pure":
+            epsilon = said.share * left.as_fractions()[0]
+        else:
+            part = Charge(floor(said.share * left.amount), left.delta)
+            found = accountant.room(part, own.budget).epsilon
+            epsilon = found if found == own.budget.epsilon else digits_down(found, _REST)
+        for each in sorted(self._charged(own), reverse=True)[:_TRIED]:
+            if each >= epsilon and is_paid(each):
+                return each
+        if epsilon <= 0:
+            raise OverBudget(
+                f"Nothing is left of {own.budget} in the account {own.account!r}.",
+                fix="Nothing was spent. Ask the steward to raise the budget.",
+                about="rest",
+            )
+        return epsilon
+
+    def _charged(self, own: Balance) -> set[Fraction]:
+        """The ε that single entries of an account were asked for with."""
+        entries = self.curator.ledger.history(own.account)
+        charges = {
+            decode_charges(entry.body["charges"])[own.account]
+            for entry in entries
+            if entry.kind == "reserve" and entry.body["account"] == own.account
+        }
+        alone = partial(accountant_named(own.accountant).alone, budget=own.budget)
+        found = {alone(each).epsilon for each in charges} - {Fraction(0)}
+        return found if own.accountant == "pure" else {digits_up(each, _REST) for each in found}
 
     def price(self, *said: Number | None) -> Price:
         """What that buys of a recipe, in this account."""
-        return Price.of(self.epsilon(*said), accountant=self.accountant, sample=self.rules.sample)
+        return Price.of(self.step(*said), accountant=self.accountant, sample=self.rules.sample)
 
     def funds(self, *said: Number | None) -> Funds:
         """What that buys of one measurement, by those who take part."""
-        inner = inner_price(self.epsilon(*said), self.rules.sample)
+        inner = inner_price(self.step(*said), self.rules.sample)
         return Funds(epsilon=inner, gaussian=self.gaussian)
 
     # jobs
+
+    def known(self, make: Callable[["Desk"], Job[C, R, E]]) -> Job[C, R, E]:
+        """The job that is made here; or, if that was paid for, the one that it was before 1.0.
+
+        An ε then bought ρ = ε²/2, where ρ adds up: more than it means, so what was drawn for it is
+        as good as what is asked for now.
+        """
+        job = make(self)
+        if self.rules.former or self.accountant == "pure" or job.is_paid(self.curator):
+            return job
+        former = Desk(self.curator, replace(self.rules, former=True))
+        former._read = self._read
+        try:
+            earlier = make(former)
+        except NoisegateError:
+            return job
+        return earlier if not earlier.before and earlier.is_paid(self.curator) else job
 
     def plan(self, job: Job[C, R, E], *, fresh: bool = False) -> Plan[E]:
         """What a job would cost and give now. Free: spends nothing, reads no row."""
@@ -73,12 +182,13 @@ class Desk:
         if fresh:
             job.require_anew()
         if fresh or job.before or not job.is_paid(self.curator):
-            price, fits = self.curator.price(all_of((*job.before, job.event)))
+            event = all_of((*job.before, job.event))
+            price, fits = self._told(event, job.epsilon), self.curator.price(event)[1]
         early = None if job.early is None else all_of((*job.before, job.early))
         return Plan(
             kind=job.kind, sql=job.sql, epsilon=job.epsilon, price=price, fits=fits,
             expected=job.expected, notes=job.notes, endings=job.endings,
-            early=None if early is None else self.curator.loss_of(early),
+            early=None if early is None else self.curator.cost_of(early),
         )  # fmt: skip
 
     def run(self, job: Job[C, R, E], *, fresh: bool = False, progress: Progress | None = None) -> R:
@@ -103,17 +213,24 @@ class Desk:
             *job.paid, *(() if drawn.free else (drawn.used,)),
             guarantee=job.guarantee(self.curator.loss_of(job.promise(drawn))),
             question=drawn.question, request_id=drawn.request_id, free=drawn.free,
+            said=job.epsilon,
         )  # fmt: skip
         made = job.result(drawn.content, receipt)
         return made if job.then is None else job.then(made)
 
     def receipt(
-        self, *paid: Event, guarantee: Guarantee, question: str, request_id: str, free: bool = False
+        self,
+        *paid: Event,
+        guarantee: Guarantee,
+        question: str,
+        request_id: str,
+        free: bool = False,
+        said: Fraction | None = None,
     ) -> Receipt:
         """What was paid now, what is left, and what is promised."""
         curator = self.curator
         return Receipt(
-            cost=curator.loss_of(all_of(paid)), remaining=curator.remaining(), guarantee=guarantee,
+            cost=self._told(all_of(paid), said), remaining=curator.remaining(), guarantee=guarantee,
             question=question, request_id=request_id, practice=self.rules.practice,
             log=curator.ledger.log(), free=free,
         )  # fmt: skip

@@ -8,7 +8,8 @@ order names no file, and holds no rows. What it means is for its `job`, at the d
 import json
 from abc import ABC, abstractmethod
 from collections.abc import KeysView, Mapping, Sequence
-from dataclasses import MISSING, Field, asdict, dataclass, fields, is_dataclass
+from contextlib import suppress
+from dataclasses import MISSING, Field, asdict, dataclass, fields, is_dataclass, replace
 from datetime import date, datetime, time
 from decimal import Decimal
 from difflib import get_close_matches
@@ -35,7 +36,8 @@ from typing import get_args as args_of
 from noisegate.desk.desk import Desk
 from noisegate.desk.job import Job, Progress
 from noisegate.desk.plan import Expected, Plan
-from noisegate.errors import SpecError
+from noisegate.desk.rest import Rest, price_of
+from noisegate.errors import NoisegateError, SpecError
 from noisegate.exact import Number, fraction, shown
 
 R_co = TypeVar("R_co", covariant=True)
@@ -104,6 +106,21 @@ class Order(ABC, Generic[R_co, E_co]):
                 f"{label!r} is nested too deeply.", fix="Use lists of values."
             ) from None
 
+    def settled(self, desk: Desk, *, fresh: bool = False) -> Self:
+        """The order with a number for its price, where that is a part of what is left."""
+        said = getattr(self, "epsilon", None)
+        if not isinstance(said, Rest):
+            return self
+
+        def is_paid(epsilon: Fraction) -> bool:
+            order = replace(self, epsilon=epsilon)  # type: ignore[call-arg]  # it has one
+            with suppress(NoisegateError):
+                return order.plan(desk).free
+            return False
+
+        found = desk.rest(said) if fresh else desk.rest(said, is_paid)
+        return replace(self, epsilon=found)  # type: ignore[call-arg]  # it has one
+
     def to_dict(self) -> Json:
         """It as JSON values, without what is as usual; `noisegate.orders.order_from` reads them."""
         hints = hints_of(type(self))
@@ -132,10 +149,11 @@ class JobOrder(Order[R_co, E_co]):
         return self.job(desk)
 
     def plan(self, desk: Desk, *, fresh: bool = False) -> Plan[E_co]:  # noqa: D102 - see Order
-        return desk.plan(self.anew(desk) if fresh else self.job(desk), fresh=fresh)
+        job = self.anew(desk) if fresh else desk.known(self.job)
+        return desk.plan(job, fresh=fresh)
 
     def run(self, desk: Desk, *, fresh: bool = False, progress: Progress | None = None) -> R_co:  # noqa: D102 - see Order
-        job = self.anew(desk) if fresh else self.job(desk)
+        job = self.anew(desk) if fresh else desk.known(self.job)
         return desk.run(job, fresh=fresh, progress=progress)
 
 
@@ -187,7 +205,7 @@ def _held(name: str, value: Any, hint: Any) -> Any:  # noqa: ANN401 - as people 
     if value is None and NoneType in args_of(hint):
         return None
     if is_number(hint):
-        return fraction(value, name=name)
+        return price_of(value) if name == "epsilon" else fraction(value, name=name)
     if range in types and (isinstance(value, range) or _is_ends(value)):
         return value if isinstance(value, range) else _range(name, value)
     found = kept(value)

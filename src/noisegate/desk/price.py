@@ -1,10 +1,13 @@
 """Where a price becomes noise: ε or ρ, of all rows or of a secret sample.
 
-Under the pure accountant the shares are shares of ε and sums carry geometric noise. Under others an
-ε buys ρ = ε² / 2 and the shares are shares of ρ.
+An ε that is asked of an account means: this order alone is (ε, δ)-private, δ the account's. What
+it buys there is a `Step`: the ε of a pure step that costs as much. Where ε itself adds up that is
+the ε asked for, shares are shares of it, and sums carry geometric noise. Elsewhere it is √(2ρ) of
+the ρ that implies (ε, δ), since an ε-private step has ρ = ε²/2 [BS16]; shares are shares of ρ.
+Behind this page a price is a step, and steps of one order add up by `together`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import exp, expm1, floor, isqrt
@@ -13,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 import numpy as np
 from numpy.typing import NDArray
 
+from noisegate.accounting.accountant import GRAINS_PER_ONE
 from noisegate.accounting.search import digits_down
 from noisegate.desk.terms import USUAL
 from noisegate.errors import Bug, SpecError
@@ -35,6 +39,47 @@ if TYPE_CHECKING:
 
 VARIANCE_MIN: Final = 1e-30  # of noise so narrow that a double takes it for none
 _DELTA_MAX: Final = Fraction(1, 2)  # of those in a sample
+_FINE: Final = 10**32  # of a step: so fine that its ρ is right to a grain
+_ROUNDING: Final = Fraction(1000, GRAINS_PER_ONE)  # ρ for what each of many charges rounds up
+
+
+@final
+class Step(Fraction):
+    """An ε that is bought already: that of a pure step. Arithmetic gives plain numbers."""
+
+    __slots__ = ()
+
+
+def step_of(rho: Fraction) -> Step:
+    """The pure step that costs ρ: √(2ρ). Rounding: down, by so little that nobody can ask for it.
+
+    An order may be charged in many entries, each rounded up to a grain. All of them fit.
+    """
+    return Step(_root(2 * max(rho - _ROUNDING, Fraction(0))))
+
+
+def together(steps: Iterable[Fraction], *, rho: bool) -> Step:
+    """What steps are together: their sum, or the root of that of their squares. Rounding: up."""
+    if not rho:
+        return Step(sum(steps, Fraction(0)))
+    return Step(_root(sum((each * each for each in steps), Fraction(0)), up=True))
+
+
+def without(whole: Fraction, steps: Iterable[Fraction], *, rho: bool) -> Step:
+    """What is left of a step after others. Rounding: down."""
+    used = together(steps, rho=rho)
+    return Step(_root(whole**2 - used**2) if rho else whole - used)
+
+
+def share_of(whole: Fraction, share: Fraction, *, rho: bool) -> Step:
+    """A share of a step: of its ε, or of its ρ. Rounding: down."""
+    return Step(_root(whole**2 * share) if rho else whole * share)
+
+
+def _root(square: Fraction, *, up: bool = False) -> Fraction:
+    scaled = square * _FINE * _FINE
+    found = isqrt(floor(scaled))
+    return Fraction(found + (up and found * found < scaled), _FINE)
 
 
 @final
@@ -78,7 +123,7 @@ class Price:
 
     @classmethod
     def of(cls, epsilon: Fraction, *, accountant: str, sample: Fraction | None = None) -> "Price":
-        """What ε buys: itself, or ρ = ε² / 2; of a sample, the ε whose amplified price it is.
+        """What a step buys: itself, or ρ = ε² / 2; of a sample, the ε whose amplified price it is.
 
         No theorem prices Gaussian noise in a recipe about a sample: it is pure in every account.
         """
@@ -88,7 +133,7 @@ class Price:
             inner = digits_down(inner_epsilon_down(epsilon, probability=sample))
             return cls(amount=inner, gaussian=False, sample=sample)
         gaussian = accountant != "pure"
-        return cls(amount=epsilon**2 / 2 if gaussian else epsilon, gaussian=gaussian)
+        return cls(amount=epsilon**2 / 2 if gaussian else Fraction(epsilon), gaussian=gaussian)
 
     def event(self, share: Fraction = Fraction(1)) -> Event:
         """A share of it, to be reserved."""
@@ -152,7 +197,7 @@ class Price:
 def inner_price(price: Fraction, sample: Fraction | None) -> Fraction:
     """What those in a sample may pay, so that all pay the price; without one, the price."""
     if sample is None:
-        return price
+        return Fraction(price)
     from noisegate.accounting.amplification import inner_epsilon_down  # noqa: PLC0415
 
     return digits_down(inner_epsilon_down(price, probability=sample))

@@ -1,15 +1,29 @@
-"""Before a budget is chosen: what a count costs, how sharp it is, how many of them fit."""
+"""Before a budget is chosen: what a count costs, how sharp it is, how many of them fit.
+
+With a δ, side by side for both kinds of account: one that adds up ε, and one that adds up zCDP.
+"""
 
 from fractions import Fraction
+from typing import Final
 
 from noisegate.accounting.accountants import accountant_named
+from noisegate.desk.price import Funds, step_of
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction, positive
+from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
+from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.planning.budgets import questions, questions_optimal, sample_size
-from noisegate.planning.calibrate import geometric_error, geometric_scale_for_error
-from noisegate.privacy.distance import L1
-from noisegate.privacy.event import GeometricEvent
+from noisegate.planning.calibrate import (
+    discrete_gaussian_error,
+    discrete_gaussian_variance_for_error,
+    geometric_error,
+    geometric_scale_for_error,
+)
+from noisegate.privacy.distance import L1, L2
+from noisegate.privacy.event import Event, Repeated
 from noisegate.privacy.loss import ApproxDP, decimal_up
+
+_MANY: Final = (10, 100)  # counts whose price is told
 
 
 def what_if(
@@ -33,7 +47,7 @@ def what_if(
         scale = 1 / positive(epsilon if epsilon is not None else 0, name="epsilon")
     else:
         scale = geometric_scale_for_error(within, confidence=sure)
-    each, event = 1 / scale, GeometricEvent(scale=scale, sensitivity=L1(1))
+    each, event = 1 / scale, Geometric(scale=scale).event(L1(1))
     rows = sample_size(bound=1, accuracy="0.01", epsilon=each, failure=1 - sure)
     facts = [
         ("price of one count", f"ε = {decimal_up(each)}"),
@@ -49,13 +63,65 @@ def what_if(
             f"{questions(event, total, accountant=accountant_named('pure')):,}",
         ),
     ]
-    return facts + (_with_delta(event, total, each) if total.delta else [])
-
-
-def _with_delta(event: GeometricEvent, total: ApproxDP, each: Fraction) -> list[tuple[str, str]]:
-    concentrated = questions(event, total, accountant=accountant_named("zcdp"))
-    optimal = questions_optimal(total, epsilon_each=each)
+    if not total.delta:
+        return facts
+    noise = _concentrated(each, within, sure, total)
+    best = f"{questions_optimal(total, epsilon_each=each):,}"
     return [
-        ("… on a zcdp account", f"{concentrated:,}"),
-        ("… at best, if fixed beforehand", f"{optimal:,}"),
+        *facts,
+        ("… at best, if fixed beforehand", best),
+        *_on_zcdp(noise, sure, total),
+        *_many(each, _event(noise), total),
+    ]
+
+
+def _concentrated(
+    each: Fraction, within: Number | None, sure: Fraction, total: ApproxDP
+) -> Geometric | DiscreteGaussian:
+    """The noise that a zCDP account gives for the same ε, or for the same error."""
+    if within is not None:
+        return DiscreteGaussian(
+            variance=discrete_gaussian_variance_for_error(within, confidence=sure)
+        )
+    rho = accountant_named("zcdp").rho(each, total)
+    step = each if rho is None else step_of(rho)
+    return Funds(epsilon=Fraction(step), gaussian=True).noise(
+        Fraction(1), l1=L1(1), l2=L2(squared=1)
+    )
+
+
+def _event(noise: Geometric | DiscreteGaussian) -> Event:
+    """That of a count, which a person moves by 1."""
+    return noise.event(L1(1)) if isinstance(noise, Geometric) else noise.event(L2(squared=1))
+
+
+def _on_zcdp(
+    noise: Geometric | DiscreteGaussian, sure: Fraction, total: ApproxDP
+) -> list[tuple[str, str]]:
+    accountant, event = accountant_named("zcdp"), _event(noise)
+    error, drawn = geometric_error, "geometric, scale {}"
+    size = noise.scale if isinstance(noise, Geometric) else noise.variance
+    if isinstance(noise, DiscreteGaussian):
+        error, drawn = discrete_gaussian_error, "Gaussian, variance {}"
+    price = accountant.alone(accountant.price(event), total).epsilon
+    return [
+        ("on a zcdp account: price of one count", f"ε = {decimal_up(price)}"),
+        ("… noise", drawn.format(decimal_up(size))),
+        ("… error of one count", f"± {error(size, confidence=sure):,}"),
+        ("… error of 100 counts at once", f"± {error(size, confidence=sure, cells=100):,}"),
+        ("… counts that fit", f"{questions(event, total, accountant=accountant):,}"),
+    ]
+
+
+def _many(each: Fraction, event: Event, total: ApproxDP) -> list[tuple[str, str]]:
+    """What several counts cost together on both accounts."""
+    accountant = accountant_named("zcdp")
+
+    def read(count: int) -> str:
+        charge = accountant.price(Repeated(event=event, count=count))
+        return decimal_up(accountant.implied(charge, total).epsilon)
+
+    return [
+        (f"{count} counts cost", f"ε = {decimal_up(count * each)}; on a zcdp account {read(count)}")
+        for count in _MANY
     ]

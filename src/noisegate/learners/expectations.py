@@ -376,10 +376,10 @@ class _Asking:
     def least(self, goal: float, rows: int, confidence: Number) -> Fraction:
         """The least ε, in fine steps, whose error is within the goal whatever the means are."""
         nothing = np.zeros(1 + len(self._matrix.marks), np.int64)
-        accountant, chance = self._matrix.desk.accountant, self._matrix.rules.sample
+        desk = self._matrix.desk
 
         def enough(steps: int) -> bool:
-            price = Price.of(Fraction(steps, _STEP), accountant=accountant, sample=chance)
+            price = desk.price(desk.bought(Fraction(steps, _STEP)))
             means = self.means(nothing, self.bought(price))
             return means.worst(confidence, rows=rows) <= goal
 

@@ -8,7 +8,7 @@ The same task about the same columns at the same price is found in the ledger in
 import io
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Final, TypeAlias, TypeVar, final
 
@@ -202,8 +202,11 @@ def learn(
     fresh: bool = False,
 ) -> Outcome:
     """The fitted numbers: from the ledger if they were learnt before, else for their price."""
-    job = learn_job(matrix, task, epsilon=epsilon)
-    (fitted, stopped), receipt = matrix.desk.run(job, fresh=fresh, progress=progress)
+    desk = matrix.desk
+    job = desk.known(
+        lambda desk: learn_job(replace(matrix, rules=desk.rules), task, epsilon=epsilon)
+    )
+    (fitted, stopped), receipt = desk.run(job, fresh=fresh, progress=progress)
     return Outcome(fitted, receipt, stopped)
 
 

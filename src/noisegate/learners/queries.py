@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 
+from noisegate.accounting.accountants import accountant_named
 from noisegate.accounting.pure import promised
 from noisegate.curator.measurement import Measurement
-from noisegate.desk.price import Price
+from noisegate.desk.price import Price, step_of
 from noisegate.errors import SpecError
 from noisegate.exact import Number, positive
 from noisegate.learners.asking import noises
@@ -207,7 +208,7 @@ def rows_needed(
     tolerance: Number,
     epsilon: Number,
     confidence: Number = USUAL,
-    gaussian: bool = False,
+    delta: Number | None = None,
     population: bool = False,
 ) -> int:
     """How many rows, one for each unit, a session needs for this tolerance of means from 0 to 1.
@@ -215,7 +216,7 @@ def rows_needed(
     Claim: with them, all ``queries`` answers are within the tolerance of the means over the rows,
         with the confidence; with ``population``, of the means of what the rows were drawn from.
     Why: noise of the sums and of the count, as in `Means.worst`; for a population half of the
-        tolerance and of the failure are Hoeffding's. ``gaussian``: in an account that adds up zCDP.
+        tolerance and of the failure are Hoeffding's. ``delta``: of an account that adds up zCDP.
 
     >>> rows_needed(queries=20, tolerance=0.05, epsilon=1)
     2387
@@ -226,9 +227,11 @@ def rows_needed(
     if population:
         goal, failure = goal / 2, failure / 2
         drawn = ceil(log(2 * queries / float(failure)) / (2 * goal**2))
-    share = session_share(queries, gaussian=gaussian)
+    share = session_share(queries, gaussian=delta is not None)
     half = 1 - failure / queries / 2
-    price = Price.of(amount, accountant="zcdp" if gaussian else "pure")
+    name = "pure" if delta is None else "zcdp"
+    rho = accountant_named(name).rho(amount, ApproxDP(amount, delta or 0))
+    price = Price.of(amount if rho is None else step_of(rho), accountant=name)
     off = _interval(price, (1 - share) / queries, REACH, half) / REACH
     rows_off = _interval(price, share, 1, half)
     needed = smallest_whole(lambda rows: (off + rows_off) / 2 <= goal * (rows - rows_off))

@@ -86,9 +86,9 @@ class Balance:
     """What an account may spend, has spent, and has left.
 
     ``spent`` is the (ε, δ) that all charges amount to together; a reading (see
-    `Accountant.implied`), where the promise is ``budget``. ``remaining`` is the (ε, δ) of the
-    largest single question that still fits into this account (its ancestors may have less). Under
-    basic composition the two sum to the budget; under concentrated accounting they need not.
+    `Accountant.implied`), where the promise is ``budget``. ``remaining`` is the largest (ε, δ) that
+    a single question may still ask of this account (its ancestors may have less). Under basic
+    composition the two sum to the budget; under concentrated accounting they sum to more.
     Both are for reading: decisions compare ``charge`` with ``limit``, in whole grains.
     """
 
@@ -103,6 +103,12 @@ class Balance:
     limit: Charge
     reservations: int
     unsettled: int
+
+    @property
+    def left(self) -> Charge:
+        """Limit minus charge; zero where a lowered limit lies below."""
+        rest = self.limit - self.charge
+        return Charge(max(rest.amount, 0), max(rest.delta, 0))
 
 
 class Prices:
@@ -130,10 +136,9 @@ class Prices:
         """The (ε, δ) that a charge amounts to in this account."""
         return self.accountant(account.accountant).implied(charge, account.budget)
 
-    def left(self, account: Account) -> Charge:
-        """Limit minus spent; zero where a lowered limit lies below."""
-        rest = self.limit(account) - account.spent
-        return Charge(max(rest.amount, 0), max(rest.delta, 0))
+    def alone(self, account: Account, charge: Charge) -> ApproxDP:
+        """The (ε, δ) that one question asks for, if it costs this."""
+        return self.accountant(account.accountant).alone(charge, account.budget)
 
     def fits(self, account: Account, charge: Charge) -> bool:
         """The filter: whether the account can take the charge."""
@@ -141,19 +146,21 @@ class Prices:
 
     def balance(self, account: Account) -> Balance:
         """The account as a steward or an analyst reads it."""
-        return Balance(
+        found = Balance(
             account=account.name,
             parent=account.parent,
             accountant=account.accountant,
             unit=account.unit,
             budget=account.budget,
             spent=self.implied(account, account.spent),
-            remaining=self.implied(account, self.left(account)),
+            remaining=account.budget,
             charge=account.spent,
             limit=self.limit(account),
             reservations=account.reservations,
             unsettled=account.unsettled,
         )
+        rest = self.accountant(account.accountant).room(found.left, account.budget)
+        return replace(found, remaining=rest)
 
     def _loss_now(self, accountant: str, event: Event) -> Pair:
         return self.accountant(accountant).loss(event)

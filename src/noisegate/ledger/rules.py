@@ -265,8 +265,8 @@ class Rules:
     def _require_room(self, account: Account, charge: Charge) -> None:
         if self.prices.fits(account, charge):
             return
-        price = self.prices.implied(account, charge)
-        left = self.prices.implied(account, self.prices.left(account))
+        price = self.prices.alone(account, charge)
+        left = self.prices.balance(account).remaining
         raise OverBudget(
             f"This costs {price}; account {account.name!r} has {left:left} left "
             f"of {account.budget}.",

@@ -89,7 +89,8 @@ class Quote:
     """What an event would cost, without asking: a charge for each account of the chain."""
 
     charges: Mapping[str, Charge]
-    loss: ApproxDP  # the event alone, in terms of the account asked
+    loss: ApproxDP  # the event alone, as the account asked reads it
+    price: ApproxDP  # the least that an order asks for, to buy it
     fits: bool
 
 
@@ -234,6 +235,7 @@ class Ledger(ABC):
         return Quote(
             charges={name: charge for name, (charge, _) in quotes.items()},
             loss=self._rules.prices.implied(terms, quotes[account][0]),
+            price=self._rules.prices.alone(terms, quotes[account][0]),
             fits=all(fits for _, fits in quotes.values()),
         )
 

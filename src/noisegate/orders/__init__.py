@@ -99,6 +99,7 @@ _OTHERS: Final = {
     "distance_order": "robust.claimed",
 }
 _NO_OPTIONS: Final = {"sql", "groups_per_unit"}  # of any method
+_REST: Final = r"^(\d+(/\d+|\.\d+)?%? of )?rest$"  # a part of what is left
 _NUMBER: Final = r"^[-+]?(\d+/\d+|(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?)$"
 
 
@@ -187,6 +188,7 @@ def schema() -> Json:
         "$defs": found
         | {
             "number": {"anyOf": [{"type": "number"}, {"type": "string", "pattern": _NUMBER}]},
+            "price": {"anyOf": [{"$ref": "#/$defs/number"}, {"type": "string", "pattern": _REST}]},
             "ends": {"type": "object", "properties": ends, "additionalProperties": False},
         },
     }
@@ -196,6 +198,8 @@ def _object(kind: type, fixed: Mapping[str, str]) -> Json:
     """A dataclass as JSON has it."""
     types, listed = hints_of(kind), fields(kind)
     own = {each.name: _shape(types[each.name]) for each in listed if each.name not in fixed}
+    if "epsilon" in own:
+        own["epsilon"] = _any(types["epsilon"], [{"$ref": "#/$defs/price"}])
     needed = [each.name for each in listed if is_required(each) and each.name not in fixed]
     return {
         "description": (kind.__doc__ or "").partition("\n")[0],

@@ -118,7 +118,7 @@ def _asked(desk: Desk, order: ApplyOrder, measurement: BlockMeasurement) -> Frac
     """The price that is asked for; where an error is, what it costs."""
     if order.within is None:
         return desk.epsilon(order.epsilon)
-    return desk.curator.loss_of(measurement.event()).epsilon
+    return desk.curator.cost_of(measurement.event()).epsilon
 
 
 def _with_blocks(desk: Desk, sql: str, program: Program, order: ApplyOrder) -> ApplyOrder:
@@ -153,7 +153,7 @@ class _Buying:
                 )
             noise = self._noise_within(query, positive(order.within, name="within"))
             event = BlockMeasurement(query=query, mechanisms=noise).event()
-            rules.require_price(self.desk.curator.loss_of(event).epsilon)
+            rules.require_price(self.desk.curator.cost_of(event).epsilon)
             return noise
         price, count = self.desk.price(order.epsilon), len(query.tally.ranges)
         share = replace(price, amount=price.amount / count)

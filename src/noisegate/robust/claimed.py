@@ -59,7 +59,7 @@ class ClaimOrder(JobOrder[Answer, RobustExpected]):
                 about="sample",
             )
         epsilon = till.rules.price(self.epsilon)
-        noise = Geometric.for_epsilon(epsilon, sensitivity=L1(1))
+        noise = Geometric.for_epsilon(till.inner(epsilon), sensitivity=L1(1))
         measurement = ClaimedMeasurement(query=_query(till, self), noise=noise)
         asked = f"the distance {self.program.name!r}"
 

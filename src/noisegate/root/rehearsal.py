@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class Rehearsal:
     """Made-up rows behind a real door, as often as wanted: for audits. Nothing of ``gate`` is read.
 
-    The tables have the same declared facts, the same rules and the same kind of accountant; the
-    budget is as large as any, in memory. The engine is asked each question once, because made-up
+    The tables have the same declared facts, the same rules and the same kind of accountant, so that
+    an ε buys the same; the budget is as large as any, in memory. The engine is asked each question once, because made-up
     rows do not change; all else happens anew each time.
     """
 
@@ -33,12 +33,14 @@ class Rehearsal:
 
         self._tables, self._rules = gate.tables, replace(gate.rules, practice=True)
         self._dataset, self._allowed = gate.door.dataset, gate.door.allowed
-        self._accountant = gate.ledger.balance(self._dataset).accountant
+        paying = gate.ledger.balance(gate.door.account)
+        self._accountant = paying.accountant
+        self._delta = Fraction(1, 2) if self._accountant == "pure" else paying.budget.delta
         self._source = Remembered(DuckDBSource(rows, self._tables))
 
     def gate(self, *, max_epsilon: bool = True) -> Gate:
         """A gate with a fresh ledger; without ``max_epsilon`` also for dear questions."""
-        book, budget = open_ledger(":memory:"), ApproxDP(EPSILON_MAX, Fraction(1, 2))
+        book, budget = open_ledger(":memory:"), ApproxDP(EPSILON_MAX, self._delta)
         unit = protected_by(book, self._dataset, units_of(self._tables.values()))
         open_root(book, self._dataset, unit, budget=budget, accountant=self._accountant)
         rules = self._rules if max_epsilon else replace(self._rules, epsilon_max=None)

@@ -51,6 +51,7 @@ class Run:
     progress: float = 0.0
     words: str = ""
     quantum: float = 0.0
+    settled_order: Order[Any, Expected] | None = None  # at the price that was planned for
     price: Fraction | None = None  # that was planned for, where that had to be known
     ended_at: float = 0.0  # when the answer may leave, by the monotonic clock
     begun_at: float = field(default_factory=time.monotonic)

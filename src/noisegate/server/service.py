@@ -18,6 +18,8 @@ from pathlib import Path
 from threading import RLock
 from typing import Any, Final, final
 
+from noisegate.accounting.accountant import Charge
+from noisegate.accounting.accountants import accountant_named
 from noisegate.errors import (
     Busy,
     Forbidden,
@@ -303,20 +305,20 @@ class Service:
         if not run.begin():
             return
         made: Result | Exception
-        gate, before = None, Fraction(0)
+        gate, before = None, Charge(0, 0)
         try:
             self._require_still(view, run)
             gate, planned = view.gate_for(run), None
-            before = gate.spent.epsilon
+            before, order = _charge(gate), run.settled_order or run.order
             if run.order.kind in UNPRICED:
-                planned = gate.plan(run.order, fresh=run.fresh).price
+                planned = gate.plan(order, fresh=run.fresh).price
             try:
-                done = gate.run(run.order, fresh=run.fresh, progress=run.tell)
+                done = gate.run(order, fresh=run.fresh, progress=run.tell)
             except OverBudget:
                 if not run.practice:
                     raise
                 gate = self.gate(view.hosted, view.caller, practice=True, anew=True)
-                done = gate.run(run.order, fresh=run.fresh, progress=run.tell)
+                done = gate.run(order, fresh=run.fresh, progress=run.tell)
             signer = None if run.practice else self.signer
             made = Result(
                 order=run.order, made=done, left=gate.remaining, planned=planned, signer=signer
@@ -423,10 +425,16 @@ class Service:
         return True
 
 
-def _lost(gate: Gate, before: Fraction) -> Fraction:
+def _charge(gate: Gate) -> Charge:
+    return gate.ledger.balance(gate.door.account).charge
+
+
+def _lost(gate: Gate, before: Charge) -> Fraction:
     """What an account was charged meanwhile; what it asked at the same time is counted twice."""
     try:
-        return max(_NOTHING, gate.spent.epsilon - before)
+        own = gate.ledger.balance(gate.door.account)
+        meanwhile = Charge(max(0, own.charge.amount - before.amount), 0)
+        return accountant_named(own.accountant).alone(meanwhile, own.budget).epsilon
     except NoisegateError:
         return _NOTHING
 

@@ -226,7 +226,8 @@ class View:
         caller, above = self.caller, self._service.settings.approve_above
         if caller.epsilon_question is None and caller.epsilon_hour is None and above is None:
             return None
-        price = self.gate.plan(run.order, fresh=run.fresh).price.epsilon
+        run.settled_order = self.gate.settled(run.order, fresh=run.fresh)  # a limit is about that
+        price = self.gate.plan(run.settled_order, fresh=run.fresh).price.epsilon
         if caller.epsilon_question is not None and price > caller.epsilon_question:
             raise _over("one question", caller.epsilon_question)
         return price

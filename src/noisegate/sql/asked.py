@@ -6,13 +6,14 @@ from functools import partial
 from typing import final
 
 from noisegate.desk.desk import Desk
+from noisegate.desk.price import Step
 from noisegate.desk.rules import Rules
 from noisegate.desk.terms import Terms, checked_terms
 from noisegate.errors import SpecError
 from noisegate.exact import positive
 from noisegate.privacy.event import Event
 from noisegate.privacy.release import Release
-from noisegate.sql.bounds.looks import Chosen, Look, looks_of, price_of, seen, sight_of, text_of
+from noisegate.sql.bounds.looks import Chosen, Look, looks_of, seen, sight_of, steps_of, text_of
 from noisegate.sql.first import Reading, shared
 from noisegate.sql.question import Question
 from noisegate.sql.reuse.shelf import Shelf
@@ -24,6 +25,7 @@ class Asked:
     """A question with its terms, what is to be found for it, and what of that is still missing."""
 
     reading: Reading
+    said: Fraction | None  # the ε that was asked for
     accountant: str
     chosen: Chosen
     looks: tuple[Look, ...]
@@ -41,9 +43,9 @@ class Asked:
         return self.chosen.terms
 
     @property
-    def epsilon(self) -> Fraction:
+    def steps(self) -> tuple[Fraction, ...]:
         """What the looks cost, each once."""
-        return price_of(self.looks)
+        return steps_of(self.looks)
 
     @property
     def unpaid(self) -> dict[str, Event]:
@@ -55,18 +57,21 @@ class Asked:
 def asked_of(desk: Desk, reading: Reading, terms: Terms) -> Asked:
     """What is asked, with what earlier looks have found."""
     agreed = _agreed(desk.rules, terms, reading.question)
-    if reading.firsts and agreed.epsilon is not None:
-        desk.rules.require_price(agreed.epsilon)
-    reading, agreed = shared(reading, agreed)
+    said = None if isinstance(agreed.epsilon, Step) else agreed.epsilon
+    if agreed.epsilon is not None and reading.blocks:
+        agreed = replace(agreed, epsilon=desk.step(agreed.epsilon))
+    reading, agreed = shared(reading, agreed, desk.asked, rho=desk.rho)
     caveats = (*reading.question.caveats, *(each.words for each in reading.firsts))
     question, accountant = replace(reading.question, caveats=caveats), desk.accountant
     sight = partial(sight_of, shelf=desk.read_as(Shelf))
     looks = looks_of(question, agreed, accountant, sight)
+    looks = tuple(replace(look, price=desk.asked(look.epsilon)) for look in looks)
     sights = [None if look.waits else sight(look) for look in looks]
     return Asked(
         reading=reading,
+        said=said,
         accountant=accountant,
-        chosen=seen(question, agreed, looks, sights),
+        chosen=seen(question, agreed, looks, sights, rho=desk.rho),
         looks=looks,
         missing=tuple(look for look, each in zip(looks, sights, strict=True) if each is None),
         seen=tuple(each.release for each in sights if each is not None),

@@ -3,6 +3,7 @@
 What is written is a noisy number, which is public; so the question is then one like any other.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from fractions import Fraction
@@ -10,6 +11,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, final
 
 from noisegate.algebra.expression import Call, Expression, Literal
+from noisegate.desk.price import share_of
 from noisegate.desk.terms import Terms
 from noisegate.errors import SpecError, Unsupported
 from noisegate.privacy.domain import WHOLE_MAX, Kind
@@ -50,6 +52,7 @@ class First:
     shown: str = ""
     releases: tuple[Release, ...] = ()
     terms: Terms = field(default_factory=Terms)
+    price: Fraction = Fraction(0)
 
     @property
     def sql(self) -> str:
@@ -61,16 +64,20 @@ class First:
         """What the answer says about it."""
         if not self.reading.blocks:
             return f"({self.sql}) is about public rows, exact and free."
-        price = float(self.terms.epsilon or 0)
         used = f"{self.shown} is used" if self.is_known else "its noisy value is used"
         return (
-            f"({self.sql}) is measured first, for ε = {price:g}, and {used}: the ± is about the "
-            "question with that number, and does not include the number's own error."
+            f"({self.sql}) is measured first, for ε = {float(self.price):g}, and {used}: the ± is "
+            "about the question with that number, and does not include the number's own error."
         )
 
 
-def shared(reading: Reading, terms: Terms) -> tuple[Reading, Terms]:
-    """The price in equal parts for all blocks: those of the numbers, and those of the question."""
+def shared(
+    reading: Reading, terms: Terms, asked: Callable[[Fraction], Fraction], *, rho: bool
+) -> tuple[Reading, Terms]:
+    """The price in equal parts for all blocks: those of the numbers, and those of the question.
+
+    ``asked`` says for which ε a part could be asked for.
+    """
     count, own = reading.blocks, len(reading.question.blocks)
     if count == own:
         return reading, terms
@@ -80,14 +87,16 @@ def shared(reading: Reading, terms: Terms) -> tuple[Reading, Terms]:
             fix="Give epsilon, not an error.",
         )
 
-    def part(blocks: int) -> Terms:
+    def of(blocks: int) -> Terms:
         share = Fraction(blocks, count)
-        return replace(
-            terms, epsilon=(terms.epsilon or 0) * share, delta=(terms.delta or 0) * share
-        )
+        step = share_of(terms.epsilon or Fraction(0), share, rho=rho)
+        return replace(terms, epsilon=step, delta=(terms.delta or 0) * share)
 
-    firsts = (replace(each, terms=part(each.reading.blocks)) for each in reading.firsts)
-    return replace(reading, firsts=tuple(firsts)), part(own)
+    def first(each: First) -> First:
+        own = of(each.reading.blocks)
+        return replace(each, terms=own, price=asked(own.epsilon or Fraction(0)))
+
+    return replace(reading, firsts=tuple(map(first, reading.firsts))), of(own)
 
 
 def number_of(table: "pa.Table", widths: HalfWidths | None = None) -> tuple[Expression, str]:

@@ -19,6 +19,7 @@ from noisegate.curator.curator import Curator
 from noisegate.desk.answer import CHOSEN, Answer
 from noisegate.desk.desk import Desk
 from noisegate.desk.job import Drawn, Job, Progress, Receipt, all_of
+from noisegate.desk.price import together
 from noisegate.desk.terms import USUAL, Terms
 from noisegate.errors import OverBudget, Unsupported
 from noisegate.privacy.domain import TableDomain
@@ -70,6 +71,7 @@ class QuestionJob(Job[Collected, Answer, AnswerExpected]):
     kind: str = "answer"
     desk: Desk
     terms: Terms
+    step: Fraction
     fresh: bool
     asked: Asked
     orders: tuple[Order, ...]
@@ -248,7 +250,8 @@ def _job(
     plans = tuple(desk.plan(each, fresh=fresh) for each in firsts.values())
     before = (*asked.unpaid.values(), *(each.expected.event for each in plans))
     wanted, early = (_events(asked, orders, fresh=fresh, found=found) for found in (True, False))
-    paying = [*(each.epsilon for each in orders), *(each.epsilon for each in plans)]
+    paying = [*asked.steps, *(each.epsilon for each in orders)]
+    paying += [each.step for each in firsts.values()]
     expected = AnswerExpected(
         question=asked.question,
         bought=tuple(order.bought for order in orders),
@@ -260,7 +263,8 @@ def _job(
         firsts=plans,
     )
     return QuestionJob(
-        sql=reading.sql, epsilon=sum(paying, asked.epsilon), expected=expected,
+        sql=reading.sql, epsilon=desk.asked(*paying, said=asked.said),
+        step=together(paying, rho=desk.rho), expected=expected,
         notes=expected.caveats, before=before, wanted=all_of(wanted),
         early=all_of(early) if early != wanted else None, desk=desk, terms=terms, fresh=fresh,
         asked=asked, orders=orders, firsts=firsts,

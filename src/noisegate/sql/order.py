@@ -1,16 +1,18 @@
 """A question in SQL as an order: ``gate.sql``, ``gate.plan``."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import ClassVar, Literal, TypeAlias, TypedDict, final
 
 from noisegate.desk.answer import Answer
 from noisegate.desk.desk import Desk
 from noisegate.desk.order import JobOrder
+from noisegate.desk.rest import Rest
 from noisegate.desk.terms import Terms
 from noisegate.exact import Number
 from noisegate.sql.job import QuestionJob, question_job
 from noisegate.sql.plan import AnswerExpected
+from noisegate.sql.reading.hints import take_hints
 
 Chosen: TypeAlias = Literal["bounds", "caps"]
 
@@ -72,6 +74,14 @@ class SqlOrder(JobOrder[Answer, AnswerExpected]):
     def terms(self) -> Terms:
         """What is said about paying."""
         return Terms(**{each.name: getattr(self, each.name) for each in fields(Terms)})
+
+    def settled(self, desk: Desk, *, fresh: bool = False) -> "SqlOrder":
+        """Also where the SQL itself asks for a part of what is left."""
+        order, priced = self, any((self.epsilon, self.within, self.relative))
+        if not priced and "rest" in self.sql.lower():
+            said = take_hints(self.sql)[1].epsilon
+            order = replace(self, epsilon=said) if isinstance(said, Rest) else self
+        return JobOrder.settled(order, desk, fresh=fresh)
 
     def job(self, desk: Desk) -> QuestionJob:
         """What it asks for."""

@@ -12,6 +12,7 @@ from noisegate.curator.curator import Curator
 from noisegate.curator.measurement import Measurement
 from noisegate.desk.desk import Desk
 from noisegate.desk.job import all_of
+from noisegate.desk.price import share_of
 from noisegate.desk.terms import USUAL, Terms
 from noisegate.errors import Bug
 from noisegate.mechanisms.base import Mechanism
@@ -96,7 +97,8 @@ def orders_of(desk: Desk, asked: Asked, *, fresh: bool) -> tuple[Order, ...]:
     """All blocks of a question, for no more than one question may cost."""
     blocks = asked.question.blocks
     orders = tuple(_order(desk, asked, block, fresh=fresh) for block in blocks)
-    desk.rules.require_price(sum((order.epsilon for order in orders), asked.epsilon))
+    steps = (*asked.steps, *(order.epsilon for order in orders))
+    desk.rules.require_price(desk.asked(*steps, said=asked.said))
     return orders
 
 
@@ -108,7 +110,7 @@ def _order(desk: Desk, asked: Asked, block: Block, *, fresh: bool) -> Order:
     fresh = fresh or any(look.block.name == block.name for look in asked.missing)
     off, delta = rank_slack(profiles, caps.rows_per_unit), (terms.delta or Fraction(0)) / count
     known = draft(block, caps, accountant=asked.accountant)
-    epsilon = _epsilon_of(known, terms, count, delta)
+    epsilon = _epsilon_of(known, terms, count, delta, rho=desk.rho)
 
     usual: Slack = partial(slack_of, off)
 
@@ -146,10 +148,10 @@ def _order(desk: Desk, asked: Asked, block: Block, *, fresh: bool) -> Order:
     return order if order.losses else replace(order, looked=None)
 
 
-def _epsilon_of(known: Draft, terms: Terms, count: int, delta: Fraction) -> Fraction:
-    """The price of one of ``count`` blocks."""
+def _epsilon_of(known: Draft, terms: Terms, count: int, delta: Fraction, *, rho: bool) -> Fraction:
+    """The step of one of ``count`` blocks."""
     if terms.epsilon is not None:
-        return terms.epsilon / count
+        return share_of(terms.epsilon, Fraction(1, count), rho=rho)
     goal = Goal(
         within=terms.within,
         relative=terms.relative,

@@ -12,6 +12,7 @@ from math import ceil, floor
 from typing import Any, Final, final
 
 from noisegate.desk.desk import Desk
+from noisegate.desk.price import Step
 from noisegate.desk.terms import Terms
 from noisegate.errors import SpecError
 from noisegate.privacy.domain import Kind
@@ -46,14 +47,14 @@ class Seen:
 
 @final
 class Looks:
-    """What is to be found for some columns, for a part of ``epsilon``."""
+    """What is to be found for some columns, for a part of a ``step``."""
 
     def __init__(
         self,
         desk: Desk,
         wanted: Wanted,
         choose: Any,  # noqa: ANN401 - one of `CHOICES`, or several
-        epsilon: Fraction,
+        step: Fraction,
         rows_per_unit: int | None,
     ) -> None:
         listed = (choose,) if isinstance(choose, str) else tuple(choose or ())
@@ -67,8 +68,8 @@ class Looks:
         self._unbounded = wanted.unbounded if "bounds" in listed else ()
         self._uncut = _uncut(wanted, self._unbounded) if "bins" in listed else ()
         count = len(self._unbounded) + len(self._uncut)
-        self.epsilon = epsilon * SHARE if count else Fraction(0)
-        self._each = self.epsilon / max(1, count)
+        self._each = Step(step * SHARE / max(1, count))
+        self.steps = (self._each,) * count
         self._terms = Terms(epsilon=self._each, rows_per_unit=rows_per_unit)
 
     def seen(self, *, pay: bool = False) -> Seen:

@@ -21,7 +21,7 @@ from noisegate.curator.allowance import Allowance
 from noisegate.desk.desk import Desk
 from noisegate.desk.job import Drawn, Progress, Receipt, Recipe
 from noisegate.desk.order import Box, Columns, Options
-from noisegate.desk.price import Price, variance_of
+from noisegate.desk.price import Price, variance_of, without
 from noisegate.errors import NoisegateError, SpecError, Unsupported
 from noisegate.exact import Number, fraction, positive
 from noisegate.privacy.domain import TableDomain
@@ -234,7 +234,8 @@ class _Synthesis:
             cuts = columns_for(curator.tables, [*asked, *never])[1]
         self._wanted = uncut(wanted, cuts)
         self._epsilon = desk.epsilon(order.epsilon)
-        self._looks = Looks(desk, self._wanted, order.choose, self._epsilon, order.rows_per_unit)
+        step = desk.step(self._epsilon)
+        self._looks = Looks(desk, self._wanted, order.choose, step, order.rows_per_unit)
         if order.rows is not None:
             require_rows(order.rows)
         if order.total is not None:
@@ -249,7 +250,7 @@ class _Synthesis:
             tables, looked.cut(self._wanted), where=order.where,
             rows_per_unit=order.rows_per_unit, found=looked.bounds,
         ).sampled(desk.rules.sample)  # fmt: skip
-        price = desk.price(self._epsilon - self._looks.epsilon)
+        price = desk.price(without(desk.step(self._epsilon), self._looks.steps, rho=desk.rho))
         workload, words = workload_of(order.workload, basis, tables)
         impossible = impossible_of(order.impossible, basis, tables)
         known = tuple(known_of(order.evidence, basis))

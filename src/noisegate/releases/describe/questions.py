@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import Final, final
 
 from noisegate.desk.desk import Desk
-from noisegate.desk.price import Funds
+from noisegate.desk.price import Funds, Step
 from noisegate.desk.terms import Terms
 from noisegate.privacy.domain import Column, Kind
 from noisegate.releases.describe.description import COUNT, MEAN, MISSING, QUARTILES, ROWS
@@ -47,7 +47,7 @@ def is_listed(column: Column) -> bool:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Questions:
-    """What is asked about columns of a table, all of it for the price of ``terms``."""
+    """What is asked about columns of a table, all of it for ``epsilon``."""
 
     desk: Desk
     table: str
@@ -112,8 +112,8 @@ class Questions:
             for level, each in zip(_LEVELS, QUARTILES, strict=True)
         ]
 
-    def price(self, name: str) -> Fraction:
-        """What a question costs: a share of ε, or of ρ where Gaussian noise adds up."""
+    def price(self, name: str) -> Step:
+        """The step of a question: a share of ε, or of ρ where Gaussian noise adds up."""
         counts = 1 + sum(map(self._is_counted, self.columns))
         weights = {ALL: counts + sum(map(self._weight, self.of(Way.NUMBERS)))}
         weights |= {each: self._weight(each) for each in self.of(Way.BOUNDS)}
@@ -121,8 +121,8 @@ class Questions:
         total = sum(weights.values())
         shares = {each: Fraction(w * _PARTS // total, _PARTS) for each, w in weights.items()}
         shares[ALL] += 1 - sum(shares.values())
-        funds = Funds(epsilon=self.epsilon, gaussian=self.desk.gaussian)
-        return funds.share(shares[name])
+        funds = Funds(epsilon=self.desk.step(self.epsilon), gaussian=self.desk.gaussian)
+        return Step(funds.share(shares[name]))
 
     def _weight(self, name: str) -> int:
         """A mean is a sum over a count."""

@@ -169,7 +169,7 @@ def sparse_job(desk: Desk, order: SparseOrder) -> SparseJob:
             "Every row is one unit, so a contribution bound has no meaning.", fix="Leave it out."
         )
     query = Query(Cells(relation=block.relation, by=tally_axes, rows_per_unit=cap))
-    noise = _noise(order, query, inner_price(epsilon, query.sample))
+    noise = _noise(order, query, inner_price(desk.step(epsilon), query.sample))
     moves = query.path[-1]
     sampling, secret = None, []
     if query.sample is not None:

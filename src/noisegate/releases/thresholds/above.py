@@ -363,7 +363,7 @@ def above_job(desk: Desk, order: AboveOrder) -> AboveJob:
     query = Query(tally, Strategy(prod(grid.shape), (boxes_matrix(asked),)))
     threshold = fraction(order.threshold, name="threshold")
     noise = AboveThreshold.for_epsilon(
-        inner_price(epsilon, grid.sample),
+        inner_price(desk.step(epsilon), grid.sample),
         threshold=ceil(threshold / grid.grain),
         sensitivity=query.moved,
         cutoff=min(order.most, asked.size),

@@ -49,7 +49,9 @@ class Question(OfDataSet):
         "GROUP BY ward. Single rows cannot be asked for.",
     )
     epsilon: Price | None = Field(
-        None, description="What to pay: more means less noise. Default: the policy's."
+        None,
+        description="What to pay: more means less noise; or a part of what is left, such as "
+        '"1/10 of rest". Default: the policy\'s.',
     )
     within: Price | None = Field(
         None, description="Or: how far each number may be off; the price follows."

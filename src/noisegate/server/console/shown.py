@@ -97,18 +97,12 @@ def meter(
 
 
 def _share(cost: ApproxDP, balance: Balance) -> float:
-    """Which part of a budget a price is, as the account adds up.
-
-    A price is what its charge implies with the budget's δ; the limit of it is that charge again.
-    """
+    """Which part of a budget a price is, as the account adds up: of its ε, or of its ρ."""
     if cost.epsilon == 0 or not balance.limit.amount:
         return 0.0
-    implied = ApproxDP(cost.epsilon, balance.budget.delta)
-    try:
-        charge = accountant_named(balance.accountant).limit(implied)
-    except NoisegateError:  # an order of Rényi's that says nothing about so little
-        return float(cost.epsilon / balance.budget.epsilon)
-    return charge.amount / balance.limit.amount
+    accountant, whole = accountant_named(balance.accountant), balance.budget
+    pair = [accountant.rho(each, whole) or each for each in (cost.epsilon, whole.epsilon)]
+    return float(pair[0] / pair[1])
 
 
 def _of(loss: ApproxDP | None) -> str:

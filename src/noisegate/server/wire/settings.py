@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, final
 
+from noisegate.desk.rest import Rest, rest_of
 from noisegate.desk.terms import USUAL, Terms
 from noisegate.errors import SpecError, UserError
 from noisegate.exact import positive
@@ -154,7 +155,7 @@ class Settings:
         seconds = int(text[1]) * units[text[2]] if text else 0
         return seconds or None
 
-    def terms(self, said: Terms) -> dict[str, Fraction]:
+    def terms(self, said: Terms) -> dict[str, Fraction | Rest]:
         """What the session adds to what a question says about paying."""
         own = (
             ()
@@ -162,13 +163,16 @@ class Settings:
             else ("epsilon", "within", "relative")
         )
         names = (*own, *(() if said.confidence else ("confidence",)))
+        rest = rest_of(self.values.get(PREFIX + "epsilon"))
+        if rest is not None and "epsilon" in names:
+            return {"epsilon": rest} | {n: v for n in names[1:] if (v := self.number(n))}
         found = ((name, self.number(name)) for name in names)
         return {name: value for name, value in found if value is not None}
 
 
 def _check(name: str, value: str | None) -> None:
     if name in _NUMBERS:
-        if value is not None:
+        if value is not None and (name != "epsilon" or rest_of(value) is None):
             number = positive(value, name=name)
             if name == "confidence" and number >= 1:
                 raise SpecError("confidence must be below 1.", fix="For example: 0.95.")

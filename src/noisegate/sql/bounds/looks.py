@@ -15,6 +15,7 @@ from noisegate.algebra.known import remembered
 from noisegate.algebra.relation import Table
 from noisegate.algebra.schema import schema_of
 from noisegate.curator.measurement import Measurement
+from noisegate.desk.price import without
 from noisegate.desk.terms import Terms
 from noisegate.errors import SpecError, Unsupported
 from noisegate.mechanisms.additive.geometric import Geometric
@@ -74,7 +75,8 @@ class Look:
     expression: Expression | None
     counted: Counted | None
     measurement: Measurement
-    epsilon: Fraction
+    epsilon: Fraction  # of the step
+    price: Fraction = Fraction(0)  # for which it could be asked for
     waits: bool = False
 
     @property
@@ -224,7 +226,12 @@ def _first(shelf: Shelf, query: Query, scale: float = inf) -> Sight | None:
 
 
 def seen(
-    question: Question, terms: Terms, looks: Sequence[Look], sights: Sequence[Sight | None]
+    question: Question,
+    terms: Terms,
+    looks: Sequence[Look],
+    sights: Sequence[Sight | None],
+    *,
+    rho: bool,
 ) -> Chosen:
     """The question with what was found, and words about it; None stands for not looked yet.
 
@@ -232,7 +239,7 @@ def seen(
     """
     if not looks or terms.epsilon is None:
         return Chosen(question=question, terms=terms)
-    terms, words = replace(terms, epsilon=terms.epsilon - price_of(looks)), []
+    terms, words = replace(terms, epsilon=without(terms.epsilon, steps_of(looks), rho=rho)), []
     bounds = _bounds(looks, sights)
     caps: dict[str, dict[str, Any]] = {}
     profiles: dict[str, tuple[Profile, ...]] = {}
@@ -284,9 +291,9 @@ def _bounds(looks: Sequence[Look], sights: Sequence[Sight | None]) -> Bounds:
     }
 
 
-def price_of(looks: Sequence[Look]) -> Fraction:
-    """What looks cost together, equal ones once."""
-    return sum({text_of(look.measurement): look.epsilon for look in looks}.values(), Fraction(0))
+def steps_of(looks: Sequence[Look]) -> tuple[Fraction, ...]:
+    """The steps of looks, equal ones once."""
+    return tuple({text_of(look.measurement): look.epsilon for look in looks}.values())
 
 
 @remembered
@@ -296,7 +303,7 @@ def text_of(measurement: Measurement) -> str:
 
 
 def _paid(look: Look) -> str:
-    return f"{look.words}: estimated first, for ε = {float(look.epsilon):.3g}"
+    return f"{look.words}: estimated first, for ε = {float(look.price):.3g}"
 
 
 def _cap_words(look: Look, counted: Counted, sight: Sight | None, cap: int | Fraction) -> str:

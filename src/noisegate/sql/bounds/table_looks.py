@@ -78,7 +78,7 @@ class CapsOrder(JobOrder[Profile, LookExpected]):
         """The look, bought once; of a sample, scaled up."""
         sample, epsilon = desk.rules.sample, desk.epsilon(self.epsilon)
         query = rows_per_unit_query(_rows(_private(desk, self.table), sample))
-        look = _measurement(query, epsilon, sample)
+        look = _measurement(query, desk.step(epsilon), sample)
         scale = scale_of(look) / float(sample or 1)
 
         def seen(release: Release) -> Profile:
@@ -101,7 +101,8 @@ class BoundsOrder(JobOrder[tuple[Fraction, Fraction], LookExpected]):
     def job(self, desk: Desk) -> LookJob[tuple[Fraction, Fraction]]:
         """The look, bought once."""
         epsilon = desk.epsilon(self.epsilon)
-        look = bounds_look(_private(desk, self.table), self.column, epsilon, desk.rules.sample)
+        step, sample = desk.step(epsilon), desk.rules.sample
+        look = bounds_look(_private(desk, self.table), self.column, step, sample)
         about = f"bounds of {self.column} in {self.table}"
         return _job(about, epsilon, look, lambda release: bounds_seen(look, release))
 

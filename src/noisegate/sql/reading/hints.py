@@ -1,9 +1,11 @@
 """What the SQL itself says about paying, cut out before the rest is read.
 
 ``SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=0.1) ...``, or a comment that starts with
-``noisegate:``, such as ``/* noisegate: within=50 confidence=0.95 */``, or EXPLAIN.
+``noisegate:``, such as ``/* noisegate: within=50 confidence=0.95 */``, or EXPLAIN. An ε may be a
+part of what is left: ``/* noisegate: epsilon=1/10 of rest */``, ``OPTIONS(epsilon='rest')``.
 """
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 from itertools import pairwise
@@ -13,6 +15,7 @@ from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
+from noisegate.desk.rest import rest_of
 from noisegate.desk.terms import Terms
 from noisegate.errors import Unsupported
 from noisegate.exact import positive
@@ -31,6 +34,7 @@ _OPTIONS: Final = {
 }
 _WHOLE: Final = ("rows", "rows_per_unit", "groups_per_unit")
 _HINT: Final = "noisegate:"
+_OF_REST: Final = re.compile(r"\s+of\s+(?:the\s+)?rest\b", re.IGNORECASE)
 
 
 def take_hints(sql: str) -> tuple[str, Terms, bool]:
@@ -84,7 +88,8 @@ def _from_comments(tokens: Iterable[Token]) -> list[tuple[str, str]]:
         text = comment.strip()
         if not text.lower().startswith(_HINT):
             continue
-        for part in text[len(_HINT) :].replace(",", " ").split():
+        said = _OF_REST.sub("_of_rest", text[len(_HINT) :])
+        for part in said.replace(",", " ").split():
             name, equals, value = part.partition("=")
             if not equals or not value:
                 raise Unsupported(
@@ -130,6 +135,9 @@ def _terms(said: Iterable[tuple[str, str]]) -> Terms:
             raise Unsupported(f"{option} is given twice.", fix="Give it once.", about="twice")
     terms: dict[str, object] = {}
     for option, value in found.items():
+        if option == "epsilon" and (rest := rest_of(value.strip("'\""))) is not None:
+            terms[option] = rest
+            continue
         number = positive(value, name=option)
         if option in _WHOLE:
             if number.denominator != 1:
