@@ -36,6 +36,7 @@ C = TypeVar("C")
 T = TypeVar("T")
 _TRIED: Final = 8  # earlier prices at which an order is looked for
 _REST: Final = 10  # digits of a part of the rest: fewer than roundings lose
+_SAME: Final = "2026-11-18"  # since then, an ε means the same in every account
 _SLIGHT: Final = Fraction(1, 10**10)  # of an ε: what roundings lose
 
 
@@ -54,9 +55,13 @@ class Desk:
     # what a price buys
 
     @property
+    def _own(self) -> Balance:
+        return self.curator.ledger.balance(self.curator.account)
+
+    @property
     def accountant(self) -> str:
         """How the account adds up losses."""
-        return self.curator.ledger.balance(self.curator.account).accountant
+        return self._own.accountant
 
     @property
     def rho(self) -> bool:
@@ -86,7 +91,7 @@ class Desk:
         Claim: an order whose steps are ``together`` no more is (ε, δ)-private, δ the account's.
         Adjacency: add/remove. Why: see `Accountant.rho`. Rounding: down.
         """
-        own = self.curator.ledger.balance(self.curator.account)
+        own = self._own
         rho = accountant_named(own.accountant).rho(epsilon, own.budget)
         return Step(epsilon) if rho is None or self.rules.former else step_of(rho)
 
@@ -95,17 +100,17 @@ class Desk:
 
         Whoever ``said`` nearly the same means that.
         """
-        whole = together(steps, rho=self.rho)
-        if self.rules.former or self.accountant == "pure":
+        whole, own = together(steps, rho=self.rho), self._own
+        if self.rules.former or own.accountant == "pure":
             return Fraction(whole)
-        return self._told(DeclaredZCDPEvent(rho=whole**2 / 2), said).epsilon
+        accountant = accountant_named(own.accountant)
+        charge = accountant.price(DeclaredZCDPEvent(rho=whole**2 / 2))
+        return _as_said(accountant.alone(charge, own.budget), said).epsilon
 
-    def _told(self, event: Event, said: Fraction | None) -> ApproxDP:
-        """What an event costs; where that is what was ``said`` but for rounding, just that."""
+    def _cost(self, event: Event, said: Fraction | None) -> ApproxDP:
+        """What an event costs, in terms of the account."""
         cost = self.curator.cost_of(event)
-        if said is None or self.accountant == "pure" or abs(cost.epsilon - said) > said * _SLIGHT:
-            return cost
-        return ApproxDP(said, cost.delta)
+        return cost if self._own.accountant == "pure" else _as_said(cost, said)
 
     def rest(self, said: Rest, is_paid: Callable[[Fraction], bool] = lambda _: False) -> Fraction:
         """The ε of a part of what is left in the account, and in all above it.
@@ -159,13 +164,17 @@ class Desk:
     # jobs
 
     def known(self, make: Callable[["Desk"], Job[C, R, E]]) -> Job[C, R, E]:
-        """The job that is made here; or, if that was paid for, the one that it was before 1.0.
+        """The job that is made here; or, if that was paid for, the one that it was once.
 
-        An ε then bought ρ = ε²/2, where ρ adds up: more than it means, so what was drawn for it is
-        as good as what is asked for now.
+        Where ρ adds up, an ε once bought ρ = ε²/2: nearly always more than it means, and then what
+        was drawn for it is at least as good as what is asked for now.
         """
         job = make(self)
-        if self.rules.former or self.accountant == "pure" or job.is_paid(self.curator):
+        if self.rules.former or self.read_as(Ledger.begun) >= _SAME:
+            return job
+        if self.accountant == "pure" or job.is_paid(self.curator):
+            return job
+        if not 0 < self.bought(job.epsilon) <= job.epsilon:
             return job
         former = Desk(self.curator, replace(self.rules, former=True))
         former._read = self._read
@@ -183,7 +192,7 @@ class Desk:
             job.require_anew()
         if fresh or job.before or not job.is_paid(self.curator):
             event = all_of((*job.before, job.event))
-            price, fits = self._told(event, job.epsilon), self.curator.price(event)[1]
+            price, fits = self._cost(event, job.epsilon), self.curator.price(event)[1]
         early = None if job.early is None else all_of((*job.before, job.early))
         return Plan(
             kind=job.kind, sql=job.sql, epsilon=job.epsilon, price=price, fits=fits,
@@ -230,10 +239,17 @@ class Desk:
         """What was paid now, what is left, and what is promised."""
         curator = self.curator
         return Receipt(
-            cost=self._told(all_of(paid), said), remaining=curator.remaining(), guarantee=guarantee,
+            cost=self._cost(all_of(paid), said), remaining=curator.remaining(), guarantee=guarantee,
             question=question, request_id=request_id, practice=self.rules.practice,
             log=curator.ledger.log(), free=free,
         )  # fmt: skip
+
+
+def _as_said(cost: ApproxDP, said: Fraction | None) -> ApproxDP:
+    """A price; where that is what was ``said`` but for rounding, just that."""
+    if said is None or abs(cost.epsilon - said) > said * _SLIGHT:
+        return cost
+    return ApproxDP(said, cost.delta)
 
 
 def _silent(part: float, words: str) -> None:

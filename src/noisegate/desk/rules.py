@@ -23,7 +23,7 @@ class Rules:
     sample: Fraction | None = None  # of units, drawn anew for each question
     crowd: tuple[Fraction, Fraction] | None = None  # probability and δ, where crowds may be asked
     rows_max: Mapping[str, int] = field(default_factory=dict)  # of each table that declares it
-    former: bool = False  # where ρ adds up, an ε buys ρ = ε²/2, as it did before 1.0
+    former: bool = False  # where ρ adds up, an ε buys ρ = ε²/2, as it did once
 
     def price(self, *said: Number | None) -> Fraction:
         """What is to be paid: the first that was said, else as the policy has it."""

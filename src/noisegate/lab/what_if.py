@@ -4,6 +4,7 @@ With a δ, side by side for both kinds of account: one that adds up ε, and one 
 """
 
 from fractions import Fraction
+from functools import partial
 from typing import Final
 
 from noisegate.accounting.accountants import accountant_named
@@ -99,16 +100,18 @@ def _on_zcdp(
     noise: Geometric | DiscreteGaussian, sure: Fraction, total: ApproxDP
 ) -> list[tuple[str, str]]:
     accountant, event = accountant_named("zcdp"), _event(noise)
-    error, drawn = geometric_error, "geometric, scale {}"
     size = noise.scale if isinstance(noise, Geometric) else noise.variance
-    if isinstance(noise, DiscreteGaussian):
-        error, drawn = discrete_gaussian_error, "Gaussian, variance {}"
+    plain = isinstance(noise, Geometric)
+    error = partial(geometric_error if plain else discrete_gaussian_error, size, confidence=sure)
+    drawn = f"geometric, scale {decimal_up(size)}"
+    if not plain:
+        drawn = f"Gaussian, variance {decimal_up(size)}"
     price = accountant.alone(accountant.price(event), total).epsilon
     return [
         ("on a zcdp account: price of one count", f"ε = {decimal_up(price)}"),
-        ("… noise", drawn.format(decimal_up(size))),
-        ("… error of one count", f"± {error(size, confidence=sure):,}"),
-        ("… error of 100 counts at once", f"± {error(size, confidence=sure, cells=100):,}"),
+        ("… noise", drawn),
+        ("… error of one count", f"± {error():,}"),
+        ("… error of 100 counts at once", f"± {error(cells=100):,}"),
         ("… counts that fit", f"{questions(event, total, accountant=accountant):,}"),
     ]
 

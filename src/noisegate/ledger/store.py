@@ -342,6 +342,10 @@ class Ledger(ABC):
         """The head with its place, its time and the ledger's identity: to be kept elsewhere."""
         return self._run(self._read, _anchor)
 
+    def begun(self) -> str:
+        """When its first entry was written."""
+        return self._run(self._read, lambda tx: str(next(tx.rows())[2]))
+
     def log(self) -> Log:
         """What an answer carries of the ledger: the head now, and a way to all entries."""
         return Log(self.anchor(), self.history)

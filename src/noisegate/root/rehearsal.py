@@ -24,8 +24,8 @@ class Rehearsal:
     """Made-up rows behind a real door, as often as wanted: for audits. Nothing of ``gate`` is read.
 
     The tables have the same declared facts, the same rules and the same kind of accountant, so that
-    an ε buys the same; the budget is as large as any, in memory. The engine is asked each question once, because made-up
-    rows do not change; all else happens anew each time.
+    an ε buys the same; the budget is as large as any, in memory. The engine is asked each question
+    once, because made-up rows do not change; all else happens anew each time.
     """
 
     def __init__(self, gate: Gate, rows: "Mapping[str, pa.Table]") -> None:

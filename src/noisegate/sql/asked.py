@@ -6,7 +6,7 @@ from functools import partial
 from typing import final
 
 from noisegate.desk.desk import Desk
-from noisegate.desk.price import Step
+from noisegate.desk.price import Step, without
 from noisegate.desk.rules import Rules
 from noisegate.desk.terms import Terms, checked_terms
 from noisegate.errors import SpecError
@@ -66,12 +66,15 @@ def asked_of(desk: Desk, reading: Reading, terms: Terms) -> Asked:
     sight = partial(sight_of, shelf=desk.read_as(Shelf))
     looks = looks_of(question, agreed, accountant, sight)
     looks = tuple(replace(look, price=desk.asked(look.epsilon)) for look in looks)
+    if looks and agreed.epsilon is not None:
+        left = without(agreed.epsilon, steps_of(looks), rho=desk.rho)
+        agreed = replace(agreed, epsilon=left)
     sights = [None if look.waits else sight(look) for look in looks]
     return Asked(
         reading=reading,
         said=said,
         accountant=accountant,
-        chosen=seen(question, agreed, looks, sights, rho=desk.rho),
+        chosen=seen(question, agreed, looks, sights),
         looks=looks,
         missing=tuple(look for look, each in zip(looks, sights, strict=True) if each is None),
         seen=tuple(each.release for each in sights if each is not None),

@@ -15,7 +15,6 @@ from noisegate.algebra.known import remembered
 from noisegate.algebra.relation import Table
 from noisegate.algebra.schema import schema_of
 from noisegate.curator.measurement import Measurement
-from noisegate.desk.price import without
 from noisegate.desk.terms import Terms
 from noisegate.errors import SpecError, Unsupported
 from noisegate.mechanisms.additive.geometric import Geometric
@@ -226,20 +225,17 @@ def _first(shelf: Shelf, query: Query, scale: float = inf) -> Sight | None:
 
 
 def seen(
-    question: Question,
-    terms: Terms,
-    looks: Sequence[Look],
-    sights: Sequence[Sight | None],
-    *,
-    rho: bool,
+    question: Question, terms: Terms, looks: Sequence[Look], sights: Sequence[Sight | None]
 ) -> Chosen:
-    """The question with what was found, and words about it; None stands for not looked yet.
+    """The question with what was found, for ``terms`` without the price of the looks; and words.
+
+    None stands for not looked yet.
 
     Before a look, values are taken to lie from 0 to 1, and a cap is that of the policy, or 1.
     """
     if not looks or terms.epsilon is None:
         return Chosen(question=question, terms=terms)
-    terms, words = replace(terms, epsilon=without(terms.epsilon, steps_of(looks), rho=rho)), []
+    words: list[str] = []
     bounds = _bounds(looks, sights)
     caps: dict[str, dict[str, Any]] = {}
     profiles: dict[str, tuple[Profile, ...]] = {}
