@@ -11,12 +11,13 @@ from asyncio import AbstractEventLoop, Future
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
-from threading import Condition
+from threading import Condition, Timer
 from typing import Any, Final, Literal, TypeAlias, final
 
 from noisegate.desk.order import Order
 from noisegate.desk.plan import Expected
 from noisegate.errors import Cancelled, Waiting
+from noisegate.root import Stop
 from noisegate.server.refusals import body_of
 from noisegate.server.results import Result
 
@@ -55,6 +56,7 @@ class Run:
     ended_at: float = 0.0  # when the answer may leave, by the monotonic clock
     begun_at: float = field(default_factory=time.monotonic)
     on_cancel: Callable[[], None] | None = None  # writes it down, wherever it was
+    stop: Stop = field(default_factory=Stop)  # cuts short what the engine does for it
     _error: Exception | None = None
     _result: Result | None = None
     _changed: Condition = field(default_factory=Condition)
@@ -111,10 +113,12 @@ class Run:
             tell()
 
     def cancel(self) -> None:
-        """Stop it. What was drawn stays charged, and a question that is in the engine ends.
+        """Stop it. What was drawn stays charged, and what the engine does for it is cut short.
 
         What was not told as ended is cancelled, whether its work is over or not: else who cancels
-        early would learn how long the rows took.
+        early would learn how long the rows took. That is told at once. The engine is cut at a time
+        of a ladder too: else how many parts of a question were paid for by then would tell of the
+        rows whatever moment somebody likes to choose.
         """
         with self._changed:
             if self.told in _ENDED:
@@ -124,6 +128,10 @@ class Run:
                 self.ended_at = time.monotonic()
             else:
                 self._error, self._result = _cancelled(), None
+                taken = time.monotonic() - self.begun_at
+                clock = Timer(_cut(taken, self.quantum) - taken, self.stop.set)
+                clock.daemon = True
+                clock.start()
             self.state = "cancelled"
             waiters, self._waiters = self._waiters, []
             self._changed.notify_all()
@@ -217,6 +225,19 @@ def rung(seconds: float, quantum: float) -> float:
     if steps > _EVEN:
         steps = 1 << (steps - 1).bit_length()
     return round(steps * quantum, 9)
+
+
+def _cut(seconds: float, quantum: float) -> float:
+    """The next time at which the engine is cut: at most an eighth later, or the quantum.
+
+    >>> [_cut(t, 0.05) for t in (0, 0.12, 0.5, 100)]
+    [0.05, 0.15, 0.55, 102.4]
+    """
+    if quantum <= 0:
+        return seconds
+    steps = int(seconds / quantum) + 1
+    grain = 1 << max(0, steps.bit_length() - 4)
+    return round(-(-steps // grain) * grain * quantum, 9)
 
 
 def _cancelled() -> Cancelled:

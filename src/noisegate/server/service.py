@@ -30,7 +30,7 @@ from noisegate.errors import (
 from noisegate.gate import Gate
 from noisegate.ledger.signing import Signer
 from noisegate.orders import order_from
-from noisegate.root import Hosted, read_policy
+from noisegate.root import Hosted, read_policy, stopping
 from noisegate.server.access import AuditLog, now
 from noisegate.server.oidc import Issuer
 from noisegate.server.people import Caller, People
@@ -291,13 +291,14 @@ class Service:
             before = gate.spent.epsilon
             if run.order.kind in UNPRICED:
                 planned = gate.plan(run.order, fresh=run.fresh).price
-            try:
-                done = gate.run(run.order, fresh=run.fresh, progress=run.tell)
-            except OverBudget:
-                if not run.practice:
-                    raise
-                gate = self.gate(view.hosted, view.caller, practice=True, anew=True)
-                done = gate.run(run.order, fresh=run.fresh, progress=run.tell)
+            with stopping(run.stop):
+                try:
+                    done = gate.run(run.order, fresh=run.fresh, progress=run.tell)
+                except OverBudget:
+                    if not run.practice:
+                        raise
+                    gate = self.gate(view.hosted, view.caller, practice=True, anew=True)
+                    done = gate.run(run.order, fresh=run.fresh, progress=run.tell)
             signer = None if run.practice else self.signer
             made = Result(
                 order=run.order, made=done, left=gate.remaining, planned=planned, signer=signer
@@ -374,8 +375,9 @@ class Service:
                 about="key",
             )
         known = self._runs.get(kept.id)
-        if known is not None and known.told != "failed":
-            return known
+        stopped = known is not None and known.state == "cancelled" and known.settled
+        if known is not None and known.told != "failed" and not stopped:
+            return known  # one that was cancelled goes on when its work is over
         over = kept.window != run.window
         run.id, run.window, run.created = kept.id, kept.window, kept.created
         if not run.practice and (row[_STATE] == "done" or over):
