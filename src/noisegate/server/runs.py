@@ -47,6 +47,7 @@ class Run:
     token: str | None = None
     allow: frozenset[str] | None = None  # the capabilities of whoever asked; None: all of theirs
     window: str | None = None  # the time whose share it is asked from
+    again: bool = False  # it was begun before, under the same key
     finding: bool = False  # it was paid for before: to be found, and not to be charged
     state: State = "queued"
     progress: float = 0.0

@@ -309,8 +309,8 @@ class Service:
                     self._answers.popitem(last=False)
         except Exception as error:  # noqa: BLE001 - a run ends, whatever happened
             made = stumbled(error)
-        lost = Fraction(0)
-        if isinstance(made, Exception) and gate is not None and not run.practice:
+        lost = _NOTHING
+        if gate is not None and not run.practice and (run.again or isinstance(made, Exception)):
             lost = _lost(gate, before)
         self._end(run, made, lost)
 
@@ -326,11 +326,12 @@ class Service:
         """Who asked what for which price, before the answer leaves.
 
         What failed on the way may have been charged: its price is what the account has ``lost``.
+        What is tried again was charged for before, unless the account has lost more since.
         """
         failed = isinstance(made, Exception)
         self.counts["refused" if failed else "answered"] += 1
         price = lost
-        if isinstance(made, Result) and not run.practice:
+        if isinstance(made, Result) and not run.practice and not (run.again and not lost):
             price = made.price.epsilon
         size = None
         if isinstance(made, Result) and (answer := made.answer) is not None:
@@ -379,7 +380,7 @@ class Service:
         if known is not None and known.told != "failed" and not stopped:
             return known  # one that was cancelled goes on when its work is over
         over = kept.window != run.window
-        run.id, run.window, run.created = kept.id, kept.window, kept.created
+        run.id, run.window, run.created, run.again = kept.id, kept.window, kept.created, True
         if not run.practice and (row[_STATE] == "done" or over):
             run.finding, run.price, run.state = True, None, "queued"
         return None
