@@ -11,6 +11,7 @@ from asyncio import AbstractEventLoop, Future
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 from threading import Condition, Timer
 from typing import Any, Final, Literal, TypeAlias, final
 
@@ -47,6 +48,7 @@ class Run:
     token: str | None = None
     allow: frozenset[str] | None = None  # the capabilities of whoever asked; None: all of theirs
     window: str | None = None  # the time whose share it is asked from
+    purpose: str | None = None  # what it is asked for, where the policy has purposes
     again: bool = False  # it was begun before, under the same key
     finding: bool = False  # it was paid for before: to be found, and not to be charged
     state: State = "queued"
@@ -206,12 +208,19 @@ class Run:
             "id": self.id, "dataset": self.dataset, "person": self.person, "state": state,
             "progress": 1.0 if done else self.progress, "words": "done" if done else self.words,
             "created": self.created, "practice": self.practice, "fresh": self.fresh,
-            "order": self.order.to_dict(), "error": error,
+            "order": self.order.to_dict(), "purpose": self.purpose, "error": error,
         }  # fmt: skip
 
+    @cached_property
+    def said(self) -> dict[str, Any]:
+        """The order as plain values, with what it is asked for."""
+        said = self.order.to_dict()
+        return said if self.purpose is None else said | {"purpose": self.purpose}
+
+    @cached_property
     def text(self) -> str:
         """The order as JSON: what an idempotency key stands for."""
-        return json.dumps([self.order.to_dict(), self.fresh, self.practice], sort_keys=True)
+        return json.dumps([self.said, self.fresh, self.practice], sort_keys=True)
 
 
 def rung(seconds: float, quantum: float) -> float:
