@@ -377,7 +377,7 @@ def test_nothing_leaves_that_could_not_be_logged(service, callers, monkeypatch):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(AuditLog, "add", full)
+        patch.setattr(AuditLog, "write", full)
         with pytest.raises(OperatorError):
             view.ask(COUNT)
     assert view.ask(COUNT).result().price.epsilon == 0  # charged, and found again

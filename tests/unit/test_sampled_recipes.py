@@ -322,12 +322,13 @@ def test_rows_of_two_tables_have_coins_of_their_own():
     assert 600 < np.abs(one - other).sum() < 1100  # 2 · 2000 · 0.3 · 0.7 = 840, deviation 22
 
 
-def test_an_engine_that_stumbles_reads_no_other_sample():
+@pytest.mark.parametrize("cut", [False, True])
+def test_an_engine_that_stumbles_or_is_stopped_reads_no_other_sample(cut):
     source = DuckDBSource({"people": ROWS}, {"people": domain()})
     tally = Sums(relation=Table(domain()), terms=(ONE,))
     with source.sample(P, "0" * 64) as drawn:
         drawn.sums(tally)
-        drawn._connection = drawn._connect()  # what happens after an error of the engine
+        drawn._give_back(drawn._take(), done=False, cut=cut)  # what happens after an error, or a cancel
         with pytest.raises(SourceError):
             drawn.sums(tally)
     assert source.sums(tally)[0, 0] == PEOPLE

@@ -132,6 +132,7 @@ def token_new(
         str | None, typer.Option(help="The most one question may cost.")
     ] = None,
     epsilon_hour: Annotated[str | None, typer.Option(help="The most in any hour.")] = None,
+    purpose: Annotated[str | None, typer.Option(help="Only for this purpose.")] = None,
     as_json: Json = False,
 ) -> None:
     """Print a new token of a person, limited as said. It is shown once and stored nowhere."""
@@ -142,7 +143,7 @@ def token_new(
     with _store(state) as store:
         text = People(store).new_token(
             name, label=label, expires=lasts, datasets=dataset, allow=capabilities,
-            epsilon_question=epsilon_question, epsilon_hour=epsilon_hour,
+            epsilon_question=epsilon_question, epsilon_hour=epsilon_hour, purpose=purpose,
         )  # fmt: skip
         made = next(each for each in People(store).tokens(name) if each.id == text.split("_")[1])
         _note(store, "new token", name=name, id=made.id, label=label)
@@ -349,6 +350,7 @@ def _limits(token: "Token") -> dict[str, Any]:
         "allow": None if token.allow is None else sorted(token.allow),
         "epsilon_question": _most(token.epsilon_question) or None,
         "epsilon_hour": _most(token.epsilon_hour) or None,
+        "purpose": token.purpose,
     }
 
 

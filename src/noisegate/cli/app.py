@@ -66,6 +66,9 @@ Accountant = Annotated[str | None, typer.Option(help="pure, zcdp or renyi-<order
 Analyst = Annotated[
     str | None, typer.Option(help="Who is asking: an account below the data set's.")
 ]
+Purpose = Annotated[
+    str | None, typer.Option(help="What is asked for, where the policy has purposes.")
+]
 Share = Annotated[
     str | None, typer.Option(help="With --analyst: the ε that this analyst may spend.")
 ]

@@ -24,6 +24,7 @@ from noisegate.cli.app import (
     Planned,
     Practice,
     PrintOrder,
+    Purpose,
     RowsPerUnit,
     Sample,
     Share,
@@ -59,6 +60,7 @@ class Opening:
     delta: Delta = "0"
     accountant: Accountant = None
     analyst: Analyst = None
+    purpose: Purpose = None
     share: Share = None
     unit: Unit = None
     rows_per_unit: RowsPerUnit = None
@@ -102,8 +104,8 @@ class Opening:
             simplefilter("ignore", UnitWarning)  # said below, in the words of options
             found = open_gate(
                 self.file, epsilon=budget, delta=self.delta, accountant=self.accountant,
-                analyst=self.analyst, share=self.share, unit=self.unit, ledger=ledger,
-                practice=self.practice, **own,
+                analyst=self.analyst, purpose=self.purpose, share=self.share, unit=self.unit,
+                ledger=ledger, practice=self.practice, **own,
             )  # fmt: skip
         for table in found.tables.values():
             if table.doubted is not None:

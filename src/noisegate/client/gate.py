@@ -44,6 +44,7 @@ def connect(
     *,
     token: str | None = None,
     dataset: str | None = None,
+    purpose: str | None = None,
     practice: bool = False,
     cafile: str | None = None,
 ) -> "RemoteGate":
@@ -53,6 +54,7 @@ def connect(
         url: The address of the service, such as "https://gate.example.org".
         token: What the steward gave you; by default NOISEGATE_TOKEN of the environment.
         dataset: The name of the data set, if the service has several for you.
+        purpose: What is asked for, where the policy of the data set has purposes.
         practice: Ask made-up rows, for nothing.
         cafile: The certificates to trust, a PEM file; by default those of the system.
 
@@ -74,7 +76,7 @@ def connect(
                 about="dataset",
             )
         dataset = str(names[0])
-    gate = RemoteGate(calls, dataset, practice=practice)
+    gate = RemoteGate(calls, dataset, practice=practice, purpose=purpose)
     _ = gate.facts  # refuses a token or a name that is wrong now, and not with the first question
     return gate
 
@@ -83,8 +85,11 @@ def connect(
 class RemoteGate(Asks):
     """The tables of a service and the caller's account there. Made by `noisegate.connect`."""
 
-    def __init__(self, calls: Calls, dataset: str, *, practice: bool = False) -> None:
+    def __init__(
+        self, calls: Calls, dataset: str, *, practice: bool = False, purpose: str | None = None
+    ) -> None:
         self._calls, self.dataset, self._practice = calls, dataset, practice
+        self._purpose = None if practice else purpose
         self._home = f"/datasets/{quote(dataset, safe='')}"
 
     @property
@@ -92,12 +97,17 @@ class RemoteGate(Asks):
         """The same in front of made-up rows: free, and says nothing about anybody."""
         return RemoteGate(self._calls, self.dataset, practice=True)
 
+    @property
+    def _facts(self) -> str:
+        said = "" if self._purpose is None else f"?purpose={quote(self._purpose, safe='')}"
+        return f"{self._home}{said}"
+
     # the gate itself
 
     @cached_property
     def facts(self) -> Mapping[str, Any]:
         """What is public about the data set, as the service says it; read once."""
-        found: dict[str, Any] = self._calls.get(self._home).json()
+        found: dict[str, Any] = self._calls.get(self._facts).json()
         return MappingProxyType(found)
 
     @property
@@ -117,7 +127,7 @@ class RemoteGate(Asks):
         return self._balance("remaining")
 
     def _balance(self, name: str) -> ApproxDP:
-        exact = self._calls.get(self._home).json()["exact"]
+        exact = self._calls.get(self._facts).json()["exact"]
         if exact is None:
             raise Unsupported("You have no account here.", fix="Ask the steward.", about="account")
         return loss_from(exact[name])
@@ -234,7 +244,8 @@ class RemoteGate(Asks):
         return made_from(order, lambda confidence: at(confidence, JSON).json())
 
     def _record(self, order: Order[Any, Any], *, fresh: bool) -> dict[str, Any]:
-        return order.to_dict() | ({"fresh": True} if fresh else {})
+        purpose = {} if self._purpose is None else {"purpose": self._purpose}
+        return order.to_dict() | ({"fresh": True} if fresh else {}) | purpose
 
     def _vertices(self, order: GraphOrder) -> int:
         if order.nodes is not None:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from noisegate.root.stewards import policy_page as policy_page
     from noisegate.root.stewards import policy_schema as policy_schema
     from noisegate.root.stewards import read_policy as read_policy
+    from noisegate.sources.stopping import Stop as Stop
+    from noisegate.sources.stopping import stopping as stopping
 
 _HOME = {
     "Memory": "arrays", "memory": "arrays",
@@ -33,10 +35,11 @@ _HOME = {
     "Amendment": "stewards", "amendment": "stewards",
     "check_policy": "stewards", "check_rows": "stewards", "draft_policy": "stewards",
     "policy_page": "stewards", "policy_schema": "stewards", "read_policy": "stewards",
+    "Stop": ".sources.stopping", "stopping": ".sources.stopping",
 }  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - any public name
     if name not in _HOME:
         raise AttributeError(f"module 'noisegate.root' has no attribute {name!r}")
-    return getattr(import_module(f"noisegate.root.{_HOME[name]}"), name)
+    return getattr(import_module(f".{_HOME[name]}", "noisegate.root"), name)

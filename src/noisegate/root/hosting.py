@@ -16,7 +16,7 @@ from noisegate.privacy.guarantee import units_of
 from noisegate.root.opening import (
     NOWHERE,
     Origins,
-    analyst_account,
+    account_name,
     book_of,
     open_analyst,
     open_root,
@@ -26,6 +26,7 @@ from noisegate.root.opening import (
 from noisegate.sources.duckdb.files import Data, Within
 from noisegate.sources.engines import engine_of
 from noisegate.sources.policy.policy import Policy
+from noisegate.sources.policy.purposes import PURPOSE, Purpose, purpose_of
 from noisegate.sources.policy.tables import domains
 from noisegate.sources.source import Source
 
@@ -38,10 +39,11 @@ def open_policy(
     *,
     ledger: "str | Path | Ledger | None" = None,
     analyst: str | None = None,
+    purpose: str | None = None,
     practice: bool = False,
 ) -> Gate:
     """Open a gate in front of the tables of a policy."""
-    return Hosted(policy, ledger=ledger, practice=practice).gate(analyst)
+    return Hosted(policy, ledger=ledger, practice=practice).gate(analyst, purpose=purpose)
 
 
 @final
@@ -82,20 +84,31 @@ class Hosted:
         )
         return book
 
-    def window(self, analyst: str | None) -> str | None:
-        """The time that an analyst's share is for now; refuses one whose last day is over."""
-        found = None if analyst is None else self.policy.windows.get(analyst)
-        if analyst is None or found is None:
-            return None
-        today = datetime.now(UTC).date()
-        found.require(analyst, today)
-        return found.label(today)
+    def purpose(self, said: str | None) -> Purpose | None:
+        """The purpose that was said, or that the policy takes then; practice has none."""
+        return None if self.practice else purpose_of(self.policy.purposes, said)
+
+    def window(self, analyst: str | None, purpose: str | None = None) -> str | None:
+        """The time that an analyst's share is for now; refuses one whose last day is over.
+
+        That of a purpose stands behind a slash, if it has one.
+        """
+        own, today = None, datetime.now(UTC).date()
+        if analyst is not None and (found := self.policy.windows.get(analyst)) is not None:
+            found.require(analyst, today)
+            own = found.label(today)
+        if (asked := self.purpose(purpose)) is None:
+            return own
+        asked.require(analyst, today)
+        theirs = asked.window.label(today)
+        return own if theirs is None else f"{own or ''}/{theirs}"
 
     def found(
         self,
         analyst: str,
         *,
         window: str | None,
+        purpose: str | None = None,
         allowed: Collection[str] | None = None,
         request: str | None = None,
     ) -> Gate:
@@ -103,7 +116,11 @@ class Hosted:
 
         It finds what was settled there and charges nobody.
         """
-        account = analyst_account(self.policy.name, analyst, window)
+        own, _, theirs = (window or "").partition("/")
+        above = self.policy.name
+        if (asked := self.purpose(purpose)) is not None:
+            above = account_name(above, f"{PURPOSE}{asked.name}", theirs)
+        account = account_name(above, analyst, own)
         if account not in self.ledger.accounts():
             raise RequestConflict(
                 "This was not asked from an account that is known.",
@@ -121,6 +138,7 @@ class Hosted:
         allowed: Collection[str] | None = None,
         request: str | None = None,
         window: str | None = None,
+        purpose: str | None = None,
     ) -> Gate:
         """The gate of an analyst, or that of the data set's own account; for practice a new budget.
 
@@ -130,6 +148,7 @@ class Hosted:
             request: A name for what is asked of this gate: where new draws are paid for, the same
                 name draws and pays once, however often it is tried.
             window: That of a request which was made before now; by default that of today.
+            purpose: One of the policy's, if it has any; by default the one that it says.
         """
         policy = self.policy
         share = None if analyst is None else policy.share_of(analyst)
@@ -140,10 +159,11 @@ class Hosted:
                 about="analyst",
             )
         book = self._book(":memory:") if self.practice else self.ledger
-        today = self.window(analyst)
+        today, asked = self.window(analyst, purpose), self.purpose(purpose)
         account = open_analyst(
-            book, policy.name, analyst=analyst, share=share, window=window or today
-        )
+            book, policy.name, analyst=analyst, share=share, window=window or today,
+            purpose=None if asked is None else (asked.name, asked.budget),
+        )  # fmt: skip
         return self._gate(book, account, analyst, allowed=allowed, request=request)
 
     def _gate(

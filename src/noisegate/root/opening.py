@@ -52,6 +52,7 @@ def open(  # noqa: A001, PLR0913 - read as noisegate.open; each argument is a ch
     ledger: "str | Path | Ledger | None" = None,
     accountant: str | None = None,
     analyst: str | None = None,
+    purpose: str | None = None,
     share: Number | None = None,
     snapshot: str = "1",
     practice: bool = False,
@@ -76,6 +77,7 @@ def open(  # noqa: A001, PLR0913 - read as noisegate.open; each argument is a ch
         accountant: "pure" (sums of ε), "zcdp" (with a δ), or "renyi-<order>".
         analyst: Who is asking. Each analyst has an account below the data set's, so that all of
             them together never exceed its budget. By default its own account is charged.
+        purpose: What is asked for, where the policy has purposes, each with a budget of its own.
         share: The ε that this analyst may spend; by default as much as the data set has.
         snapshot: The name of this state of the rows; questions are answered once per snapshot.
         practice: Ask made-up rows that follow the declared facts, at no cost. No row is read.
@@ -94,7 +96,13 @@ def open(  # noqa: A001, PLR0913 - read as noisegate.open; each argument is a ch
         from noisegate.root.hosting import open_policy  # noqa: PLC0415 - only for policies
         from noisegate.sources.policy.policy import read_policy  # noqa: PLC0415
 
-        return open_policy(read_policy(source), ledger=ledger, analyst=analyst, practice=practice)
+        return open_policy(
+            read_policy(source), ledger=ledger, analyst=analyst, purpose=purpose, practice=practice
+        )
+    if purpose is not None:
+        raise SpecError(
+            "Purposes are declared in a policy.", fix="Leave out purpose.", about="purpose"
+        )
     require_texts(table=table, unit=unit, accountant=accountant, analyst=analyst, snapshot=snapshot)
     name = table or _name_of(source)
     if isinstance(source, str | Path):
@@ -248,34 +256,42 @@ def open_analyst(
     analyst: str | None,
     share: Number | ApproxDP | None,
     window: str | None = None,
+    purpose: "tuple[str, ApproxDP] | None" = None,
 ) -> str:
-    """The account that questions are asked from, below the data set's.
+    """The account that questions are asked from, below the data set's, and its purpose's if any.
 
-    The share of a ``window`` has an account of its own.
+    The share of a ``window`` has an account of its own; that of a purpose is behind a slash.
     """
+    own, _, theirs = (window or "").partition("/")
+    if purpose is not None:
+        root = ledger.balance(dataset)
+        named = account_name(dataset, f"for {purpose[0]}", theirs)
+        ledger.open_account(
+            named, parent=dataset, accountant=root.accountant, budget=purpose[1], unit=root.unit
+        )
+        dataset = named
     if analyst is None:
         if share is not None:
             raise SpecError(
                 "A share needs an analyst.", fix="Give the analyst's name too.", about="share"
             )
         return dataset
-    root, name = ledger.balance(dataset), analyst_account(dataset, analyst)
+    root, name = ledger.balance(dataset), account_name(dataset, analyst)
     if share is None and name in ledger.accounts():
         return name
     budget = share if isinstance(share, ApproxDP) else root.budget
     if share is not None and not isinstance(share, ApproxDP):
         budget = ApproxDP(share, root.budget.delta)
-    name = analyst_account(dataset, analyst, window)
+    name = account_name(dataset, analyst, own)
     ledger.open_account(
         name, parent=dataset, accountant=root.accountant, budget=budget, unit=root.unit
     )
     return name
 
 
-def analyst_account(dataset: str, analyst: str, window: str | None = None) -> str:
-    """The name of an analyst's account, or of that of a window."""
-    name = f"{dataset}/{analyst}"
-    return name if window is None else f"{name} {window}"
+def account_name(above: str, name: str, window: str = "") -> str:
+    """The name of an account below another, or of that of a window."""
+    return f"{above}/{name} {window}" if window else f"{above}/{name}"
 
 
 def _with_doubt(domain: TableDomain) -> TableDomain:

@@ -5,7 +5,7 @@ It holds what callers said and what they were charged, no answer and nothing der
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any, final
@@ -36,7 +36,7 @@ class Access:
 
     def sealed(self, before: str) -> str:
         """The hash of this line behind ``before``."""
-        said = {name: value for name, value in asdict(self).items() if name != "hash"}
+        said = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "hash"}
         return sha256(f"{before}\n{json.dumps(said, sort_keys=True)}".encode()).hexdigest()
 
 
@@ -58,20 +58,21 @@ class AuditLog:
         **detail: object,
     ) -> None:
         """Write a line, durably with the store."""
+        said = line(person, action, face=face, token=token, dataset=dataset, **detail)
+        self._store.do(lambda run: self.write(run, said))
 
-        def work(run: Do) -> None:
-            self._store.alone(run, "access")
-            last = run("SELECT seq, hash FROM access ORDER BY seq DESC LIMIT 1", ())
-            seq, before = (last[0][0] + 1, last[0][1]) if last else (0, "")
-            line = Access(
-                seq=seq, at=now(), person=person, token=token, face=face, action=action,
-                dataset=dataset, detail=json.loads(json.dumps(detail, default=str)),
-            )  # fmt: skip
-            said = json.dumps(line.detail, sort_keys=True)
-            values = (seq, line.at, person, token, face, action, dataset, said, line.sealed(before))
-            run(f"INSERT INTO access ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)  # noqa: S608 - constants
-
-        self._store.do(work)
+    def write(self, run: Do, said: Access) -> None:
+        """A line behind the last one, in the transaction of what it is about."""
+        self._store.alone(run, "access")
+        last = run("SELECT seq, hash FROM access ORDER BY seq DESC LIMIT 1", ())
+        seq, before = (last[0][0] + 1, last[0][1]) if last else (0, "")
+        new = replace(said, seq=seq)
+        detail = json.dumps(new.detail, sort_keys=True)
+        values = (
+            seq, new.at, new.person, new.token, new.face, new.action, new.dataset, detail,
+            new.sealed(before),
+        )  # fmt: skip
+        run(f"INSERT INTO access ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)  # noqa: S608 - constants
 
     def lines(
         self, *, person: str | None = None, dataset: str | None = None, limit: int | None = None
@@ -90,14 +91,30 @@ class AuditLog:
     def broken(self) -> int | None:
         """The number of the first line that does not fit the one before; None: all do."""
         before, expected = "", 0
-        for line in self._all():
-            if line.seq != expected or line.hash != line.sealed(before):
+        for each in self._all():
+            if each.seq != expected or each.hash != each.sealed(before):
                 return expected
-            before, expected = line.hash, expected + 1
+            before, expected = each.hash, expected + 1
         return None
 
     def _all(self) -> Iterator[Access]:
         yield from map(_line, self._store.all(f"SELECT {_COLUMNS} FROM access ORDER BY seq"))  # noqa: S608 - constants
+
+
+def line(
+    person: str,
+    action: str,
+    *,
+    face: str,
+    token: str | None = None,
+    dataset: str | None = None,
+    **detail: object,
+) -> Access:
+    """A line that has no place in the log yet."""
+    return Access(
+        seq=0, at=now(), person=person, token=token, face=face, action=action,
+        dataset=dataset, detail=json.loads(json.dumps(detail, default=str)),
+    )  # fmt: skip
 
 
 def now() -> str:

@@ -33,7 +33,11 @@ _JWT_DOTS: Final = 2
 _PASSWORD_MIN: Final = 12
 _COLUMNS: Final = (  # of a token
     "id, person, label, digest, stored_key, server_key, datasets, allow, epsilon_question, "
-    "epsilon_hour, created, expires, revoked"
+    "epsilon_hour, created, expires, revoked, purpose"
+)
+_WITH_PERSON: Final = (  # in one look, so that what was revoked or disabled opens nothing at once
+    f"SELECT {', '.join(f't.{name}' for name in _COLUMNS.split(', '))}, p.role, p.disabled "  # noqa: S608 - constants
+    "FROM tokens t JOIN people p ON p.name = t.person WHERE t.id = ?"
 )
 
 
@@ -52,6 +56,7 @@ class Caller:
     allow: frozenset[str] | None = None
     epsilon_question: Fraction | None = None
     epsilon_hour: Fraction | None = None
+    purpose: str | None = None
 
     @property
     def is_steward(self) -> bool:
@@ -95,6 +100,7 @@ class Token:
     created: str
     expires: str | None
     revoked: str | None
+    purpose: str | None
 
     @property
     def is_live(self) -> bool:
@@ -173,12 +179,12 @@ class People:
             return self.caller_of(self._issuer.name_of(text))
         prefix, _, rest = text.partition("_")
         name, _, _ = rest.partition("_")
-        row = self._store.one(f"SELECT {_COLUMNS} FROM tokens WHERE id = ?", name)  # noqa: S608 - constants
+        row = self._store.one(_WITH_PERSON, name)
         kept = "" if row is None else row[3]
         right = hmac.compare_digest(_digest(text), kept)
         if row is None or not right or prefix != _PREFIX:
             raise _nobody()
-        return self._caller(_token(row))
+        return _caller(row)
 
     def by_password(self, name: str, password: str) -> Caller:
         """Who has this name and password; a wrong name takes as long as a wrong password."""
@@ -209,10 +215,10 @@ class People:
 
     def caller_of_token(self, token_id: str) -> Caller:
         """The owner of a token that was proven to be held."""
-        row = self._store.one(f"SELECT {_COLUMNS} FROM tokens WHERE id = ?", token_id)  # noqa: S608 - constants
+        row = self._store.one(_WITH_PERSON, token_id)
         if row is None:
             raise _nobody()
-        return self._caller(_token(row))
+        return _caller(row)
 
     def caller_of(self, name: str) -> Caller:
         """A person who signed in before, by name."""
@@ -233,16 +239,6 @@ class People:
         ):
             raise _nobody()
 
-    def _caller(self, token: Token) -> Caller:
-        if not token.is_live:
-            raise _nobody()
-        role = self.caller_of(token.person).role
-        return Caller(
-            name=token.person, role=role, token=token.id, datasets=token.datasets,
-            allow=token.allow, epsilon_question=token.epsilon_question,
-            epsilon_hour=token.epsilon_hour,
-        )  # fmt: skip
-
     # tokens
 
     def new_token(  # noqa: PLR0913 - the limits of a token
@@ -255,6 +251,7 @@ class People:
         allow: Collection[str] | None = None,
         epsilon_question: Number | None = None,
         epsilon_hour: Number | None = None,
+        purpose: str | None = None,
     ) -> str:
         """A token for a person, limited as said. Its text is shown here and never again."""
         row = self._store.one("SELECT salt FROM people WHERE name = ?", person)
@@ -269,10 +266,11 @@ class People:
         stored, server = scram_keys(text, bytes.fromhex(row[0]))
         until = None if expires is None else datetime.now(UTC) + expires
         self._store.all(
-            f"INSERT INTO tokens ({_COLUMNS}) VALUES ({', '.join('?' * 13)})",  # noqa: S608 - constants
+            f"INSERT INTO tokens ({_COLUMNS}) VALUES ({', '.join('?' * 14)})",  # noqa: S608 - constants
             name, person, label, _digest(text), stored.hex(), server.hex(), _listed(datasets),
             _listed(allow), _price(epsilon_question), _price(epsilon_hour), now(),
             None if until is None else until.isoformat(timespec="milliseconds"), None,
+            purpose,
         )  # fmt: skip
         return text
 
@@ -323,6 +321,18 @@ def _nobody() -> Unauthenticated:
     )
 
 
+def _caller(row: Row) -> Caller:
+    """Whoever a token and its person's own row say."""
+    token, (role, disabled) = _token(row[:-2]), row[-2:]
+    if not token.is_live or disabled is not None:
+        raise _nobody()
+    return Caller(
+        name=token.person, role=role, token=token.id, datasets=token.datasets,
+        allow=token.allow, epsilon_question=token.epsilon_question,
+        epsilon_hour=token.epsilon_hour, purpose=token.purpose,
+    )  # fmt: skip
+
+
 def _listed(names: Collection[str] | None) -> str | None:
     return None if names is None else json.dumps(sorted(names))
 
@@ -341,12 +351,13 @@ def _names(text: str | None) -> frozenset[str] | None:
 
 
 def _token(row: Row) -> Token:
-    name, person, label, _, _, _, datasets, allow, question, hour, created, expires, revoked = row
+    name, person, label, _, _, _, datasets, allow, question, hour, *rest = row
+    created, expires, revoked, purpose = rest
     return Token(
         id=name, person=person, label=label, datasets=_names(datasets), allow=_names(allow),
         epsilon_question=None if question is None else Fraction(question),
         epsilon_hour=None if hour is None else Fraction(hour),
-        created=created, expires=expires, revoked=revoked,
+        created=created, expires=expires, revoked=revoked, purpose=purpose,
     )  # fmt: skip
 
 

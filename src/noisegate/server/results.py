@@ -3,7 +3,7 @@
 Everything here holds released numbers only: turning them into bytes draws nothing, and is free.
 """
 
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,7 +20,7 @@ from noisegate.desk.release import Held
 from noisegate.desk.sent import loss_texts, sent
 from noisegate.desk.signed import RESULT, signed, signed_answer
 from noisegate.errors import Unsupported
-from noisegate.exact import Number
+from noisegate.exact import Number, fraction
 from noisegate.inert import json_text
 from noisegate.ledger.signing import Signer
 from noisegate.orders.results import record_of
@@ -43,6 +43,7 @@ class Result:
     left: ApproxDP
     planned: ApproxDP | None = None
     signer: Signer | None = None
+    bodies: dict[tuple[object, ...], bytes] = field(default_factory=dict, repr=False)  # as JSON
 
     @property
     def kind(self) -> str:
@@ -72,14 +73,26 @@ class Result:
 
     def again(self, left: ApproxDP) -> "Result":
         """The same, shown again: at no cost, with what is left now."""
-        return replace(self, made=replace(self.made, cost=ApproxDP(0), remaining=left), left=left)
+        made = replace(self.made, cost=ApproxDP(0), remaining=left)
+        return replace(self, made=made, left=left)  # with the same bodies
 
     def to_dict(self, confidence: Number = 0.95) -> dict[str, Any]:
         """Plain values, for JSON."""
         return record_of(self.order, self.made, self.left, confidence)
 
     def to_json(self, confidence: Number = 0.95) -> bytes:
-        """`to_dict` as text, and what is `exact`; signed where the service has a key."""
+        """`to_dict` as text, and what is `exact`; signed where the service has a key.
+
+        The last one is kept: who asks again, with as much left as before, is sent the same.
+        """
+        name = fraction(confidence), self.price, self.left
+        if (known := self.bodies.get(name)) is None:
+            known = self._to_json(confidence)
+            self.bodies.clear()
+            self.bodies[name] = known
+        return known
+
+    def _to_json(self, confidence: Number) -> bytes:
         record = self.to_dict(confidence) | {"exact": self.exact()}
         if self.signer is not None and (answer := self.answer) is not None:
             record = signed_answer(answer, record, self.signer)

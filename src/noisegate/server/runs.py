@@ -11,12 +11,14 @@ from asyncio import AbstractEventLoop, Future
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
-from threading import Condition
+from functools import cached_property
+from threading import Condition, Timer
 from typing import Any, Final, Literal, TypeAlias, final
 
 from noisegate.desk.order import Order
 from noisegate.desk.plan import Expected
 from noisegate.errors import Cancelled, Waiting
+from noisegate.root import Stop
 from noisegate.server.refusals import body_of
 from noisegate.server.results import Result
 
@@ -46,6 +48,8 @@ class Run:
     token: str | None = None
     allow: frozenset[str] | None = None  # the capabilities of whoever asked; None: all of theirs
     window: str | None = None  # the time whose share it is asked from
+    purpose: str | None = None  # what it is asked for, where the policy has purposes
+    again: bool = False  # it was begun before, under the same key
     finding: bool = False  # it was paid for before: to be found, and not to be charged
     state: State = "queued"
     progress: float = 0.0
@@ -56,6 +60,7 @@ class Run:
     ended_at: float = 0.0  # when the answer may leave, by the monotonic clock
     begun_at: float = field(default_factory=time.monotonic)
     on_cancel: Callable[[], None] | None = None  # writes it down, wherever it was
+    stop: Stop = field(default_factory=Stop)  # cuts short what the engine does for it
     _error: Exception | None = None
     _result: Result | None = None
     _changed: Condition = field(default_factory=Condition)
@@ -112,10 +117,12 @@ class Run:
             tell()
 
     def cancel(self) -> None:
-        """Stop it. What was drawn stays charged, and a question that is in the engine ends.
+        """Stop it. What was drawn stays charged, and what the engine does for it is cut short.
 
         What was not told as ended is cancelled, whether its work is over or not: else who cancels
-        early would learn how long the rows took.
+        early would learn how long the rows took. That is told at once. The engine is cut at a time
+        of a ladder too: else how many parts of a question were paid for by then would tell of the
+        rows whatever moment somebody likes to choose.
         """
         with self._changed:
             if self.told in _ENDED:
@@ -125,6 +132,10 @@ class Run:
                 self.ended_at = time.monotonic()
             else:
                 self._error, self._result = _cancelled(), None
+                taken = time.monotonic() - self.begun_at
+                clock = Timer(_cut(taken, self.quantum) - taken, self.stop.set)
+                clock.daemon = True
+                clock.start()
             self.state = "cancelled"
             waiters, self._waiters = self._waiters, []
             self._changed.notify_all()
@@ -198,12 +209,19 @@ class Run:
             "id": self.id, "dataset": self.dataset, "person": self.person, "state": state,
             "progress": 1.0 if done else self.progress, "words": "done" if done else self.words,
             "created": self.created, "practice": self.practice, "fresh": self.fresh,
-            "order": self.order.to_dict(), "error": error,
+            "order": self.order.to_dict(), "purpose": self.purpose, "error": error,
         }  # fmt: skip
 
+    @cached_property
+    def said(self) -> dict[str, Any]:
+        """The order as plain values, with what it is asked for."""
+        said = self.order.to_dict()
+        return said if self.purpose is None else said | {"purpose": self.purpose}
+
+    @cached_property
     def text(self) -> str:
         """The order as JSON: what an idempotency key stands for."""
-        return json.dumps([self.order.to_dict(), self.fresh, self.practice], sort_keys=True)
+        return json.dumps([self.said, self.fresh, self.practice], sort_keys=True)
 
 
 def rung(seconds: float, quantum: float) -> float:
@@ -218,6 +236,19 @@ def rung(seconds: float, quantum: float) -> float:
     if steps > _EVEN:
         steps = 1 << (steps - 1).bit_length()
     return round(steps * quantum, 9)
+
+
+def _cut(seconds: float, quantum: float) -> float:
+    """The next time at which the engine is cut: at most an eighth later, or the quantum.
+
+    >>> [_cut(t, 0.05) for t in (0, 0.12, 0.5, 100)]
+    [0.05, 0.15, 0.55, 102.4]
+    """
+    if quantum <= 0:
+        return seconds
+    steps = int(seconds / quantum) + 1
+    grain = 1 << max(0, steps.bit_length() - 4)
+    return round(-(-steps // grain) * grain * quantum, 9)
 
 
 def _cancelled() -> Cancelled:

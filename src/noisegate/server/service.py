@@ -13,7 +13,9 @@ The tables of a policy are opened once; a caller has a gate with their own accou
 import json
 from collections import OrderedDict
 from collections.abc import Sequence
+from contextlib import nullcontext
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from threading import RLock
 from typing import Any, Final, final
@@ -33,8 +35,8 @@ from noisegate.gate import Gate
 from noisegate.ledger.rules import require_text
 from noisegate.ledger.signing import Signer
 from noisegate.orders import order_from
-from noisegate.root import Amendment, Hosted, read_policy
-from noisegate.server.access import AuditLog, now
+from noisegate.root import Amendment, Hosted, read_policy, stopping
+from noisegate.server.access import AuditLog, line, now
 from noisegate.server.oidc import Issuer
 from noisegate.server.people import Caller, People
 from noisegate.server.queue import FairQueue
@@ -48,6 +50,7 @@ from noisegate.server.views import View, asked
 _NOTHING: Final = Fraction(0)
 _STATE: Final = RUN.split(", ").index("state")
 STATE_SUFFIX: Final = ".service"
+_KEYED: Final = 64  # locks, one of which belongs to each idempotency key
 
 
 @final
@@ -81,7 +84,7 @@ class Service:
         self._gates: dict[tuple[object, ...], Gate] = {}
         self._runs: OrderedDict[str, Run] = OrderedDict()
         self._answers: OrderedDict[tuple[object, ...], Result] = OrderedDict()  # by who asked what
-        self._lock = RLock()
+        self._lock, self._keyed = RLock(), [RLock() for _ in range(_KEYED)]
         self.queue = FairQueue(self.settings.workers)
         self.counts = {"asked": 0, "answered": 0, "refused": 0}
 
@@ -139,7 +142,7 @@ class Service:
             run=run.id, asked_by=run.person,
         )  # fmt: skip
         asker = Caller(name=run.person, role="analyst", token=run.token, allow=run.allow)
-        self._submit(View(self, self._hosted[run.dataset], asker), run)
+        self._submit(View(self, self._hosted[run.dataset], asker, run.purpose), run)
         return run
 
     def amend(self, caller: Caller, change: Amendment, reason: str) -> None:
@@ -193,14 +196,17 @@ class Service:
 
     # inside
 
-    def gate(self, hosted: Hosted, caller: Caller, *, practice: bool, anew: bool = False) -> Gate:
+    def gate(
+        self, hosted: Hosted, caller: Caller, *, practice: bool, purpose: str | None = None,
+        anew: bool = False,
+    ) -> Gate:  # fmt: skip
         """The gate of a caller: made once, or ``anew``; shared by their threads."""
-        window = hosted.window(caller.name)
-        name = hosted.policy.name, practice, caller.name, caller.allow, window
+        window = None if practice else hosted.window(caller.name, purpose)
+        name = hosted.policy.name, practice, caller.name, caller.allow, window, purpose
         with self._lock:
             if anew or name not in self._gates:
                 home = self._twin(hosted) if practice else hosted
-                self._gates[name] = home.gate(caller.name, allowed=caller.allow)
+                self._gates[name] = home.gate(caller.name, allowed=caller.allow, purpose=purpose)
             return self._gates[name]
 
     def _twin(self, hosted: Hosted) -> Hosted:
@@ -210,8 +216,11 @@ class Service:
         return self._twins[name]
 
     def begin(self, view: View, run: Run) -> Run:
-        """Keep a new run and queue it, or find the one with its key."""
-        with self._lock:
+        """Keep a new run and queue it, or find the one with its key.
+
+        What is ready is written down as done with the same stroke.
+        """
+        with self._keyed[hash(run.key) % len(self._keyed)] if run.key else nullcontext():
             if (known := self._named(run)) is not None:
                 return known
             if not run.practice and not run.finding:
@@ -219,19 +228,20 @@ class Service:
                 run.price, above = view.price_of(run), self.settings.approve_above
                 if above is not None and run.price is not None and run.price > above:
                     run.state = "waiting"
-            known = self.store.do(lambda do: self._write(view, run, do))
+            ready = self._ready(view, run)
+            known = self.store.do(lambda do: self._write(view, run, do, ready))
             if known is not None:
                 return known
             self._keep(run)
-        if (ready := self._ready(view, run)) is not None and run.begin():
-            self._end(run, ready)
+        if ready is not None and run.begin():
+            run.finish(ready)
         elif run.state == "queued":
             self._submit(view, run)
         return run
 
     def _ready(self, view: View, run: Run) -> Result | None:
         """What the same order gave this caller before: released already, so free. No queue."""
-        if run.practice or run.fresh or run.finding:
+        if run.practice or run.fresh or run.finding or run.state != "queued":
             return None
         known = self._answers.get(asked(view, run))
         return None if known is None else known.again(view.gate.remaining)
@@ -247,7 +257,7 @@ class Service:
                 del self._runs[old]
         self.counts["asked"] += 1
 
-    def _write(self, view: View, run: Run, do: Do) -> Run | None:
+    def _write(self, view: View, run: Run, do: Do, ready: Result | None = None) -> Run | None:
         """Write a run down, with the price that is planned for; or find the one with its key.
 
         In one transaction with the limit of the hour and with nobody else writing, so that neither
@@ -265,12 +275,14 @@ class Service:
             "pending = excluded.pending, token = CASE WHEN COALESCE(runs.price, '0') = '0' "
             "THEN excluded.token ELSE runs.token END",
             (
-                run.id, run.person, run.dataset, run.key, json.dumps(run.order.to_dict()),
+                run.id, run.person, run.dataset, run.key, json.dumps(run.said),
                 int(run.fresh), int(run.practice), run.face, run.token, run.state, run.created,
                 run.window, None if run.allow is None else json.dumps(sorted(run.allow)),
                 now(), pending,
             ),
         )  # fmt: skip
+        if ready is not None:
+            self._record(do, run, ready, _NOTHING)
         return None
 
     def _cancelled(self, run: Run) -> None:
@@ -298,7 +310,7 @@ class Service:
             return
         if not run.practice:
             view.require_open()
-            view.hosted.window(run.person)
+            view.hosted.window(run.person, run.purpose)
         self.people.require_live(run.person, run.token)
 
     def _work(self, view: View, run: Run) -> None:
@@ -312,13 +324,14 @@ class Service:
             before, order = _charge(gate), run.settled_order or run.order
             if run.order.kind in UNPRICED:
                 planned = gate.plan(order, fresh=run.fresh).price
-            try:
-                done = gate.run(order, fresh=run.fresh, progress=run.tell)
-            except OverBudget:
-                if not run.practice:
-                    raise
-                gate = self.gate(view.hosted, view.caller, practice=True, anew=True)
-                done = gate.run(order, fresh=run.fresh, progress=run.tell)
+            with stopping(run.stop):
+                try:
+                    done = gate.run(order, fresh=run.fresh, progress=run.tell)
+                except OverBudget:
+                    if not run.practice:
+                        raise
+                    gate = self.gate(view.hosted, view.caller, practice=True, anew=True)
+                    done = gate.run(order, fresh=run.fresh, progress=run.tell)
             signer = None if run.practice else self.signer
             made = Result(
                 order=run.order, made=done, left=gate.remaining, planned=planned, signer=signer
@@ -329,39 +342,43 @@ class Service:
                     self._answers.popitem(last=False)
         except Exception as error:  # noqa: BLE001 - a run ends, whatever happened
             made = stumbled(error)
-        lost = Fraction(0)
-        if isinstance(made, Exception) and gate is not None and not run.practice:
+        lost = _NOTHING
+        if gate is not None and not run.practice and (run.again or isinstance(made, Exception)):
             lost = _lost(gate, before)
         self._end(run, made, lost)
 
     def _end(self, run: Run, made: Result | Exception, lost: Fraction = _NOTHING) -> None:
         """Write down who asked what; then the answer may leave, and not without that."""
         try:
-            self._record(run, made, lost)
+            self.store.do(partial(self._record, run=run, made=made, lost=lost))
         except Exception as error:  # noqa: BLE001 - the same request finds what was drawn
             made = stumbled(error)
         run.finish(made)
 
-    def _record(self, run: Run, made: Result | Exception, lost: Fraction) -> None:
-        """Who asked what for which price, before the answer leaves.
+    def _record(self, do: Do, run: Run, made: Result | Exception, lost: Fraction) -> None:
+        """Who asked what for which price, on the disk before the answer leaves.
 
         What failed on the way may have been charged: its price is what the account has ``lost``.
+        What is tried again was charged for before, unless the account has lost more since.
         """
         failed = isinstance(made, Exception)
         self.counts["refused" if failed else "answered"] += 1
         price = lost
-        if isinstance(made, Result) and not run.practice:
+        if isinstance(made, Result) and not run.practice and not (run.again and not lost):
             price = made.price.epsilon
         size = None
         if isinstance(made, Result) and (answer := made.answer) is not None:
             size = answer.table.num_rows
         if not (run.finding and failed):
-            self.store.do(lambda do: self._paid(do, run, price, "failed" if failed else "done"))
-        self.log.add(
+            self._paid(do, run, price, "failed" if failed else "done")
+        said = {
+            "run": run.id, "kind": run.order.kind, "order": run.said, "price": str(price),
+            "rows": size, "refused": getattr(made, "code", None),
+        }  # fmt: skip
+        self.log.write(do, line(
             run.person, "practise" if run.practice else "ask", face=run.face, token=run.token,
-            dataset=run.dataset, run=run.id, kind=run.order.kind, order=run.order.to_dict(),
-            price=str(price), rows=size, refused=getattr(made, "code", None),
-        )  # fmt: skip
+            dataset=run.dataset, **said,
+        ))  # fmt: skip
 
     def _paid(self, do: Do, run: Run, price: Fraction, state: State) -> None:
         """Write down how a run ended; what it was charged adds to what it was before."""
@@ -388,17 +405,18 @@ class Service:
         if not rows:
             return None
         row, kept = rows[0], _run_of(rows[0], self.settings.quantum)
-        if kept.text() != run.text():
+        if kept.text != run.text:
             raise RequestConflict(
                 "The idempotency key was used for another order.",
                 fix="Use a new key for a new order.",
                 about="key",
             )
         known = self._runs.get(kept.id)
-        if known is not None and known.told != "failed":
-            return known
+        stopped = known is not None and known.state == "cancelled" and known.settled
+        if known is not None and known.told != "failed" and not stopped:
+            return known  # one that was cancelled goes on when its work is over
         over = kept.window != run.window
-        run.id, run.window, run.created = kept.id, kept.window, kept.created
+        run.id, run.window, run.created, run.again = kept.id, kept.window, kept.created, True
         if not run.practice and (row[_STATE] == "done" or over):
             run.finding, run.price, run.state = True, None, "queued"
         return None
@@ -414,7 +432,8 @@ class Service:
 
     def _again(self, run: Run) -> bool:
         """Find a forgotten run in the ledger, which is free; whether it can be there."""
-        view = View(self, self._hosted[run.dataset], Caller(name=run.person, role="analyst"))
+        asker = Caller(name=run.person, role="analyst")
+        view = View(self, self._hosted[run.dataset], asker, run.purpose)
         if not run.practice and not run.fresh and not view.gate_for(run).plan(run.order).free:
             return False  # of rows that are not there any more: to look again must not cost
         with self._lock:
@@ -452,8 +471,10 @@ def _require_steward(caller: Caller) -> None:
 
 def _run_of(row: Sequence[Any], quantum: float) -> Run:
     name, person, dataset, key, text, fresh, practice, face, token, _, created, window, allow = row
+    said = json.loads(text)
+    purpose = said.pop("purpose", None)
     return Run(
-        id=name, person=person, dataset=dataset, order=order_from(json.loads(text)),
+        id=name, person=person, dataset=dataset, order=order_from(said), purpose=purpose,
         fresh=bool(fresh), practice=bool(practice), face=face, created=created, key=key,
         token=token, quantum=quantum, window=window,
         allow=None if allow is None else frozenset(json.loads(allow)),

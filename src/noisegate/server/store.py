@@ -2,15 +2,17 @@
 
 A SQLite file, or tables of a schema in a Postgres database where several replicas share a ledger.
 Nothing in here decides about privacy: the ledger does. Statements are written once, with ? for
-parameters.
+parameters. What is written is on the disk before anybody is told; those who write at the same time
+share one transaction, so that the disk is waited for once.
 """
 
 import sqlite3
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast, final
 
 from noisegate.errors import OperatorError
 from noisegate.extras import extra
@@ -31,7 +33,8 @@ CREATE TABLE IF NOT EXISTS people (
 CREATE TABLE IF NOT EXISTS tokens (
     id TEXT PRIMARY KEY, person TEXT NOT NULL, label TEXT NOT NULL, digest TEXT NOT NULL,
     stored_key TEXT NOT NULL, server_key TEXT NOT NULL, datasets TEXT, allow TEXT,
-    epsilon_question TEXT, epsilon_hour TEXT, created TEXT NOT NULL, expires TEXT, revoked TEXT)
+    epsilon_question TEXT, epsilon_hour TEXT, created TEXT NOT NULL, expires TEXT, revoked TEXT,
+    purpose TEXT)
 
 CREATE TABLE IF NOT EXISTS runs (
     id TEXT PRIMARY KEY, person TEXT NOT NULL, dataset TEXT NOT NULL, key TEXT,
@@ -63,28 +66,81 @@ CREATE TABLE IF NOT EXISTS sessions (
 _ALONE: Final = "SELECT pg_advisory_xact_lock(5651012)"  # replicas that start at once make it once
 
 
+class _Wish:
+    """Work that somebody wants to be done, and what came of it."""
+
+    def __init__(self, work: Callable[[Do], Any]) -> None:
+        self._work, self.made, self.error = work, None, None  # type: Any, Any, BaseException | None
+        self.is_over = False
+
+    def grant(self, run: Do) -> None:
+        """Do it; what it refuses leaves nothing of it, and all of the others'."""
+        run("SAVEPOINT wish", ())
+        try:
+            self.made = self._work(run)
+        except Exception as error:  # noqa: BLE001 - told to whoever wished it
+            self.error = error
+            run("ROLLBACK TO SAVEPOINT wish", ())
+        run("RELEASE SAVEPOINT wish", ())
+
+
 @final
 class Store:
     """Runs statements in transactions. Threads may share it."""
 
     def __init__(self, where: str | Path) -> None:
-        self._where, self._lock = str(where), RLock()
+        self._where, self._lock, self._looking = str(where), RLock(), RLock()
         self._connection: Any = None
+        self._reader: Any = None  # of a file: sees what is written, and does not wait for writers
+        self._wishes: deque[_Wish] = deque()
         self._mark = "%s" if self._is_server else "?"
         with self._lock, self._transaction() as run:
             if self._is_server:
                 run(_ALONE, ())
             for table in _TABLES:
                 run(table.replace("seq INTEGER", "seq BIGINT") if self._is_server else table, ())
+            self._add_purposes(run)
+
+    def _add_purposes(self, run: Do) -> None:
+        """A column that tokens of earlier stores do not have."""
+        if self._is_server:
+            run("ALTER TABLE tokens ADD COLUMN IF NOT EXISTS purpose TEXT", ())
+        elif "purpose" not in {row[1] for row in run("PRAGMA table_info(tokens)", ())}:
+            run("ALTER TABLE tokens ADD COLUMN purpose TEXT", ())
 
     @property
     def _is_server(self) -> bool:
         return self._where.startswith(("postgresql://", "postgres://"))
 
     def do(self, work: Callable[[Do], T]) -> T:
-        """Run ``work`` in one transaction; on any error nothing of it remains."""
-        with self._lock, self._transaction() as run:
-            return work(run)
+        """Run ``work`` in a transaction; on any error nothing of it remains.
+
+        Whoever comes while others write is waited for: the next transaction is that of them all,
+        one after another, and they return when it is on the disk.
+        """
+        wish = _Wish(work)
+        self._wishes.append(wish)
+        with self._lock:
+            if not wish.is_over:
+                self._grant_all()
+        with self._told():
+            if wish.error is not None:
+                raise wish.error
+        return cast("T", wish.made)
+
+    def _grant_all(self) -> None:
+        wishes = [self._wishes.popleft() for _ in range(len(self._wishes))]
+        try:
+            with self._transaction() as run:
+                for wish in wishes:
+                    wish.grant(run)
+        except BaseException as error:
+            for wish in wishes:
+                wish.error = error
+            raise
+        finally:
+            for wish in wishes:
+                wish.is_over = True
 
     def alone(self, run: Do, table: str) -> None:
         """Inside of a transaction: nobody else writes to ``table`` before it ends."""
@@ -97,9 +153,16 @@ class Store:
         return found[0] if found else None
 
     def all(self, statement: str, *parameters: object) -> list[Row]:
-        """All rows of a statement in a transaction of its own."""
-        with self._lock, self._transaction(writing=not statement.startswith("SELECT")) as run:
-            return run(statement, parameters)
+        """All rows of a statement by itself."""
+        if not statement.startswith("SELECT"):
+            return self.do(lambda run: run(statement, parameters))
+        if self._is_server:
+            with self._lock, self._transaction() as run:
+                return run(statement, parameters)
+        with self._looking, self._told():
+            if self._reader is None:
+                self._reader = self._connect()
+            return self._run(self._reader, statement, parameters)
 
     def close(self) -> None:
         """Let go of the file or the connection."""
@@ -107,20 +170,29 @@ class Store:
             connection, self._connection = self._connection, None
             if connection is not None:
                 connection.close()
+        with self._looking:
+            reader, self._reader = self._reader, None
+            if reader is not None:
+                reader.close()
 
     @contextmanager
-    def _transaction(self, *, writing: bool = True) -> "Iterator[Do]":
-        lost: tuple[type[Exception], ...] = (sqlite3.Error, OSError, *self._errors())
-        try:
+    def _transaction(self) -> "Iterator[Do]":
+        with self._told():
             connection = self._connected()
             if not self._is_server:
-                connection.execute("BEGIN IMMEDIATE" if writing else "BEGIN")
+                connection.execute("BEGIN IMMEDIATE")
             try:
                 yield lambda statement, parameters: self._run(connection, statement, parameters)
             except BaseException:
                 connection.rollback()
                 raise
             connection.commit()
+
+    @contextmanager
+    def _told(self) -> "Iterator[None]":
+        lost: tuple[type[Exception], ...] = (sqlite3.Error, OSError, *self._errors())
+        try:
+            yield
         except lost:
             self.close()
             raise OperatorError(
@@ -160,5 +232,5 @@ class Store:
             path, isolation_level=None, check_same_thread=False, timeout=30
         )
         connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("PRAGMA synchronous = FULL")  # on the disk when it is committed
         return connection

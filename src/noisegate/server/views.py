@@ -37,7 +37,10 @@ class Runs(Protocol):
     settings: Settings
     signer: Signer | None
 
-    def gate(self, hosted: Hosted, caller: Caller, *, practice: bool, anew: bool = False) -> Gate:
+    def gate(
+        self, hosted: Hosted, caller: Caller, *, practice: bool, purpose: str | None = None,
+        anew: bool = False,
+    ) -> Gate:  # fmt: skip
         """The gate of a caller."""
 
     def begin(self, view: "View", run: Run) -> Run:
@@ -52,10 +55,37 @@ class Runs(Protocol):
 
 @final
 class View:
-    """One caller at one data set."""
+    """One caller at one data set, for one purpose where its policy has purposes."""
 
-    def __init__(self, service: Runs, hosted: Hosted, caller: Caller) -> None:
+    def __init__(
+        self, service: Runs, hosted: Hosted, caller: Caller, purpose: str | None = None
+    ) -> None:
         self._service, self.hosted, self.caller = service, hosted, caller
+        self._said = caller.purpose if purpose is None else purpose
+        if caller.purpose is not None and self._said != caller.purpose:
+            raise Forbidden(
+                f"This token is for the purpose {caller.purpose!r} alone.",
+                fix="Leave out the purpose, or use another token. Nothing was spent.",
+                about="purpose",
+            )
+
+    def on(self, purpose: str | None) -> "View":
+        """The same for a purpose; None: as it is."""
+        if purpose is None:
+            return self
+        return View(self._service, self.hosted, self.caller, purpose)
+
+    @property
+    def purpose(self) -> str | None:
+        """What is asked for; refuses none where the policy has purposes and no default."""
+        found = self.hosted.purpose(self._said)
+        return None if found is None else found.name
+
+    @property
+    def has_purpose(self) -> bool:
+        """Whether it is known what is asked for, or need not be."""
+        known = any(each.default for each in self.hosted.policy.purposes.values())
+        return self._said is not None or known or not self.hosted.policy.purposes
 
     @property
     def name(self) -> str:
@@ -77,7 +107,7 @@ class View:
     @cached_property
     def gate(self) -> Gate:
         """The gate of the caller's account."""
-        return self._service.gate(self.hosted, self.caller, practice=False)
+        return self._service.gate(self.hosted, self.caller, practice=False, purpose=self.purpose)
 
     @cached_property
     def practice(self) -> Gate:
@@ -93,8 +123,26 @@ class View:
     def facts(self) -> dict[str, Any]:
         """What is public about the data set, and the caller's balance."""
         paused = self._service.is_paused(self.name)
-        gate = self.gate if self.may_ask else None
-        return facts_of(self.hosted, gate) | {"paused": paused}
+        gate = self.gate if self.may_ask and self.has_purpose else None
+        return facts_of(self.hosted, gate) | {"paused": paused, "purposes": self._purposes()}
+
+    def _purposes(self) -> list[dict[str, Any]]:
+        """What the caller may ask for, and what is left of each."""
+        found = []
+        for purpose in self.hosted.policy.purposes.values():
+            bound = self.caller.purpose not in (None, purpose.name)
+            if bound or (purpose.analysts is not None and self.caller.name not in purpose.analysts):
+                continue
+            left = self.on(purpose.name).gate.remaining if self.may_ask else None
+            found.append({
+                "name": purpose.name, "description": purpose.description,
+                "default": purpose.default, "epsilon": float(purpose.budget.epsilon),
+                "every": purpose.window.every,
+                "until": None if purpose.window.until is None else str(purpose.window.until),
+                "remaining": None if left is None else float(left.epsilon),
+                "remaining_delta": None if left is None else float(left.delta),
+            })  # fmt: skip
+        return found
 
     def plan(
         self, order: Order[Any, Expected], *, fresh: bool = False, practice: bool = False
@@ -124,10 +172,12 @@ class View:
             raise SpecError(
                 "The idempotency key is empty or too long.", fix=f"Use up to {_KEY_MAX} letters."
             )
+        purpose = None if practice else self.purpose
+        window = None if practice else self.hosted.window(self.caller.name, purpose)
         run = Run(
             id=uuid4().hex, person=self.caller.name, dataset=self.name, order=order, fresh=fresh,
             practice=practice, face=face, created=now(), key=key, token=self.caller.token,
-            allow=self.caller.allow, window=self.hosted.window(self.caller.name),
+            allow=self.caller.allow, window=window, purpose=purpose,
             quantum=self._service.settings.quantum,
         )  # fmt: skip
         return self._service.begin(self, run)
@@ -185,9 +235,11 @@ class View:
         if not (run.fresh or run.finding):
             return self.gate
         name = run.key if run.key is not None else run.id
-        digest = sha256(f"{run.person}\n{run.dataset}\n{name}\n{run.text()}".encode()).hexdigest()
+        digest = sha256(f"{run.person}\n{run.dataset}\n{name}\n{run.text}".encode()).hexdigest()
         opened = self.hosted.found if run.finding else self.hosted.gate
-        return opened(run.person, allowed=run.allow, request=digest, window=run.window)
+        return opened(
+            run.person, allowed=run.allow, request=digest, window=run.window, purpose=run.purpose
+        )
 
     def _require_asker(self) -> None:
         if not self.may_ask:
@@ -245,7 +297,7 @@ def _plainly(store: Store) -> Do:
 
 def asked(view: View, run: Run) -> tuple[object, ...]:
     """Who asked what: the same gives the same answer, which is then free."""
-    return run.dataset, run.person, view.caller.allow, run.window, run.text()
+    return run.dataset, run.person, view.caller.allow, run.window, run.text  # and for what
 
 
 def _over(what: str, limit: Fraction) -> Forbidden:
@@ -269,9 +321,11 @@ def _told(row: Sequence[Any]) -> dict[str, Any]:
         row
     )
     order = json.loads(text)
+    purpose = order.pop("purpose", None)
     return {
         "id": name, "person": person, "dataset": dataset, "key": key, "kind": order["kind"],
-        "sql": order.get("sql"), "order": order, "fresh": bool(fresh), "practice": bool(practice),
+        "sql": order.get("sql"), "order": order, "purpose": purpose,
+        "fresh": bool(fresh), "practice": bool(practice),
         "face": face, "state": state, "created": created, "finished": done,
         "price": None if price is None else float(Fraction(price)),
     }  # fmt: skip

@@ -95,8 +95,11 @@ class Question(OfDataSet):
 
 
 class Planning(Question):
-    """A question, and whether new noise is wanted."""
+    """A question, what it is asked for, and whether new noise is wanted."""
 
+    purpose: str | None = Field(
+        None, description="What it is asked for, where the data set has purposes: list_tables."
+    )
     fresh: bool = Field(
         default=False,
         description="Pay for a new draw even if the question was answered before, which is free.",

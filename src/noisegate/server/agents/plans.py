@@ -29,6 +29,7 @@ class Planned:
     order: Order[Any, Expected]
     fresh: bool
     price: Fraction
+    purpose: str | None
 
 
 @final
@@ -40,13 +41,14 @@ class Plans:
 
     def keep(
         self, caller: Caller, dataset: str, order: Order[Any, Expected], *, fresh: bool,
-        price: Fraction,
+        price: Fraction, purpose: str | None = None,
     ) -> str:  # fmt: skip
         """Remember what was shown to whom; the name by which it can be asked."""
         name = f"plan_{token_hex(8)}"
         until = datetime.now(UTC) + timedelta(minutes=MINUTES)
+        said = order.to_dict() | ({} if purpose is None else {"purpose": purpose})
         row = (
-            name, caller.name, caller.token or "", dataset, json.dumps(order.to_dict()),
+            name, caller.name, caller.token or "", dataset, json.dumps(said),
             int(fresh), str(price), until.isoformat(timespec="milliseconds"),
         )  # fmt: skip
 
@@ -77,10 +79,12 @@ class Plans:
                 about="plan",
             )
         dataset, text, fresh, price = row
-        order = order_from(json.loads(text))
+        said = json.loads(text)
+        purpose = said.pop("purpose", None)
         return Planned(
-            id=name, dataset=dataset, order=order, fresh=bool(fresh), price=Fraction(price)
-        )
+            id=name, dataset=dataset, order=order_from(said), fresh=bool(fresh),
+            price=Fraction(price), purpose=purpose,
+        )  # fmt: skip
 
 
 def require_price(planned: Planned, price: Fraction) -> None:

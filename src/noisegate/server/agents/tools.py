@@ -114,6 +114,7 @@ class Tools:
                 whose = "public, exact and free" if table["public"] else "private"
                 names = ", ".join(line(each["name"]) for each in table["columns"])
                 lines.append(f"- table {line(table['name'])} ({whose}): {names}")
+            lines += [words.purpose(each) for each in found["purposes"]]
             lines += [*_prices(found), words.left(view)]
         return Said("\n".join(lines or ["There is no data set that you may see."]), facts)
 
@@ -160,7 +161,7 @@ class Tools:
         return await run_sync(self._plan_question, caller, asked)
 
     def _plan_question(self, caller: Caller, asked: Planning) -> Said:
-        view, order = self._view(caller, asked.dataset), asked.ordered()
+        view, order = self._view(caller, asked.dataset).on(asked.purpose), asked.ordered()
         confidence = _confidence(order)
         plan = view.plan(order, fresh=asked.fresh)
         price = plan.price.epsilon
@@ -172,7 +173,9 @@ class Tools:
             why = f"It costs more than one question may, {words.amount(most)}."
         name = None
         if why is None:
-            name = self._plans.keep(caller, view.name, order, fresh=asked.fresh, price=price)
+            name = self._plans.keep(
+                caller, view.name, order, fresh=asked.fresh, price=price, purpose=view.purpose
+            )
             lines.append(f"To ask it for {plan.price}: ask_question, plan_id {name}.")
             lines.append(f"The plan_id holds for {MINUTES} minutes.")
         else:
@@ -194,7 +197,7 @@ class Tools:
 
     def _start(self, caller: Caller, asked: OfPlan) -> tuple[Run, View]:
         planned = self._plans.find(caller, asked.plan_id)
-        view = self._service.view(caller, planned.dataset)
+        view = self._service.view(caller, planned.dataset).on(planned.purpose)
         now = view.plan(planned.order, fresh=planned.fresh)
         require_price(planned, now.price.epsilon)
         run = view.start(planned.order, key=planned.id, fresh=planned.fresh, face=FACE)

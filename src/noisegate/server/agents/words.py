@@ -28,9 +28,19 @@ def amount(epsilon: Fraction | float) -> str:
     return f"ε = {float(epsilon):g}"
 
 
+def purpose(said: Mapping[str, Any]) -> str:
+    """A purpose, and what is left of it."""
+    rest = "" if said["remaining"] is None else f": {amount(said['remaining'])} left for you"
+    about = f" ({line(said['description'])})" if said["description"] else ""
+    return f"- purpose {line(said['name'])}{about}{rest}"
+
+
 def left(view: View) -> str:
     """What the caller may still spend, by every limit there is."""
-    budget = view.facts()["budget"]
+    facts = view.facts()
+    budget = facts["budget"]
+    if budget is None and facts["purposes"]:
+        return "\n".join(["Each question names a purpose:", *map(purpose, facts["purposes"])])
     if budget is None:
         return "You have no share of this data set and cannot ask."
     caller = view.caller

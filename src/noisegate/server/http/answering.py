@@ -40,15 +40,15 @@ async def datasets(asked: Asked) -> Response:
 
 async def dataset(asked: Asked) -> Response:
     """What is public about one."""
-    view = await asked.view()
+    view = (await asked.view()).on(asked.seen.get("purpose"))
     return say(await asked.off(view.facts))
 
 
 async def plan(asked: Asked) -> Response:
     """What an order would cost and give."""
     view = await asked.view()
-    order, fresh = await asked.order()
-    at = _confidence(asked, order)
+    order, fresh, purpose = await asked.order()
+    view, at = view.on(purpose), _confidence(asked, order)
 
     def planned() -> dict[str, Any]:
         return plan_record(view.plan(order, fresh=fresh, practice=asked.flag("practice")), at)
@@ -79,7 +79,8 @@ async def practise(asked: Asked) -> Response:
 
 async def _start(asked: Asked, *, practice: bool) -> Response:
     view = await asked.view()
-    order, fresh = await asked.order()
+    order, fresh, purpose = await asked.order()
+    view = view.on(None if practice else purpose)
     form, at, wait = asked.form(order.kind), _confidence(asked, order), asked.wait
     key = asked.request.headers.get("idempotency-key")
     run = await asked.off(view.start, order, key=key, fresh=fresh, practice=practice, face="http")

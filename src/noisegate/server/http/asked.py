@@ -88,7 +88,7 @@ class Asked:
 
     async def view(self) -> View:
         """The data set of the path, as the caller sees it."""
-        return await self.off(self.service.view, self.by, self.request.path_params["dataset"])
+        return self.service.view(self.by, self.request.path_params["dataset"])  # in memory
 
     async def views(self) -> list[View]:
         """The data set that a parameter names, or all that the caller may see."""
@@ -147,20 +147,26 @@ class Asked:
 
     # bodies
 
-    async def order(self) -> tuple[Order[Any, Expected], bool]:
-        """The order of the body, and whether it is to be drawn anew."""
+    async def order(self) -> tuple[Order[Any, Expected], bool, str | None]:
+        """The order of the body, whether it is to be drawn anew, and what it is asked for."""
         kind, _, _ = self.request.headers.get("content-type", "").partition(";")
         match kind.strip().lower():
             case "application/json":
-                record = _json(await self._body())
-                fresh = record.pop("fresh", False)
+                body = await self._body()
+                record = _json(body)
+                fresh, purpose = record.pop("fresh", False), record.pop("purpose", None)
                 if not isinstance(fresh, bool):
                     raise SpecError("fresh is not true or false.", fix="Use true.", about="fresh")
-                return await self.off(order_from, record), fresh
+                if purpose is not None and not isinstance(purpose, str):
+                    raise SpecError("purpose is not a text.", fix="Name one.", about="purpose")
+                if len(body) <= _SMALL:  # a thread would take longer
+                    return order_from(record), fresh, purpose
+                return await self.off(order_from, record), fresh, purpose
             case "text/sql":
                 terms = {n: _term(n, v) for n, v in self.seen.items() if n not in _BESIDE}
                 sql = _text(await self._body())
-                return SqlOrder.make(sql=sql, **terms), self.flag("fresh")
+                made = SqlOrder.make(sql=sql, **terms)
+                return made, self.flag("fresh"), self.seen.get("purpose")
         raise Refused(
             415, "The body is in no form that is read here.",
             fix="Send application/json, or text/sql.", about="type",
@@ -186,7 +192,8 @@ class Asked:
         return bytes(found)
 
 
-_BESIDE: Final = ("fresh", "practice")  # parameters that are no terms of an order
+_SMALL: Final = 4096  # bytes of an order
+_BESIDE: Final = ("fresh", "practice", "purpose")  # parameters that are no terms of an order
 
 
 def _term(name: str, text: str) -> object:

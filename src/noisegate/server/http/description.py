@@ -19,6 +19,7 @@ _PARAMETERS: Final[dict[str, tuple[Json, str]]] = {
     "delta": (_TEXT, "Of text/sql: the δ for finding groups."),
     "epsilon": (_TEXT, "Of text/sql: how much to pay."),
     "fresh": (_FLAG, "Of text/sql: pay for a new draw."),
+    "purpose": (_TEXT, "What is asked for, where the policy has purposes; of text/sql."),
     "groups_per_unit": (_COUNT, "Of text/sql: in how many groups one unit counts."),
     "id": ({"type": "string", "pattern": "^[0-9a-f]{32}$"}, "The id of a run."),
     "limit": (_COUNT | {"maximum": 10_000}, "How many at most; 100 unless said otherwise."),
@@ -153,7 +154,8 @@ def _moved(value: Any) -> Any:  # noqa: ANN401 - JSON
 
 def _with_fresh(order: Json) -> Json:
     fresh = {"type": "boolean", "description": "Pay for a new draw."}
-    return order | {"properties": order["properties"] | {"fresh": fresh}}
+    purpose = {"type": "string", "description": "What it is asked for, if the policy has purposes."}
+    return order | {"properties": order["properties"] | {"fresh": fresh, "purpose": purpose}}
 
 
 _BODY: Final[Json] = {

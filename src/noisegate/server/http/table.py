@@ -12,8 +12,8 @@ from noisegate.server.http.asked import Asked
 Work: TypeAlias = Callable[[Asked], Awaitable[Response]]
 Gives: TypeAlias = Literal["json", "result", "text"]
 TERMS: Final = (  # of SQL as plain text
-    "choose", "confidence", "delta", "epsilon", "fresh", "groups_per_unit", "relative", "rows",
-    "rows_per_unit", "within",
+    "choose", "confidence", "delta", "epsilon", "fresh", "groups_per_unit", "purpose", "relative",
+    "rows", "rows_per_unit", "within",
 )  # fmt: skip
 
 
@@ -46,7 +46,7 @@ _AT: Final = ("confidence",)
 _LISTED: Final = ("dataset", "limit")
 CALLS: Final = (
     Call(method="GET", path="/datasets", work=answering.datasets),
-    Call(method="GET", path="/datasets/{dataset}", work=answering.dataset),
+    Call(method="GET", path="/datasets/{dataset}", work=answering.dataset, query=("purpose",)),
     Call(
         method="POST", path="/datasets/{dataset}/plan", work=answering.plan,
         query=(*TERMS, "practice"), takes_order=True,

@@ -221,7 +221,9 @@ class Answering:
         said = {each.name: getattr(asked.terms, each.name) for each in fields(asked.terms)}
         said = {} if asked.exact else {k: v for k, v in said.items() if v is not None}
         order = SqlOrder.make(sql=asked.sql, **said, **self.settings.terms(asked.terms))
-        return self.view.plan(order, practice=self._practises(asked)), order
+        practice = self._practises(asked)
+        view = self.view if practice else self.view.on(self.settings.purpose)
+        return view.plan(order, practice=practice), order
 
     def _require_caps(self, plan: Plan[Expected]) -> None:
         """Refuse what the session itself does not want to pay."""
@@ -233,7 +235,8 @@ class Answering:
             raise _capped("this session", "session_max", total)
 
     async def _run(self, order: SqlOrder, *, practice: bool) -> Answer:
-        run = await self.off(lambda: self.view.start(order, practice=practice, face="wire"))
+        view = self.view if practice else self.view.on(self.settings.purpose)
+        run = await self.off(lambda: view.start(order, practice=practice, face="wire"))
         self.run = run
         try:
             if self.cancelled:

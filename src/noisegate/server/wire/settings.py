@@ -48,6 +48,7 @@ _FIXED: Final = frozenset(
 )
 _NUMBERS: Final = ("epsilon", "within", "relative", "confidence", "question_max", "session_max")
 _SWITCHES: Final = ("margins", "ask", "practice")
+_TEXTS: Final = ("purpose",)
 _ON: Final = {"on": True, "true": True, "yes": True, "1": True, "t": True}
 _OFF: Final = {"off": False, "false": False, "no": False, "0": False, "f": False}
 _UTF8: Final = frozenset({"utf8", "utf-8", "unicode", "sql_ascii", "auto"})
@@ -112,7 +113,7 @@ class Settings:
         name = name.lower()
         if name.startswith(PREFIX):
             short = name.removeprefix(PREFIX)
-            if short not in (*_NUMBERS, *_SWITCHES):
+            if short not in (*_NUMBERS, *_SWITCHES, *_TEXTS):
                 raise _unknown(name)
             return self.values.get(name, "off" if short in _SWITCHES else "")
         found = self.values.get(name, _USUAL.get(name))
@@ -122,7 +123,7 @@ class Settings:
 
     def all(self) -> Iterator[tuple[str, str]]:
         """All of them, by name."""
-        own = (PREFIX + name for name in (*_NUMBERS, *_SWITCHES))
+        own = (PREFIX + name for name in (*_NUMBERS, *_SWITCHES, *_TEXTS))
         for name in sorted({*own, *_USUAL, *self.values}):
             yield name, self.show(name)
 
@@ -136,6 +137,11 @@ class Settings:
         """A number, if it was set."""
         text = self.values.get(PREFIX + name)
         return None if text is None else positive(text, name=name)
+
+    @property
+    def purpose(self) -> str | None:
+        """What is asked for, if it was said."""
+        return self.values.get(f"{PREFIX}purpose") or None
 
     @property
     def is_priced(self) -> bool:
@@ -179,10 +185,10 @@ def _check(name: str, value: str | None) -> None:
     elif name in _SWITCHES:
         if value is not None and value.lower() not in {**_ON, **_OFF}:
             raise SpecError(f"{name} is a switch.", fix="Use on or off.")
-    else:
+    elif name not in _TEXTS:
         raise _unknown(PREFIX + name)
 
 
 def _unknown(name: str) -> UnknownSetting:
-    known = ", ".join(PREFIX + each for each in (*_NUMBERS, *_SWITCHES))
+    known = ", ".join(PREFIX + each for each in (*_NUMBERS, *_SWITCHES, *_TEXTS))
     return UnknownSetting(f"There is no setting {name!r}.", fix=f"Ours are {known}.")

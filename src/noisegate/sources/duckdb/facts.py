@@ -26,7 +26,6 @@ from noisegate.sources.duckdb.files import (
     stored_types,
 )
 from noisegate.sources.duckdb.source import DuckDBSource
-from noisegate.sources.duckdb.views import require_stored_rows
 from noisegate.sources.held import held_column
 
 if TYPE_CHECKING:
@@ -86,6 +85,8 @@ def as_stored(
 
 def require_rows(data: Mapping[str, Data], tables: Mapping[str, TableDomain]) -> None:
     """Refuse private tables whose rows are computed when they are read. Reads no rows."""
+    from noisegate.sources.duckdb.views import require_stored_rows  # noqa: PLC0415 - of policies
+
     files = {name: plain(each, name) for name, each in data.items()}
     used = {name: tuple(table.columns) for name, table in tables.items()}
     with _seeing_types(files) as connection:

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any, Final, final
@@ -57,8 +57,8 @@ from noisegate.sources.duckdb.found import (
     stream,
     unsigned,
 )
-from noisegate.sources.duckdb.views import require_stored_rows
 from noisegate.sources.source import Batch, Held, HeldCells, Source, Used, Whole
+from noisegate.sources.stopping import cuttable, require_going_on
 from noisegate.sources.used import used_columns
 from noisegate.sources.writing.relations import OWNER, RelationWriter, base_view
 from noisegate.sources.writing.tallies import (
@@ -94,14 +94,27 @@ _READ_AS: Final = {
 _NEAR: Final = 1 << 15  # rows that stay near the processor
 _SAFE_TYPES: Final = frozenset({*WHOLE_TYPES, "UBIGINT", "FLOAT", "DOUBLE", "BOOLEAN"})
 _OWNER_KINDS: Final = (Kind.INTEGER, Kind.TEXT)
+_AT_ONCE: Final = 4  # questions of one engine, which share its memory and its threads
+
+
+@final
+@dataclass(eq=False, slots=True)
+class Line:
+    """A connection to an engine, for one question at a time, and the lists of keys it knows."""
+
+    connection: duckdb.DuckDBPyConnection
+    engine: duckdb.DuckDBPyConnection
+    listed: dict[int, tuple[Key | None, ...]] = field(default_factory=dict)  # by place
 
 
 @final
 class DuckDBSource(Source):
-    """Tables in a private DuckDB connection that can reach these files and nothing else.
+    """Tables in a private DuckDB engine that can reach these files and nothing else.
 
     The engine sees no column that questions cannot use. Whatever could fail because of a row fails
-    here, before any question: types are checked, files are read once.
+    here, before any question: types are checked, files are read once. Each question has a line to
+    the engine of its own: settings, limits and views are the engine's; lists of keys, frames and
+    samples are the line's, and no other question sees them.
     """
 
     def __init__(
@@ -113,7 +126,8 @@ class DuckDBSource(Source):
         seconds: float = 3600,
     ) -> None:
         self._tables, self._memory, self._seconds = tables, memory, seconds
-        self._lock = threading.Lock()
+        self._lock, self._turns = threading.Lock(), threading.Semaphore(_AT_ONCE)
+        self._free: list[Line] = []
         self._written: dict[tuple[str, bool], str] = {}
         self._drawn: Drawn | None = None
         self._spill = mkdtemp(prefix="noisegate-")  # for what does not fit into memory
@@ -191,12 +205,15 @@ class DuckDBSource(Source):
         from noisegate.sources.duckdb.sample import Drawn  # noqa: PLC0415 - of samples only
 
         found = copy(self)
+        found._free, found._turns = [], threading.Semaphore(1)  # noqa: SLF001 - one line, which has it
         found._written, found._drawn = {}, Drawn(probability, key, found._run)  # noqa: SLF001
         try:
             yield found
         finally:
             found._written.clear()  # noqa: SLF001 - its statements hold coins
             found._drawn.forget()  # noqa: SLF001
+            for line in found._free:  # noqa: SLF001
+                line.connection.close()
 
     def rows(self, tally: Rows, use: Callable[[Iterator[Batch]], Used]) -> Used:  # noqa: D102 - see Source
         text = rows_query(tally, self._writer(tally)).sql(dialect="duckdb", copy=False)
@@ -269,18 +286,16 @@ class DuckDBSource(Source):
         )
 
     def _run(self, work: Callable[[duckdb.DuckDBPyConnection], Any], by: Sequence[Grouping]) -> Any:  # noqa: ANN401 - numpy or Arrow
-        by_hand, done = False, False
-        with self._lock:
-            connection = self._engine()
-            clock = threading.Timer(self._seconds, connection.interrupt)
-            clock.daemon = True
+        by_hand, done, asked = False, False, None
+        with self._turns:
+            line = self._take()
             try:
-                clock.start()
-                for place, grouping in enumerate(by):
-                    if self._listed.get(place) is not grouping.keys:
-                        connection.register(keys_table(place), key_list(grouping))
-                        self._listed[place] = grouping.keys
-                found = work(connection)
+                with cuttable(line.connection.interrupt, self._seconds) as asked:
+                    for place, grouping in enumerate(by):
+                        if line.listed.get(place) is not grouping.keys:
+                            line.connection.register(keys_table(place), key_list(grouping))
+                            line.listed[place] = grouping.keys
+                    found = work(line.connection)
             except (duckdb.Error, RuntimeError) as error:
                 by_hand = is_interrupt(error)
                 if not by_hand and not isinstance(error, duckdb.Error):
@@ -289,15 +304,34 @@ class DuckDBSource(Source):
                 done = True
                 return found
             finally:
-                # An engine that stumbled once, or was stopped, may refuse everything after.
-                clock.cancel()
-                self._connection = connection if done else None
+                self._give_back(line, done=done, cut=asked is None or asked.is_cut)
         # The engine's own error is gone with the block above: its words may quote rows.
         if by_hand:
             raise KeyboardInterrupt
+        require_going_on()
         raise SourceError(
             UNREACHABLE, fix="Nothing was released; ask again with the same request id."
         )
+
+    def _take(self) -> Line:
+        """A line that nobody else has."""
+        with self._lock:
+            engine = self._engine()
+            if self._free:
+                return self._free.pop()
+            line = Line(engine.cursor(), engine)
+            for place, (name, data) in enumerate(self._data.items()):
+                if file_of(data) is None:
+                    line.connection.register(f"frame{place}", only(data, self._used[name]))
+            return line
+
+    def _give_back(self, line: Line, *, done: bool, cut: bool) -> None:
+        """A line that was cut is not used again; an engine that stumbled might refuse all after."""
+        with self._lock:
+            if not done and not cut and self._connection is line.engine:
+                self._connection, self._free = None, []
+            elif done and not cut and self._connection is line.engine:
+                self._free.append(line)
 
     def _require_key(self, table: str) -> None:
         """Rely on no key that repeats. Tables with a declared key are public."""
@@ -356,14 +390,17 @@ class DuckDBSource(Source):
 
     def _connect(self) -> duckdb.DuckDBPyConnection:
         connection = duckdb.connect(":memory:")
-        self._listed: dict[int, tuple[Key | None, ...]] = {}  # keys that the engine knows, by place
         origins, self._types = stored_types(connection, self._data)
         self._used = {
             name: used_columns(name, self._tables, self._types[name]) for name in self._tables
         }
         self._require_owners()
         with suppress(duckdb.Error):
-            require_stored_rows(connection, self._data, self._tables, self._used)
+            vouched = any(table.views for table in self._tables.values())
+            if vouched or any(map(is_database, self._data.values())):
+                from noisegate.sources.duckdb.views import require_stored_rows  # noqa: PLC0415
+
+                require_stored_rows(connection, self._data, self._tables, self._used)
             connection.execute(f"SET memory_limit = {quoted(self._memory)}")
             connection.execute(f"SET temp_directory = {quoted(self._spill)}")
             connection.execute("SET max_temp_directory_size = '64GB'")
@@ -379,6 +416,7 @@ class DuckDBSource(Source):
                 shown = exp.select(*(names or [exp.alias_(exp.true(), "row")]))
                 view = f"CREATE VIEW {base_view(place)} AS {shown.sql('duckdb')} FROM {origin}"
                 connection.execute(view)
+            self._free = [Line(connection, connection)]
             return connection
         raise SourceError(UNREACHABLE, fix=GIVE)
 
@@ -390,7 +428,7 @@ class DuckDBSource(Source):
         slow = ["type_pushdown"]
         if not any(table.unit is not None and table.unit.column for table in self._tables.values()):
             slow.append("compressed_materialization")
-            yield "SET perfect_ht_threshold = 0"
+            yield "SET GLOBAL perfect_ht_threshold = 0"  # of all lines
         yield f"SET disabled_optimizers = {quoted(','.join(slow))}"
 
     def _read(self, table: str, column: str) -> exp.Expr:
@@ -428,14 +466,15 @@ class DuckDBSource(Source):
 
 
 _living: "WeakSet[DuckDBSource]" = WeakSet()
-_inherited: list[duckdb.DuckDBPyConnection | None] = []  # closing one waits for its threads
+_inherited: list[object] = []  # to close a connection is to wait for its threads
 
 
 def _leave_to_the_parent() -> None:
     """A forked child has a copy of the engine without its threads, and of locks that are held."""
     for source in list(_living):
-        _inherited.append(source._connection)  # noqa: SLF001 - this room
-        source._lock, source._connection = threading.Lock(), None  # noqa: SLF001
+        _inherited.extend((source._connection, source._free))  # noqa: SLF001 - this room
+        source._lock, source._turns = threading.Lock(), threading.Semaphore(_AT_ONCE)  # noqa: SLF001
+        source._connection, source._free = None, []  # noqa: SLF001
 
 
 if hasattr(os, "register_at_fork"):

@@ -22,6 +22,7 @@ from noisegate.privacy.loss import ApproxDP
 from noisegate.sources.policy.columns import column_of
 from noisegate.sources.policy.form import nearest, require_form
 from noisegate.sources.policy.names import whose
+from noisegate.sources.policy.purposes import Purpose, purposes_of
 from noisegate.sources.policy.windows import Window
 
 LEDGER_SUFFIX: Final = ".ledger"
@@ -92,6 +93,7 @@ class Policy:
     crowd: tuple[Fraction, Fraction] | None = None  # probability and δ of a question about crowds
     analysts: Mapping[str, ApproxDP] = field(default_factory=lambda: MappingProxyType({}))
     windows: Mapping[str, Window] = field(default_factory=lambda: MappingProxyType({}))
+    purposes: Mapping[str, Purpose] = field(default_factory=lambda: MappingProxyType({}))
     allowed: frozenset[str] = frozenset(CAPABILITIES)  # optional capabilities, of anybody
     allowed_to: Mapping[str, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
     packages: tuple[str, ...] | None = None  # that programs may import; None: the usual ones
@@ -228,6 +230,7 @@ def _policy(file: Path, terms: Mapping[str, Any]) -> Policy:
     money, asked, shares = terms["budget"], terms.get("questions", {}), terms.get("analysts", {})
     budget = ApproxDP(money["epsilon"], money.get("delta", 0))
     tables = {name: _table(name, facts) for name, facts in terms["tables"].items()}
+    analysts = {name: _share(share, budget) for name, share in shares.items()}
     _require_apart("tables", tables)
     policy = Policy(
         name=terms["name"],
@@ -241,7 +244,8 @@ def _policy(file: Path, terms: Mapping[str, Any]) -> Policy:
         keys_delta=fraction(asked.get("keys_delta", budget.delta * _KEYS_DELTA_SHARE)),
         crowd=_crowd(asked.get("crowd")),
         packages=_listed(terms.get("programs", {}).get("modules")),
-        analysts=MappingProxyType({name: _share(share, budget) for name, share in shares.items()}),
+        analysts=MappingProxyType(analysts),
+        purposes=purposes_of(terms.get("purposes", {}), budget, analysts),
         windows=MappingProxyType({
             name: Window(every=share.get("every"), until=share.get("until"))
             for name, share in shares.items()

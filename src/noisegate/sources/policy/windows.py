@@ -31,12 +31,12 @@ class Window:
         """
         return None if self.every is None else today.strftime(_LABELS[self.every])
 
-    def require(self, analyst: str, today: date) -> None:
-        """Refuse questions after the last day."""
+    def require(self, whose: str, today: date) -> None:
+        """Refuse questions after the last day, of an analyst or a purpose."""
         if self.until is not None and today > self.until:
             raise Forbidden(
-                f"The share of {analyst!r} ended on {self.until}.",
-                fix="Ask the steward for a later day: until = ... under [analysts].",
+                f"The share of {whose!r} ended on {self.until}.",
+                fix="Ask the steward for a later day: until = ... under its name.",
                 about="until",
             )
 

@@ -1,0 +1,148 @@
+"""Budgets by purpose: data set, purpose and analyst each hold their limit, on every face."""
+
+from contextlib import closing
+from fractions import Fraction
+
+import pytest
+from served import QUICK
+
+import noisegate as ng
+from noisegate.errors import Forbidden, OverBudget, PolicyError, SpecError
+from noisegate.orders import order_from
+from noisegate.server.service import Service
+from refusals import about
+
+POLICY = """
+name = "study"
+[budget]
+epsilon = 5
+{zcdp}
+[tables.visits]
+source = "visits.csv"
+every_row_is_one_person = true
+[tables.visits.columns]
+age = {{ type = "integer", between = [0, 100] }}
+[analysts]
+ana = 2
+ben = 2
+[purposes.report]
+epsilon = 3
+description = "The yearly report"
+[purposes.trial]
+epsilon = 1
+analysts = ["ana"]
+every = "month"
+{default}
+"""
+ZCDP = 'accountant = "zcdp"\ndelta = 1e-6'
+
+
+def policy(folder, zcdp="", default=""):
+    (folder / "visits.csv").write_text("age\n" + "\n".join(str(n % 90) for n in range(400)))
+    (folder / "study.toml").write_text(POLICY.format(zcdp=zcdp, default=default))
+    return folder / "study.toml"
+
+
+def count(age, epsilon="1"):
+    sql = f"SELECT COUNT(*) AS n FROM visits WHERE age > {age}"
+    return order_from({"kind": "sql", "sql": sql, "epsilon": epsilon})
+
+
+@pytest.mark.parametrize("zcdp", ["", ZCDP], ids=["pure", "zcdp"])
+def test_two_analysts_and_two_purposes_hold_all_limits(tmp_path, zcdp):
+    file = policy(tmp_path, zcdp)
+    gates = {
+        (who, why): ng.open(file, analyst=who, purpose=why)
+        for who, why in (("ana", "report"), ("ben", "report"), ("ana", "trial"))
+    }
+    spent = dict.fromkeys(gates, 0)
+    for number in range(60):
+        name = list(gates)[number % 3]
+        try:
+            gates[name].run(count(number, "0.1" if zcdp else "0.5"))
+        except OverBudget:
+            continue
+        spent[name] += 1
+    ledger = gates["ana", "report"].ledger
+    accounts = {name: ledger.balance(name) for name in ledger.accounts()}
+    assert all(each.spent <= each.budget for each in accounts.values())
+    names = {each: accounts[each].parent for each in accounts}
+    month = next(name for name in names if "for trial" in name and "ana" not in name)
+    assert names == {
+        "study": None, "study/for report": "study", "study/for report/ana": "study/for report",
+        "study/for report/ben": "study/for report", month: "study", f"{month}/ana": month,
+    }  # fmt: skip
+    assert all(spent.values())
+    assert ledger.verify().ok
+    if not zcdp:
+        assert spent == {("ana", "report"): 3, ("ben", "report"): 3, ("ana", "trial"): 2}
+
+
+def test_what_names_no_purpose_is_refused_before_any_charge(tmp_path):
+    file = policy(tmp_path)
+    with pytest.raises(SpecError, check=about("purpose")):
+        ng.open(file, analyst="ana")
+    with pytest.raises(SpecError, check=about("purpose")):
+        ng.open(file, analyst="ana", purpose="gossip")
+    with pytest.raises(Forbidden, check=about("purpose")):
+        ng.open(file, analyst="ben", purpose="trial")
+    assert ng.open(file, analyst="ben", practice=True).run(count(3)).rows
+    chosen = policy(tmp_path, default="default = true")
+    gate = ng.open(chosen, analyst="ana")
+    assert gate.door.account.startswith("study/for trial")
+
+
+@pytest.mark.parametrize(
+    "more",
+    ["[purposes.big]\nepsilon = 50", "[purposes.who]\nepsilon = 1\nanalysts = ['eve']",
+     "[purposes.a]\nepsilon = 1\ndefault = true\n[purposes.b]\nepsilon = 1\ndefault = true",
+     '[purposes."a/b"]\nepsilon = 1'],
+)  # fmt: skip
+def test_purposes_that_cannot_be_are_refused(tmp_path, more):
+    file = policy(tmp_path)
+    file.write_text(file.read_text() + more)
+    with pytest.raises(PolicyError):
+        ng.open(file, analyst="ana", purpose="report")
+
+
+@pytest.fixture
+def study(tmp_path):
+    with closing(Service([policy(tmp_path)], settings=QUICK)) as made:
+        for name in ("ana", "ben"):
+            made.people.add(name, "analyst")
+        yield made
+
+
+def test_the_service_charges_the_purpose_that_an_order_names(study):
+    caller = study.people.caller_of("ana")
+    view = study.view(caller, "study")
+    with pytest.raises(SpecError, check=about("purpose")):
+        view.start(count(1))
+    assert [each["remaining"] for each in view.facts()["purposes"]] == [2, 1]
+    run = view.on("trial").ask(count(1))
+    assert run.purpose == "trial"
+    assert [each["remaining"] for each in view.facts()["purposes"]] == [2, 0]
+    (told,) = view.history()
+    assert (told["purpose"], told["price"]) == ("trial", 1.0)
+    assert study.log.lines()[0].detail["order"]["purpose"] == "trial"
+    assert view.on("report").ask(count(1)).result().price.epsilon == 0, "released once, free"
+    ledger = study._hosted["study"].ledger
+    assert ledger.balance("study").spent.epsilon == Fraction(1)
+
+
+def test_a_token_may_be_bound_to_a_purpose(study):
+    people = study.people
+    caller = people.by_token(people.new_token("ana", purpose="report"))
+    view = study.view(caller, "study")
+    assert view.ask(count(2)).purpose == "report"
+    with pytest.raises(Forbidden, check=about("purpose")):
+        view.on("trial")
+
+
+def test_a_key_stands_for_one_purpose(study):
+    view = study.view(study.people.caller_of("ana"), "study")
+    first = view.on("report").start(count(4), key="k", fresh=True)
+    first.wait(30)
+    with pytest.raises(ng.NoisegateError, check=about("key")):
+        view.on("trial").start(count(4), key="k", fresh=True)
+    assert view.on("report").start(count(4), key="k", fresh=True) is first
