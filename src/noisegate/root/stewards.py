@@ -17,7 +17,7 @@ from noisegate.exact import Number, fraction
 from noisegate.ledger.rules import require_text
 from noisegate.privacy.loss import ApproxDP
 from noisegate.root.hosting import Hosted, tables_of
-from noisegate.root.opening import analyst_account
+from noisegate.root.opening import account_name
 from noisegate.sources.duckdb.facts import stored_kinds
 from noisegate.sources.engines import engine_of
 
@@ -198,7 +198,7 @@ def _accounts(hosted: Hosted, new: "Policy", analyst: str | None) -> Iterator[st
         return
     window = new.windows.get(analyst)
     label = None if window is None else window.label(datetime.now(UTC).date())
-    account = analyst_account(name, analyst, label)
+    account = account_name(name, analyst, label or "")
     if account in known:
         yield account
 
