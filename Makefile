@@ -35,13 +35,12 @@ demo: $(STAMP)  ## a private count of a small table, end to end
 # The trusted rooms and the main line: what a change most often breaks.
 QUICK := tests/golden tests/house/test_layers.py tests/house/test_rules.py tests/security/test_security_one_person.py \
 	tests/security/test_security_rows_decide.py tests/stateful/test_ledger_contract.py tests/exact/test_geometric_exactness.py \
-	$(addprefix tests/unit/test_,accountants.py allowance.py answer.py connect.py curator.py gate.py mechanism_contract.py policy.py \
-	query_sensitivity.py run.py shelf.py stability.py tallies.py)
+	$(addprefix tests/unit/test_,accountants.py allowance.py answer.py curator.py gate.py mechanism_contract.py policy.py \
+	query_sensitivity.py root.py run.py shelf.py stability.py tallies.py)
 
 quick: $(STAMP)  ## lint, types and the tests of the main line, in about a minute
 	$(RUN)ruff check --quiet .
-	$(RUN)mypy
-	$(RUN)python -m pytest -m "not audit" -q -n 2 $(QUICK)
+	@$(RUN)mypy & types=$$!; $(RUN)python -m pytest -m "not audit" -q -n 2 $(QUICK); tests=$$?; wait $$types && exit $$tests
 
 # Compiled tests are kept, whatever the environment says: compiling them takes 15 s a process.
 # Three processes fill two cores: one of them often waits for a program's fixed time, a server or a disk. More threads for

@@ -100,12 +100,22 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_teardown(item: pytest.Item):
-    """Forget the files of a test that is over.
+def pytest_runtest_call():
+    """Forget the files that a test has opened; below those of its fixtures.
 
     A process never writes over a file that it has opened, by whatever link it is reached, and looks
     at all of them for each one more: after thousands of tests, for longer than the test takes.
     """
+    before = len(files._kept)
+    try:
+        return (yield)
+    finally:
+        for each in [*files._kept][before:]:
+            del files._kept[each]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item):
     yield
     if (folder := getattr(item, "funcargs", {}).get("tmp_path")) is not None:
         inside = f"{folder.resolve()}{os.sep}"

@@ -107,3 +107,15 @@ def test_every_test_that_the_security_page_names_exists():
     assert set(named) <= defined
     files = re.findall(r"`((?:tests|src)/[\w/.]+)`", (ROOT / "SECURITY.md").read_text())
     assert [file for file in files if not (ROOT / file).exists()] == []
+
+
+def test_every_test_that_make_quick_names_exists():
+    """One that does not makes pytest run none of the others."""
+    (named,) = re.findall(
+        r"^QUICK := ((?:.*\\\n)*.*)", (ROOT / "Makefile").read_text(), re.MULTILINE
+    )
+    whole, units = named.split("$(addprefix tests/unit/test_,")
+    files = re.findall(r"tests/[\w/.]+", whole)
+    files += [f"tests/unit/test_{file}" for file in re.findall(r"\w+\.py", units)]
+    assert len(files) > 15
+    assert [file for file in files if not (ROOT / file).exists()] == []

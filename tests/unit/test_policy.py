@@ -6,6 +6,7 @@ import re
 import shutil
 import tomllib
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 
 import duckdb
@@ -66,9 +67,13 @@ def as_json(text):
     return json.loads(json.dumps(tomllib.loads(text), default=lambda value: value.isoformat()))
 
 
+@cache
+def validator():
+    return jsonschema.Draft202012Validator(schema())
+
+
 def jsonschema_refuses(text):
-    validator = jsonschema.Draft202012Validator(schema())
-    return not validator.is_valid(as_json(text))
+    return not validator().is_valid(as_json(text))
 
 
 # The example
