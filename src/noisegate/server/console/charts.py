@@ -86,7 +86,7 @@ class Heat:
 
 def charts(
     answer: Answer, confidence: Number = 0.95, *, cells: list[list[str]] | None = None
-) -> "list[Chart | Line | Heat]":
+) -> "Sequence[Chart | Line | Heat]":
     """A chart of each column of numbers with a ±, if there are rows to compare.
 
     ``cells`` are the rows as people read them.
@@ -97,7 +97,11 @@ def charts(
     widths = answer.half_widths(confidence)
     noisy = [place for place, each in enumerate(widths) if each is not None]
     others = [place for place, each in enumerate(widths) if each is None]
-    if len(noisy) == 1 and len(others) == 2 and (map_ := _heat(answer, texts, *others, noisy[0])):
+    if (
+        len(noisy) == 1
+        and len(others) == 2
+        and (map_ := _heat(answer, texts, (others[0], others[1]), noisy[0]))
+    ):
         return [map_]
     if len(others) == 1 and _is_ordered(answer, others[0]):
         lines = [
@@ -202,11 +206,9 @@ def _line(
     )  # fmt: skip
 
 
-def _heat(
-    answer: Answer, texts: list[list[str]], down: int, across: int, place: int
-) -> Heat | None:
+def _heat(answer: Answer, texts: list[list[str]], keys: tuple[int, int], place: int) -> Heat | None:
     """A map, if there are enough keys on both sides and each pair stands once."""
-    least, written, most = _SQUARES
+    (down, across), (least, written, most) = keys, _SQUARES
     rows, columns = (list(dict.fromkeys(row[side] for row in texts)) for side in (down, across))
     values = answer.table[place].to_pylist()
     known = [float(each) for each in values if each is not None and isfinite(float(each))]
