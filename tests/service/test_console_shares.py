@@ -59,6 +59,11 @@ def test_raising_the_budget_says_what_it_means_and_is_kept_everywhere(service, s
     assert ledger.verify().ok
 
 
+def test_whoever_has_a_share_is_listed_also_before_asking(sam):
+    said = words(sam.page("budget"))
+    assert "ben 0 charges may spend (ε = 1, δ = 1e-8); has not asked yet Change the share" in said
+
+
 def test_a_share_is_changed_and_the_service_starts_again_with_it(service, sam):
     page = proposed(sam, analyst="ben", epsilon="1.5", every="month", until="2099-12-31")
     assert "ben may spend up to ε = 1.5 every month, until 2099-12-31 instead of ε = 1." in words(

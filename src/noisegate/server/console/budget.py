@@ -51,7 +51,7 @@ def budget_page(visit: Visit, **values: Any) -> Response:  # noqa: ANN401 - of a
         "bar": meter(root),
         "burn": burn_down(root, view.ledger.history(view.name), datetime.now(UTC)),
         "buys": _buys(root),
-        "shares": [_share(view, name) for name in names],
+        "shares": [*(_share(view, name) for name in names), *_unused(view, names)],
         "waiting": [
             _waiting(run) for run in visit.service.waiting() if visit.caller.may_see(run.dataset)
         ],
@@ -192,19 +192,41 @@ def burn_down(balance: Balance, entries: Iterable[Entry], now: datetime) -> Burn
 
 def _share(view: View, account: str) -> dict[str, Any]:
     balance = view.ledger.balance(account)
-    name, policy = account.removeprefix(f"{view.name}/"), view.hosted.policy
-    analyst = name if name in policy.analysts else name.rpartition(" ")[0]  # before its window
-    window = policy.windows.get(analyst)
     return {
-        "name": name,
-        "analyst": analyst,
+        "name": account.removeprefix(f"{view.name}/"),
+        "analyst": _analyst(view, account),
         "epsilon": number(float(balance.budget.epsilon)),
-        "window": {name: (window and getattr(window, name)) or "" for name in ("every", "until")},
+        "window": _window(view, _analyst(view, account)),
+        "words": "",
         "bar": meter(balance),
         "burn": burn_down(balance, view.ledger.history(account), datetime.now(UTC)),
         "questions": balance.reservations,
         "unsettled": balance.unsettled,
     }
+
+
+def _unused(view: View, accounts: list[str]) -> list[dict[str, Any]]:
+    """Shares of those who have not asked yet: no account of theirs is open."""
+    policy = view.hosted.policy
+    asked = {_analyst(view, each) for each in accounts}
+    return [
+        {"name": name, "analyst": name, "bar": None, "burn": None, "questions": 0, "unsettled": 0,
+         "epsilon": number(float(share.epsilon)), "window": _window(view, name),
+         "words": f"may spend {share}{policy.windows.get(name) or ''}; has not asked yet"}
+        for name, share in policy.analysts.items()
+        if name not in asked
+    ]  # fmt: skip
+
+
+def _analyst(view: View, account: str) -> str:
+    """Whose account it is; that of a window has its time behind the name."""
+    name = account.removeprefix(f"{view.name}/")
+    return name if name in view.hosted.policy.analysts else name.rpartition(" ")[0]
+
+
+def _window(view: View, analyst: str) -> dict[str, Any]:
+    window = view.hosted.policy.windows.get(analyst)
+    return {name: (window and getattr(window, name)) or "" for name in ("every", "until")}
 
 
 def _buys(balance: Balance) -> list[str]:

@@ -20,6 +20,7 @@ CHARTS_MAX: Final = 4
 _ROW: Final = 46  # pixels
 _LABEL: Final = 30  # letters
 _POINTS: Final = (25, 2000)  # along a line: fewer are bars
+_NOISE: Final = "≈ 0"  # as `Answer.cells` marks what may be noise alone
 _NAMED: Final = 12  # keys along a side that find room for their names
 _SQUARES: Final = (5, 400, 60)  # of a map: keys of a side at least, squares written in, at most
 
@@ -86,7 +87,7 @@ class Heat:
 
 def charts(
     answer: Answer, confidence: Number = 0.95, *, cells: list[list[str]] | None = None
-) -> "list[Chart | Line | Heat]":
+) -> "Sequence[Chart | Line | Heat]":
     """A chart of each column of numbers with a ±, if there are rows to compare.
 
     ``cells`` are the rows as people read them.
@@ -97,7 +98,11 @@ def charts(
     widths = answer.half_widths(confidence)
     noisy = [place for place, each in enumerate(widths) if each is not None]
     others = [place for place, each in enumerate(widths) if each is None]
-    if len(noisy) == 1 and len(others) == 2 and (map_ := _heat(answer, texts, *others, noisy[0])):
+    if (
+        len(noisy) == 1
+        and len(others) == 2
+        and (map_ := _heat(answer, texts, (others[0], others[1]), noisy[0], widths[noisy[0]] or ()))
+    ):
         return [map_]
     if len(others) == 1 and _is_ordered(answer, others[0]):
         lines = [
@@ -203,10 +208,14 @@ def _line(
 
 
 def _heat(
-    answer: Answer, texts: list[list[str]], down: int, across: int, place: int
+    answer: Answer,
+    texts: list[list[str]],
+    keys: tuple[int, int],
+    place: int,
+    widths: Sequence[float | int | None],
 ) -> Heat | None:
     """A map, if there are enough keys on both sides and each pair stands once."""
-    least, written, most = _SQUARES
+    (down, across), (least, written, most) = keys, _SQUARES
     rows, columns = (list(dict.fromkeys(row[side] for row in texts)) for side in (down, across))
     values = answer.table[place].to_pylist()
     known = [float(each) for each in values if each is not None and isfinite(float(each))]
@@ -221,13 +230,18 @@ def _heat(
     for row, value in zip(texts, values, strict=True):
         x, y = columns.index(row[across]) * size[0], rows.index(row[down]) * size[1]
         share = max(0.0, float(value or 0)) / top if top > 0 else 0.0
-        number = (
-            row[place].partition(" ")[0] if len(texts) <= written and len(columns) <= _NAMED else ""
-        )
+        few = len(texts) <= written and len(columns) <= _NAMED
+        number = row[place].partition(" ± ")[0] if few else ""
+        if number and _NOISE in row[place]:
+            number = f"({number})"
         words = f"{row[down]}, {row[across]}: {row[place]}"
         squares.append((round(x, 3), round(y, 3), round(share, 3), words, number))
     sides_named = tuple(line(answer.columns[side]) for side in (down, across))
+    found = [each for each in widths if each is not None and isfinite(float(each))]
+    sure = f" Each is ± {min(found):,.4g} to {max(found):,.4g}." if found else ""
+    noise = " In brackets: may be noise alone." if any("(" in each[4] for each in squares) else ""
     caption = f"{name} by {sides_named[0]} (down) and {sides_named[1]} (across); darker is more."
+    caption = f"{caption}{sure}{noise}"
     return Heat(
         caption=caption, words=f"{caption} From {min(known):,.4g} to {top:,.4g}.",
         squares=tuple(squares), size=(round(size[0], 3), round(size[1], 3)),

@@ -114,7 +114,9 @@ def _form(
     listed = [table["name"] for table in tables]
     table = said.get("table") or visit.said("table")
     table = table if table in listed else (listed[0] if listed else "")
-    columns = next((each["columns"] for each in tables if each["name"] == table), [])
+    columns: list[dict[str, Any]] = next(
+        (each["columns"] for each in tables if each["name"] == table), []
+    )
     default = facts["default_epsilon"]
     if "epsilon" not in said and default is not None:
         said["epsilon"] = field(default)

@@ -39,7 +39,14 @@ _TITLES: Final = {
     "cancelled": "Cancelled",
     "failed": "Not answered",
 }
-_WORDS: Final = dict.fromkeys(("waiting", "queued"), "Nothing is spent yet.")
+_WORDS: Final = {
+    "waiting": "A steward has to approve this first. Nothing is spent yet.",
+    "queued": "Nothing is spent yet.",
+}
+_READING: Final = (
+    "In this account, ε buys ρ = ε² / 2. The price is the ε that this ρ amounts to by itself, at "
+    "the budget's δ; several of them cost less than their sum."
+)
 
 
 def number(value: float, rounding: str = ROUND_HALF_EVEN) -> str:
@@ -126,6 +133,7 @@ def plan_shown(plan: Plan[Expected], gate: Gate) -> dict[str, Any]:
             [f"Price {cost}", *(f"{each['name']} {each['margin']}" for each in columns)]
         ),
         "why_free": dict(facts)["price"] if plan.free else "",
+        "reading": _READING if balance.accountant == "zcdp" and not plan.free else "",
         "fits": plan.fits,
         "columns": columns,
         "bar": meter(balance, left=gate.remaining, cost=plan.price, fits=plan.fits),
