@@ -13,7 +13,7 @@ from typing import Final, final
 from noisegate.algebra.tally import Marginals, Rows
 from noisegate.sources.source import Batch, Source, Used, Whole
 
-KEPT_MAX: Final = 1 << 24  # numbers, of all tables and rows together
+KEPT_MAX: Final = 1 << 24  # words of 64 bits, of all tables and rows together
 
 
 @final
@@ -50,7 +50,7 @@ class Kept:
             return use(iter(held))
         copied: list[Batch] = []
         found = self.source.rows(tally, lambda batches: use(_copying(batches, copied, room)))
-        size = sum(batch.coordinates.size for batch in copied)
+        size = sum(map(_words, copied))
         with self._lock:
             if copied and size <= self._room and name not in self._rows:
                 self._rows[name] = copied
@@ -73,6 +73,11 @@ class Kept:
                     self._room -= table.size
 
 
+def _words(batch: Batch) -> int:
+    held = (batch.coordinates, batch.places, batch.weights)
+    return -(-sum(each.nbytes for each in held if each is not None) // 8)
+
+
 def _copying(batches: Iterator[Batch], copied: list[Batch], room: int) -> Iterator[Batch]:
     """The batches, and a list of them all; an empty list if they find no room.
 
@@ -81,7 +86,7 @@ def _copying(batches: Iterator[Batch], copied: list[Batch], room: int) -> Iterat
     copied.clear()  # an engine that stumbled reads again
     held, size = list[Batch](), 0
     for batch in batches:
-        size += batch.coordinates.size
+        size += _words(batch)
         if size <= room:
             held.append(batch)
         else:

@@ -59,7 +59,7 @@ class Batch:
     Without keys all ``places`` are 0. Where units have no cap all weigh 1: ``weights`` is None.
     """
 
-    coordinates: NDArray[np.int32]
+    coordinates: NDArray[np.int32] | NDArray[np.int16]
     places: NDArray[np.int32]
     weights: NDArray[np.int32] | None = None
 

@@ -45,12 +45,14 @@ def _array(column: "pa.Array") -> NDArray[Any]:
 def batches(rows: duckdb.DuckDBPyRelation, tally: Rows) -> Iterator[Batch]:
     """Coordinates, places of keys and weights, a batch at a time."""
     first, columns = len(tally.by), len(tally.terms)
+    most = max(max(-term.low, term.high) for term in tally.terms)
+    kind: Any = np.int16 if most < 1 << 15 else np.int32
     for batch in stream(rows):
         held = [column.astype(np.int32, copy=False) for column in batch]
         size = len(held[-1])
         weighs = len(held) > first + columns
         yield Batch(
-            np.stack(held[first : first + columns], axis=1),
+            np.stack(held[first : first + columns], axis=1, dtype=kind, casting="unsafe"),
             held[0] if first else np.zeros(size, np.int32),
             held[-1] if weighs else None,
         )

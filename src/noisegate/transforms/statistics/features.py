@@ -214,8 +214,11 @@ def _require_columns(columns: Columns) -> None:
 
 
 def _only(rows: Floats, columns: Columns) -> Floats:
-    found: Floats = rows if columns is None else rows[:, list(columns)]
-    return found
+    if columns is None:
+        return rows
+    if columns[-1] - columns[0] == len(columns) - 1:  # side by side: nothing is copied
+        return rows[:, columns[0] : columns[-1] + 1]
+    return np.ascontiguousarray(rows[:, list(columns)])
 
 
 def _listed(columns: Columns) -> list[list[int]]:

@@ -259,6 +259,9 @@ def _by_cell(values: Floats, places: Whole, cells: int) -> Floats:
 
 def _spread(rows: Floats, held: Floats, feature: Feature) -> Floats:
     """The sums of a feature, each row counting in every cell by its weight there."""
+    if isinstance(feature, One):
+        counted: Floats = held.sum(axis=0)[:, None]
+        return counted
     if isinstance(feature, Products):
         seen = feature.only(rows)
         return np.vstack([
