@@ -97,7 +97,7 @@ class Client:
         reader, writer = self._streams
         body = json.dumps({"kind": "sql", "sql": sql, "epsilon": str(EPSILON)}).encode()
         head = (
-            f"POST /datasets/visits/orders HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "
+            f"POST /datasets/visits/orders HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "
             f"{self._token}\r\nContent-Type: application/json\r\nPrefer: wait=60\r\n"
             f"Content-Length: {len(body)}\r\n\r\n"
         )

@@ -122,15 +122,21 @@ def ledger_export(where: Where) -> None:
 def ledger_restore(
     export: Annotated[Path, typer.Argument(help="JSON lines of noisegate ledger export.")],
     where: Annotated[str, typer.Argument(help="The new ledger: a file, or postgresql://….")],
+    head: Annotated[
+        list[str] | None,
+        typer.Option(help="A head that was kept, as JSON or a file. Repeatable."),
+    ] = None,
 ) -> None:
     """Make a new ledger from an export, entry by entry the same.
 
-    Whatever was spent since is lost: compare its head with one that was stored later.
+    Whatever was spent since is lost. With --head: refused if the export is older than that head.
     """
+    from noisegate.ledger.anchor import anchors_in  # noqa: PLC0415 - quick help
     from noisegate.ledger.open import restore_ledger  # noqa: PLC0415 - quick help
 
     if not export.is_file():
         raise SpecError(f"There is no file {str(export)!r}.", fix="Name an exported ledger.")
+    anchors = [anchor for each in head or () for anchor in anchors_in(_stated(each))]
     new = None if "://" in where else Path(where)
     if new is not None and new.exists():
         raise SpecError(
@@ -141,7 +147,13 @@ def ledger_restore(
             export.open(encoding="utf-8", errors="replace") as lines,
             restore_ledger(lines, where) as ledger,
         ):
-            found = ledger.verify()
+            found = ledger.verify(anchors=anchors)
+            if found.problems:
+                raise SpecError(
+                    f"The export is not the whole ledger: {found.problems[0]}",
+                    fix="Restore a later export. Nothing was restored.",
+                    about="rollback",
+                )
     except NoisegateError:
         if new is not None:
             new.unlink(missing_ok=True)

@@ -30,6 +30,7 @@ PREFIX: Final = "NOISEGATE_"
 _PATIENCE: Final = 90  # seconds in which open requests end
 _IDLE: Final = 75  # seconds that a connection is kept for the next request
 _OPEN_MAX: Final = 2000  # connections at once
+LOCAL: Final = ("localhost", "127.0.0.1", "[::1]")
 _USUAL: Final = Settings()
 _NOT_GIVEN: Final[tuple[object, ...]] = (None, [], ())
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
@@ -43,7 +44,9 @@ class Serving:
     ``state``: where people, tokens, runs and the access log are kept, a file or a Postgres address.
     ``behind_proxy``: somebody else speaks TLS with the callers. ``signing_key``: a private key,
     see `ledger.signing`. ``oidc_…``: see `oidc.Issuer`; with ``oidc_client``, browsers sign in
-    there, see `oidc.SignIn`.
+    there, see `oidc.SignIn`. ``hosts``: the names by which callers reach the service; a request for
+    any other is refused, so that a page of somebody else's cannot have its own name lead here (DNS
+    rebinding). By default those of this machine where it listens there alone, else any.
     """
 
     policies: tuple[Path, ...] = ()
@@ -65,6 +68,7 @@ class Serving:
     oidc_claim: str = "email"
     oidc_client: str | None = None
     oidc_secret: str | None = None
+    hosts: tuple[str, ...] = ()
 
     @classmethod
     def chosen(cls, file: Path | None = None, **options: object) -> Self:
@@ -87,6 +91,13 @@ class Serving:
             quantum=self.quantum, workers=self.workers, approve_above=self.approve_above,
             kept=self.kept,
         )  # fmt: skip
+
+    @property
+    def known_hosts(self) -> frozenset[str] | None:
+        """The names that requests may be for; None: any."""
+        if self.hosts:
+            return frozenset(name.lower() for name in (*self.hosts, *LOCAL))
+        return frozenset(LOCAL) if _is_here(self.host) and not self.behind_proxy else None
 
     @property
     def issuer(self) -> Issuer | None:
@@ -209,7 +220,7 @@ async def _serve(service: Service, serving: Serving, started: Callable[[str], No
     uvicorn: Any = extra("uvicorn", "The service")
     from noisegate.server.http import http_app  # noqa: PLC0415 - starlette may be missing
 
-    tls, app = serving.tls, http_app(service, pages(service, serving))
+    tls, app = serving.tls, http_app(service, pages(service, serving), hosts=serving.known_hosts)
     logging.getLogger("uvicorn.error").addFilter(in_public_terms)
     config = uvicorn.Config(
         app, host=serving.host, port=serving.port, log_config=None,
@@ -297,10 +308,15 @@ def _paths(value: object) -> tuple[Path, ...]:
     return tuple(map(Path, listed))
 
 
+def _names(value: object) -> tuple[str, ...]:
+    listed = value.split(",") if isinstance(value, str) else list(value)  # type: ignore[call-overload]
+    return tuple(str(each).strip() for each in listed)
+
+
 _READ: Final[Mapping[str, Callable[[Any], Any]]] = {
     "policies": _paths, "port": int, "pg_port": int, "tls_cert": Path, "tls_key": Path,
     "signing_key": Path, "behind_proxy": _flag, "quantum": float, "workers": int,
-    "approve_above": Fraction, "kept": int,
+    "approve_above": Fraction, "kept": int, "hosts": _names,
 }  # fmt: skip
 
 

@@ -39,6 +39,7 @@ from noisegate.root import Amendment, Hosted, read_policy, stopping
 from noisegate.server.access import AuditLog, line, now
 from noisegate.server.oidc import Issuer
 from noisegate.server.people import Caller, People
+from noisegate.server.published import Published
 from noisegate.server.queue import FairQueue
 from noisegate.server.refusals import no_such
 from noisegate.server.results import UNPRICED, Result
@@ -86,6 +87,7 @@ class Service:
         self._answers: OrderedDict[tuple[object, ...], Result] = OrderedDict()  # by who asked what
         self._lock, self._keyed = RLock(), [RLock() for _ in range(_KEYED)]
         self.queue = FairQueue(self.settings.workers)
+        self.published = Published(self)
         self.counts = {"asked": 0, "answered": 0, "refused": 0}
 
     @property

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from functools import cached_property
 from hashlib import sha256
+from io import StringIO
 from pathlib import Path
 from typing import Any, Final, Protocol, final
 from uuid import uuid4
@@ -18,7 +19,7 @@ from noisegate.ledger.anchor import signed
 from noisegate.ledger.signing import Signer
 from noisegate.ledger.store import Ledger
 from noisegate.root import Hosted
-from noisegate.server.access import now
+from noisegate.server.access import AuditLog, now
 from noisegate.server.facts import facts_of
 from noisegate.server.people import Caller
 from noisegate.server.refusals import no_such
@@ -36,6 +37,7 @@ class Runs(Protocol):
     store: Store
     settings: Settings
     signer: Signer | None
+    log: AuditLog
 
     def gate(
         self, hosted: Hosted, caller: Caller, *, practice: bool, purpose: str | None = None,
@@ -227,6 +229,19 @@ class View:
         if head is None or signer is None:
             return None if head is None else head.to_dict()
         return signed(head, signer)
+
+    def export(self) -> tuple[bytes, dict[str, Any]]:
+        """The ledger as JSON lines, and the head that they end with: of stewards and auditors.
+
+        The head is read before the lines, so that it lies among them: `noisegate ledger restore`
+        refuses an export that does not hold a head which somebody kept.
+        """
+        head, lines = self.head(), StringIO()
+        self.hosted.ledger.export(lines)
+        self._service.log.add(
+            self.caller.name, "export", face="http", token=self.caller.token, dataset=self.name
+        )
+        return lines.getvalue().encode(), head or {}
 
     def gate_for(self, run: Run) -> Gate:
         """The gate that a run asks; new draws of a run with a key have names made of it."""

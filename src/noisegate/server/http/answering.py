@@ -8,18 +8,20 @@ from starlette.responses import PlainTextResponse, Response
 from noisegate.desk.card import entries_of
 from noisegate.desk.order import Order
 from noisegate.desk.plan import Expected, Plan
+from noisegate.desk.release import Held
 from noisegate.desk.sent import loss_texts
-from noisegate.errors import Forbidden, OverBudget, Unsupported
+from noisegate.errors import Forbidden, OverBudget, SpecError, Unsupported, Waiting
 from noisegate.exact import Number
 from noisegate.inert import json_text
 from noisegate.server.http.asked import TYPES, Asked
+from noisegate.server.pictures import svg_of
+from noisegate.server.published import KINDS, shown
 from noisegate.server.refusals import no_such
 from noisegate.server.results import Result
 from noisegate.server.runs import Run
 from noisegate.server.views import View
 
 _USUAL: Final = "0.95"
-_RELEASES: Final = ("release", "apply")  # kinds of orders that are published
 
 
 def say(record: Mapping[str, Any], status: int = 200, **headers: str) -> Response:
@@ -208,7 +210,7 @@ async def _history(asked: Asked) -> list[dict[str, Any]]:
 
 
 def _is_release(told: Mapping[str, Any]) -> bool:
-    return told["kind"] in _RELEASES and told["state"] == "done" and not told["practice"]
+    return told["kind"] in KINDS and told["state"] == "done" and not told["practice"]
 
 
 async def release(asked: Asked) -> Response:
@@ -224,12 +226,79 @@ async def release_card(asked: Asked) -> Response:
 
 async def _release(asked: Asked) -> Run:
     found = await asked.run()
-    if found.order.kind not in _RELEASES or found.practice:
+    if found.order.kind not in KINDS or found.practice:
         raise no_such("release")
     return found
 
 
+# of anybody, where the steward has made it public
+
+
+async def publish(asked: Asked) -> Response:
+    """Show a release to everybody, without a token: of stewards."""
+    return await _publish(asked, public=True)
+
+
+async def withdraw(asked: Asked) -> Response:
+    """Show a public release to nobody else any more: of stewards."""
+    return await _publish(asked, public=False)
+
+
+async def _publish(asked: Asked, *, public: bool) -> Response:
+    name = asked.request.path_params["id"]
+    await asked.off(asked.service.published.publish, asked.by, name, public=public)
+    return say({"id": name, "public": public})
+
+
+async def public_releases(asked: Asked) -> Response:
+    """What the steward has made public."""
+    return say({"releases": await asked.off(asked.service.published.listed)})
+
+
+async def public_release(asked: Asked) -> Response:
+    """A public release: its numbers and error bars, as JSON or as comma-separated rows."""
+    run, form = await _public(asked), asked.form()
+    at = _confidence(asked, run.order)
+    found = run.result()
+    if form == "csv":
+        return Response(await asked.off(found.to_csv, at), media_type=TYPES[form])
+    return say(shown(await asked.off(found.to_dict, at)))
+
+
+async def public_card(asked: Asked) -> Response:
+    """The card of a public release."""
+    return await _card(asked, await _public(asked))
+
+
+async def public_picture(asked: Asked) -> Response:
+    """A public release as a picture."""
+    made = (await _public(asked)).result().made
+    if not isinstance(made, Held):
+        raise no_such("picture")
+    return Response(await asked.off(svg_of, made), media_type="image/svg+xml")
+
+
+async def _public(asked: Asked) -> Run:
+    run = await asked.off(asked.service.published.find, asked.request.path_params["id"])
+    if not await run.until(asked.wait):
+        raise Waiting("It is being read from the ledger.", fix="Look again.", about="running")
+    return run
+
+
 # for stewards and auditors
+
+
+async def ledger_export(asked: Asked) -> Response:
+    """The ledger of a data set as JSON lines; its head, signed if there is a key, as a header."""
+    views = await asked.views()
+    if len(views) != 1:
+        raise SpecError("Name one data set.", fix="Say dataset=NAME.", about="dataset")
+    body, head = await asked.off(views[0].export)
+    headers = {
+        "Noisegate-Head": json_text(head),
+        "Content-Disposition": 'attachment; filename="ledger.jsonl"',
+    }
+    return Response(body, headers=headers, media_type="application/jsonl")
 
 
 async def ledger_head(asked: Asked) -> Response:

@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 from uuid import uuid4
 
@@ -36,23 +36,28 @@ _OF_HTTP: Final = {404: ("not-found", "There is no such place here."),
                    405: ("request.method", "This place does not take this method.")}  # fmt: skip
 
 
-def http_app(service: Service, more: Sequence[BaseRoute] = ()) -> Starlette:
-    """The application. ``more`` are routes of other faces, looked at after these."""
+def http_app(
+    service: Service, more: Sequence[BaseRoute] = (), *, hosts: Collection[str] | None = None
+) -> Starlette:
+    """The application. ``more`` are routes of other faces, looked at after these.
+
+    ``hosts`` are the names by which callers reach it; None: any.
+    """
     limiter = CapacityLimiter(THREADS)
     routes = [
         Route(call.path, _endpoint(service, limiter, call), methods=[call.method]) for call in CALLS
     ]
     app = Starlette(routes=[*routes, *more], exception_handlers={HTTPException: _of_http})
     app.router.redirect_slashes = False
-    app.add_middleware(Guard)
+    app.add_middleware(Guard, hosts=hosts)
     return app
 
 
 class Guard:
     """Names every request, and gives every reply the headers of private things."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+    def __init__(self, app: ASGIApp, hosts: Collection[str] | None = None) -> None:
+        self._app, self._hosts = app, hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on."""
@@ -71,6 +76,15 @@ class Guard:
                     headers.setdefault(each, value)
             await send(message)
 
+        host = re.sub(r":\d*$", "", Request(scope).headers.get("host", "")).lower()
+        if self._hosts is not None and host not in self._hosts:
+            body = {
+                "code": "request.host",
+                "message": "This is not the name of this service.",
+                "fix": "Use its own address, or let the operator add the name to hosts.",
+            }
+            await say(body, 421)(scope, receive, guarded)
+            return
         await self._app(scope, receive, guarded)
 
 

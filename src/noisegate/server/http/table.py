@@ -74,6 +74,24 @@ CALLS: Final = (
         gives="result",
     ),
     Call(method="GET", path="/releases/{id}/card", work=answering.release_card, query=_AT),
+    Call(method="POST", path="/releases/{id}/public", work=answering.publish),
+    Call(method="DELETE", path="/releases/{id}/public", work=answering.withdraw),
+    Call(method="GET", path="/public", work=answering.public_releases, public=True),
+    Call(
+        method="GET", path="/public/{id}", work=answering.public_release, query=_AT, public=True,
+        gives="result",
+    ),
+    Call(
+        method="GET", path="/public/{id}/card", work=answering.public_card, query=_AT, public=True
+    ),
+    Call(
+        method="GET", path="/public/{id}/picture.svg", work=answering.public_picture, public=True,
+        gives="text",
+    ),
+    Call(
+        method="GET", path="/ledger/export", work=answering.ledger_export, query=("dataset",),
+        gives="text",
+    ),
     Call(method="GET", path="/ledger/head", work=answering.ledger_head, query=("dataset",)),
     Call(method="GET", path="/audit", work=answering.audit, query=(*_LISTED, "person")),
     Call(method="GET", path="/metrics", work=answering.metrics, gives="text"),

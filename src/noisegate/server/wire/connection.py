@@ -51,6 +51,12 @@ class Connection:
         peer = self._writer.get_extra_info("peername")
         return peer is None or isinstance(peer, str) or ip_address(peer[0]).is_loopback
 
+    @property
+    def peer(self) -> str:
+        """The address of the client, without its port."""
+        found = self._writer.get_extra_info("peername")
+        return str(found[0]) if isinstance(found, tuple) else ""
+
     async def first(self) -> Startup | Upgrade | Cancel:
         """A message of those that have no kind."""
         (length,) = (int.from_bytes(await self._exactly(4)),)

@@ -31,6 +31,9 @@ from noisegate.server.wire.twin import Twin
 T = TypeVar("T")
 _WORKERS: Final = 8  # threads for planning, twins and the catalogue
 _TURNS: Final = 3  # of them, for one person
+_SLOW, _SLOWEST = 0.1, 5.0  # seconds that a wrong proof takes, doubled with each
+_FAILED_MAX: Final = 10_000  # addresses that are remembered
+_NAME_MAX: Final = 100
 
 
 async def serve_wire(
@@ -80,6 +83,7 @@ class Wire:
         self._service, self._tls, self._limits = service, tls, limits
         self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="noisegate-wire")
         self._sessions: dict[int, tuple[bytes, Answering]] = {}
+        self._failed: dict[str, int] = {}  # wrong proofs in a row, by address
         self._persons: Counter[str] = Counter()
         self._turns: dict[str, asyncio.Semaphore] = {}
         self._homes: dict[str, tuple[Catalogue, Twin]] = {}
@@ -165,10 +169,24 @@ class Wire:
             await connection.flush()
             last, token = exchange.final(await self._password(connection))
         except scram.Denied:
+            await self._slow_down(connection, name)
             raise _denied() from None
+        self._failed.pop(connection.peer, None)
         caller = await self._off(self._service.people.caller_of_token, token)
         connection.write(messages.authentication(12, last) + messages.authentication(0))
         return caller
+
+    async def _slow_down(self, connection: Connection, name: str) -> None:
+        """Note a proof that was wrong, and let its address wait longer with each."""
+        failed = self._failed[connection.peer] = self._failed.pop(connection.peer, 0) + 1
+        while len(self._failed) > _FAILED_MAX:
+            self._failed.pop(next(iter(self._failed)))
+        said = name[:_NAME_MAX] if name.isprintable() else "(not a name)"
+        await self._off(self._log_failure, said, connection.peer, failed)
+        await asyncio.sleep(min(_SLOWEST, _SLOW * 2 ** min(failed - 1, 8)))
+
+    def _log_failure(self, name: str, peer: str, failed: int) -> None:
+        self._service.log.add(name, "sign-in-failed", face="wire", peer=peer, failed=failed)
 
     async def _password(self, connection: Connection) -> bytes:
         kind, data = await connection.next()

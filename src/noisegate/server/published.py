@@ -1,0 +1,75 @@
+"""Releases that the steward has made public: they are shown to everybody, without a token.
+
+They were released before; to show them again tells nobody's rows anything new. What is left in
+somebody's account is not shown with them.
+"""
+
+from typing import Any, Final, Protocol, final
+
+from noisegate.server.access import line, now
+from noisegate.server.people import Caller
+from noisegate.server.refusals import no_such
+from noisegate.server.runs import Run
+from noisegate.server.store import Do
+
+KINDS: Final = ("release", "apply")  # of orders that are published
+_HIDDEN: Final = ("remaining", "remaining_delta", "exact")
+
+
+class Shows(Protocol):
+    """What is needed of the service."""
+
+    store: Any
+    log: Any
+
+    def run_of(self, caller: Caller, run_id: str) -> Run:
+        """A run of the caller's own; stewards see all."""
+
+
+@final
+class Published:
+    """The list of public releases."""
+
+    def __init__(self, service: Shows) -> None:
+        self._service = service
+
+    def publish(self, caller: Caller, run_id: str, *, public: bool) -> None:
+        """Show a release to everybody, or to nobody else again: of stewards alone."""
+        run = self._service.run_of(caller, run_id)
+        if not caller.is_steward or run.order.kind not in KINDS or run.practice:
+            raise no_such("release")
+        said = line(
+            caller.name, "publish" if public else "withdraw", face="http", token=caller.token,
+            dataset=run.dataset, run=run.id,
+        )  # fmt: skip
+
+        def work(do: Do) -> None:
+            if public:
+                do(
+                    "INSERT INTO published (run, dataset, at, person) VALUES (?, ?, ?, ?) "
+                    "ON CONFLICT (run) DO NOTHING",
+                    (run.id, run.dataset, now(), caller.name),
+                )
+            else:
+                do("DELETE FROM published WHERE run = ?", (run.id,))
+            self._service.log.write(do, said)
+
+        self._service.store.do(work)
+
+    def listed(self) -> list[dict[str, Any]]:
+        """All of them, the latest first."""
+        rows = self._service.store.all("SELECT run, dataset, at FROM published ORDER BY at DESC")
+        return [{"id": run, "dataset": dataset, "published": at} for run, dataset, at in rows]
+
+    def find(self, run_id: str) -> Run:
+        """A public release; any other is not there."""
+        row = self._service.store.one("SELECT dataset FROM published WHERE run = ?", run_id)
+        if row is None:
+            raise no_such("release")
+        shown = Caller(name="", role="steward", datasets=frozenset({row[0]}))
+        return self._service.run_of(shown, run_id)
+
+
+def shown(record: dict[str, Any]) -> dict[str, Any]:
+    """What everybody is shown of a result."""
+    return {name: value for name, value in record.items() if name not in _HIDDEN}
