@@ -294,9 +294,10 @@ def test_the_number_of_blocks_follows_from_public_rows(unspent):
     ("aggregate", "kind"), [("mean", DiscreteGaussian), ("center", SmoothLognormal)]
 )
 def test_accounts_of_rho_pay_the_same_rho(aggregate, kind):
-    """Of whatever kind the noise is: two numbers together cost ρ = ε² / 2."""
+    """Of whatever kind the noise is: two numbers together cost the ρ that ε buys."""
     door = gate(epsilon=20, delta="1e-6", accountant="zcdp")
-    terms = {"epsilon": 2, "aggregate": aggregate, **TERMS, "range": [(0, 1), (0, 9)]}
+    price = door._desk.asked(Fraction(2))
+    terms = {"epsilon": price, "aggregate": aggregate, **TERMS, "range": [(0, 1), (0, 9)]}
     asked = ApplyOrder.of(mean_age, **terms).job(Desk(door._curator, door._rules)).measurement
     assert {type(each) for each in asked.mechanisms} == {kind}
     assert Fraction(1999, 1000) < zcdp_loss(asked.event()).rho <= 2

@@ -216,17 +216,18 @@ def test_people_with_many_rows_move_a_count_by_their_cap():
 
 def test_zcdp_buys_twice_the_epsilon_for_an_exponential_choice():
     careful = gate(epsilon=8, delta="1e-6", accountant="zcdp")
-    plan = careful.choose_plan(BY_WARD, epsilon="1/2")
+    price = careful._desk.asked(Fraction(1, 2))  # buys ρ = 1/8
+    plan = careful.choose_plan(BY_WARD, epsilon=price)
     assert type(plan.expected.selection) is Exponential
-    assert plan.expected.selection.factor == 1
-    four = careful.choose_plan(BY_WARD, epsilon="1/2", k=3)
+    assert float(plan.expected.selection.factor) == pytest.approx(1, rel=1e-9)
+    four = careful.choose_plan(BY_WARD, epsilon=price, k=3)
     assert 0.999 < float(four.expected.selection.factor) ** 2 * 3 <= 1
-    careful.choose(BY_WARD, epsilon="1/2")
+    careful.choose(BY_WARD, epsilon=price)
     reserved = next(e for e in careful.ledger.history() if e.kind == "reserve")
     rho, delta = map(int, reserved.body["charges"]["data"])
-    assert (Fraction(rho, 720720 * 10**24), delta) == (Fraction(1, 8), 0)  # ρ = ε² / 2
-    gap = careful.choose_plan(BY_WARD, epsilon="1/2", gap=True)
-    assert gap.expected.selection.factor == Fraction(1, 2)
+    assert (rho / (720720 * 10**24), delta) == (pytest.approx(1 / 8, rel=1e-9), 0)
+    gap = careful.choose_plan(BY_WARD, epsilon=price, gap=True)
+    assert float(gap.expected.selection.factor) == pytest.approx(1 / 2, rel=1e-9)
 
 
 def test_a_plan_is_free_and_says_how_good_the_choice_will_be():

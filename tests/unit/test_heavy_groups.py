@@ -39,7 +39,8 @@ def asked(plan):
 
 @pytest.mark.parametrize(("accountant", "groups"), [("pure", 1), ("zcdp", 21)])
 def test_a_group_needs_no_more_units_where_units_have_many_rows(accountant, groups):
-    plan = gate(accountant=accountant).plan(MEANS, **TERMS)
+    door = gate(accountant=accountant)
+    plan = door.plan(MEANS, **TERMS | {"epsilon": door._desk.asked(Fraction(1))})
     assert asked(plan).query.per_unit == groups  # 1, and about the root of 400
     quarter = Fraction(1, 4) if accountant == "pure" else Fraction(1, 2)
     by_rows = KeySelection.for_budget(quarter, "1e-6", keys_per_unit=400)

@@ -136,7 +136,7 @@ def test_within_the_caps_answers_are_those_of_plain_sql(rows, sql, accountant):
     )  # fmt: skip
     source = DuckDBSource(rows, TABLES)
     gate = Gate(Curator(source=source, tables=TABLES, ledger=book, account="clinic"), Rules())
-    epsilon = 10**6 if accountant == "pure" else 1000
+    epsilon = gate._desk.asked(Fraction(10**6 if accountant == "pure" else 1000))
     found, truth = gate.sql(sql, epsilon=epsilon).rows, exactly(rows, sql)
     assert len(found) == len(truth)
     for one, other in zip(found, truth, strict=True):

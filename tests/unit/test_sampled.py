@@ -280,7 +280,8 @@ def test_looks_are_at_the_sample_for_the_amplified_price():
 def test_accounts_of_rho_pay_for_pure_noise_about_a_sample():
     gate = ng.open(PEOPLE, epsilon=9, delta=1e-6, accountant="zcdp", columns=DECLARED)
     asked = "SELECT ward, COUNT(*) AS n FROM data GROUP BY ward"
-    plan = gate.sample("1/2").plan(asked, epsilon=1)
+    price = gate._desk.asked(Fraction(1))  # buys ρ = 1/2
+    plan = gate.sample("1/2").plan(asked, epsilon=price)
     assert isinstance(plan.expected.event, PoissonSampled)
     assert isinstance(plan.expected.event.event, GeometricEvent)
     assert Fraction(4999, 10000) < zcdp_loss(plan.expected.event).rho <= Fraction(1, 2)
@@ -299,13 +300,14 @@ def test_accounts_of_rho_have_gaussian_noise_about_a_sample_where_it_errs_less()
     columns = {"day": {"type": "integer", "between": [0, 49], "in": list(range(50))}}
     gate = ng.open(rows, epsilon=9, delta=1e-6, accountant="zcdp", unit="id", columns=columns)
     asked = "SELECT day, COUNT(DISTINCT id) AS n FROM data GROUP BY day"
+    price = gate._desk.asked(Fraction(1, 10))  # buys ρ = 1/200
     for p, delta in (("1/2", 0), ("1/100", SAMPLED_DELTA)):
-        plan = gate.sample(p).plan(asked, epsilon="1/10", groups_per_unit=50)
+        plan = gate.sample(p).plan(asked, epsilon=price, groups_per_unit=50)
         assert isinstance(plan.expected.event.event, DiscreteGaussianEvent)
         loss = zcdp_loss(plan.expected.event)
         assert Fraction(4999, 10**6) < loss.rho <= Fraction(1, 200)
         assert loss.delta == delta
-    answer = gate.sample("1/100").sql(asked, epsilon="1/10", groups_per_unit=50)
+    answer = gate.sample("1/100").sql(asked, epsilon=price, groups_per_unit=50)
     assert len(answer.rows) == 50
     assert gate.ledger.verify().ok
     pure = ng.open(rows, epsilon=9, delta=1e-6, unit="id", columns=columns)

@@ -215,15 +215,16 @@ KINDS = (
 def test_the_noise_is_for_the_inner_price_and_all_pay_what_they_said(accountant, terms, kind):
     door = gate(delta="1e-3", accountant=accountant)
     sample = door.sample(P)
-    order = {"epsilon": 1, **TERMS, **terms}
     desk = Desk(door._curator, sample._rules)
+    order = {"epsilon": desk.asked(Fraction(1)), **TERMS, **terms}
     made = ApplyOrder.of(mean_age, **order).job(desk)
     event = made.event
     assert type(event) is PoissonSampled
     assert event.probability == P
     assert {type(each) for each in event.event.events} == {kind}
     inner, outer = pure_loss(event.event), pure_loss(event)
-    assert outer == poisson(inner, probability=P) == desk.plan(made).price
+    assert outer == poisson(inner, probability=P)
+    assert desk.plan(made).price.epsilon == pytest.approx(made.epsilon, rel=1e-3)
     assert Fraction(999, 1000) < outer.epsilon <= 1
     assert inner.epsilon > 2
     delta = Fraction(terms.get("delta", 0))
@@ -240,7 +241,8 @@ def test_a_margin_is_bought_at_the_amplified_price_in_every_account():
     for each in (door, of_rho):
         plan = each.sample(P).apply_plan(mean_age, **terms)
         assert plan.expected.widths(0.95) == whole.expected.widths(0.95)
-        assert plan.price == poisson(whole.price, probability=P)
+        paid = poisson(whole.price, probability=P).epsilon
+        assert plan.price.epsilon == pytest.approx(each._desk.asked(paid), rel=1e-9)
     less = {"epsilon": 1, "within": 1, "columns": ["age"], "range": (0, 9)}
     of_all, few = (each.apply_plan(mean_age, **less) for each in (door, door.sample(P)))
     assert of_all.expected.tally.blocks / few.expected.tally.blocks == pytest.approx(

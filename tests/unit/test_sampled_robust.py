@@ -58,7 +58,8 @@ def event_of(door):
 def test_a_median_of_a_sample_has_noise_for_the_inner_price(terms, kind, accountant):
     """All are 40, so no noise by reaches is left; with a bound that is tested, there is some."""
     door = gate(accountant=accountant)
-    answer = door.sample(P).smooth(MEDIAN, epsilon=1, **terms)
+    price = door._desk.asked(Fraction(1))
+    answer = door.sample(P).smooth(MEDIAN, epsilon=price, **terms)
     assert answer.rows == ((40,),) or "bound" in terms
     event = event_of(door)
     assert isinstance(event, PoissonSampled)
@@ -69,7 +70,7 @@ def test_a_median_of_a_sample_has_noise_for_the_inner_price(terms, kind, account
     assert inner.epsilon > 2 * outer.epsilon
     assert outer.delta <= Fraction(1, 10**6) < inner.delta * 5 or not terms
     assert any("secret sample" in words for words in answer.caveats)
-    assert door.sample(P).smooth(MEDIAN, epsilon=1, **terms).free
+    assert door.sample(P).smooth(MEDIAN, epsilon=price, **terms).free
 
 
 def test_values_of_one_unit_are_sampled_together_and_paid_for_together():

@@ -157,11 +157,11 @@ def test_margins_cover_the_exact_numbers():
     assert all(missed[name] <= binom.isf(1e-6, 60, 0.1) for name in ("range", "parts", "total"))
 
 
-def test_in_an_account_of_zcdp_the_price_is_half_the_square():
+def test_in_an_account_of_zcdp_the_price_is_the_rho_that_implies_it():
     gate = gate_of(delta="1e-6", accountant="zcdp", epsilon=10)
     made = gate.release("cells", SQL, epsilon=1)
     assert made.making.price.gaussian
-    assert made.making.price.amount == Fraction(1, 2)
+    assert made.making.price.amount == gate._desk.bought(Fraction(1)) ** 2 / 2
     assert gate.release("cells", SQL, epsilon=1).values.tolist() == made.values.tolist()
     asked = gate_of(delta="1e-6", accountant="zcdp", epsilon=10)
     asked.sql(SQL, epsilon=1)

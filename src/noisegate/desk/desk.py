@@ -209,6 +209,7 @@ class Desk:
         self.curator.require_allowed(job.capabilities)
         if fresh:
             job.require_anew()
+        said = job.epsilon
         if job.before:
             together = all_of((*job.before, job.event))
             self.curator.ledger.require_room(together, account=self.curator.account)
@@ -222,7 +223,7 @@ class Desk:
             *job.paid, *(() if drawn.free else (drawn.used,)),
             guarantee=job.guarantee(self.curator.loss_of(job.promise(drawn))),
             question=drawn.question, request_id=drawn.request_id, free=drawn.free,
-            said=job.epsilon,
+            said=said,
         )  # fmt: skip
         made = job.result(drawn.content, receipt)
         return made if job.then is None else job.then(made)
