@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from engines import Database
+from engines import Database, OnPostgres, OnSpark
 
 sys.path.append(str(Path(__file__).parents[1] / "property"))
 
@@ -22,3 +22,18 @@ def shared_database(server):
     found = Database(server)
     yield found
     found.close()
+
+
+@pytest.fixture(scope="session")
+def sail():
+    found = OnSpark()
+    yield found
+    found.close()
+
+
+@pytest.fixture(scope="module", params=["postgres", "spark"])
+def engine(request):
+    """How to show rows to an engine that is not the embedded one."""
+    if request.param == "postgres":
+        return OnPostgres(request.getfixturevalue("shared_database"))
+    return request.getfixturevalue("sail")

@@ -24,8 +24,8 @@ from noisegate.files import place_of, table_of
 Owned: TypeAlias = Mapping[str, tuple[str, str]]  # place -> account, mark
 _DATABASES: Final = (".duckdb", ".ddb", ".db")
 _SCHEMES: Final = {"postgres": "postgresql"}
-_PORTS: Final = {"postgresql": "5432"}
-_SCHEMAS: Final = {"postgresql": "public"}
+_PORTS: Final = {"postgresql": "5432", "sc": "15002"}
+_SCHEMAS: Final = {"postgresql": "public", "sc": "default"}
 
 
 @final
@@ -83,7 +83,8 @@ def _server(url: str) -> str:
     if host.startswith("/"):  # the folder of a socket
         host = "/" + os.path.normpath(host).lstrip("/")
     port = said.get("port") or str(parts.port or _PORTS.get(scheme, ""))
-    return f"{scheme}://{host}:{port}/{said.get('dbname') or unquote(parts.path.strip('/'))}"
+    path = parts.path.partition(";")[0]  # settings of Spark Connect stand behind it
+    return f"{scheme}://{host}:{port}/{said.get('dbname') or unquote(path.strip('/'))}"
 
 
 def _table(name: str, scheme: str) -> str:

@@ -17,6 +17,7 @@ _FILES: Final = "noisegate.sources.duckdb.facts"
 _SERVERS: Final = {
     "postgresql": "noisegate.sources.postgres.facts",
     "postgres": "noisegate.sources.postgres.facts",
+    "sc": "noisegate.sources.spark.facts",
 }
 
 
@@ -57,7 +58,8 @@ def engine_of(origins: Iterable[str]) -> Engine:
     if "" in modules:
         raise PolicyError(
             f"There is no engine for {min(schemes - _SERVERS.keys() - {''})!r} addresses.",
-            fix="Use files, DATABASE.duckdb#TABLE, or postgresql://USER@HOST/DATABASE#TABLE.",
+            fix="Use files, DATABASE.duckdb#TABLE, postgresql://USER@HOST/DATABASE#TABLE, or "
+            "sc://HOST:PORT#TABLE.",
             about="engine",
         )
     if len(modules) != 1:

@@ -7,11 +7,10 @@ from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 from urllib.parse import parse_qsl, urlsplit
 
-from noisegate.algebra.intervals import SCALE_MAX
 from noisegate.errors import PolicyError, SourceError
 from noisegate.files import place_of, table_of
-from noisegate.privacy.domain import Column, Key, Kind, TableDomain
-from noisegate.sources.held import held_column
+from noisegate.privacy.domain import Key, Kind, TableDomain
+from noisegate.sources.asked.facts import held, keys_in, with_scales
 from noisegate.sources.postgres.dialect import KIND_OF
 from noisegate.sources.postgres.opening import require_tables
 from noisegate.sources.postgres.server import (
@@ -120,17 +119,8 @@ def as_stored(
     terms: Mapping[str, Mapping[str, Mapping[str, Any]]],  # noqa: ARG001 - all columns have types
 ) -> dict[str, TableDomain]:
     """The tables, with how many digits their stored decimals have. Reads no rows."""
-    found = {}
-    for name, each in described({name: data[name] for name in tables}).items():
-        columns = {
-            column.name: replace(column, scale=each.scales[column.name])
-            for column in tables[name].columns.values()
-            if column.kind is Kind.NUMBER
-            and each.scales.get(column.name, SCALE_MAX + 1) <= SCALE_MAX
-        }
-        columns = {**tables[name].columns, **columns}
-        found[name] = replace(tables[name], columns=MappingProxyType(columns))
-    return found
+    found = described({name: data[name] for name in tables})
+    return {name: with_scales(table, found[name].scales) for name, table in tables.items()}
 
 
 def require_rows(data: Mapping[str, Place], tables: Mapping[str, TableDomain]) -> None:
@@ -140,34 +130,16 @@ def require_rows(data: Mapping[str, Place], tables: Mapping[str, TableDomain]) -
 
 def public_keys(data: Place, table: str, column: str) -> tuple[Key, ...]:
     """The values of a public table's column, in order: keys that private tables may reference."""
-    kinds = stored_kinds({table: data})[table]
-    if column not in kinds:
-        raise PolicyError(
-            f"{table!r} has no column {column!r}.", fix="Reference another column.", about="column"
-        )
-    domain = TableDomain(
-        dataset="public",
-        name=table,
-        unit=None,
-        columns=MappingProxyType({column: Column(name=column, kind=kinds[column])}),
-    )
-    rows = PostgresSource({table: data}, {table: domain}).public(table)
-    return tuple(sorted({value for value in rows.column(column).to_pylist() if value is not None}))
+    return keys_in(data, table, column, stored_kinds({table: data})[table], open_source)
 
 
 def as_held(data: Place, table: TableDomain) -> TableDomain:
     """A public table with its size, and the values of its columns as keys, where these are few."""
-    rows = PostgresSource({table.name: data}, {table.name: table}).public(table.name)
-    columns = {
-        name: held_column(column, rows.column(name).unique().to_pylist())
-        for name, column in table.columns.items()
-        if not column.hidden
-    }
+    found = held(data, table, open_source)
+    columns = dict(found.columns)
     for name in table.key:  # clamped to the ends of today, two keys of tomorrow would be one
         columns[name] = replace(columns[name], between=table.columns[name].between)
-    return replace(
-        table, columns=MappingProxyType({**table.columns, **columns}), size=rows.num_rows
-    )
+    return replace(found, columns=MappingProxyType(columns))
 
 
 def open_source(data: Mapping[str, Place], tables: Mapping[str, TableDomain]) -> PostgresSource:

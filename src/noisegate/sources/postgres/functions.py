@@ -9,7 +9,6 @@ rests of doubles, powers, logarithms of base 2, STRFTIME, REVERSE.
 from collections.abc import Callable, Mapping
 from datetime import date
 from fractions import Fraction
-from functools import cache
 from math import lcm
 from types import MappingProxyType
 from typing import Final
@@ -24,6 +23,7 @@ from noisegate.privacy.domain import Domain, Kind
 from noisegate.sources.postgres import doubles
 from noisegate.sources.writing.dialect import Args, Writer, Written, unsaid
 from noisegate.sources.writing.functions import COMMON
+from noisegate.sources.writing.letters import blanks, letters
 from noisegate.sources.writing.words import (
     as_kind,
     binary,
@@ -40,10 +40,6 @@ from noisegate.sources.writing.words import (
 _DAYS_MAX: Final = 3_700_000  # more than there are from the year 1 to 9999
 _MODEST: Final = Fraction(2) ** 400
 _MICROSECONDS: Final = 10**6
-_ALL_LETTERS: Final = (
-    "SELECT i, chr(i::INT) AS x FROM "
-    "(SELECT * FROM range(1, 55296) UNION ALL SELECT * FROM range(57344, 1114112)) t(i)"
-)
 
 
 def _refused(what: str) -> Unsupported:
@@ -174,24 +170,12 @@ def _bin(args: Args, made: Domain) -> exp.Expr:
     return doubles.divided(edge, number(scale), plain=safe)
 
 
-@cache
-def _letters(function: str) -> tuple[str, str]:
-    """The letters that DuckDB changes one by one, and what it changes them to."""
-    import duckdb  # noqa: PLC0415 - the reference
-
-    changed = exp.func(function, exp.column("x")).sql(dialect="duckdb")
-    asked = f"{changed} FROM ({_ALL_LETTERS}) WHERE i > 127 AND x <> {changed}"
-    with duckdb.connect(":memory:") as connection:
-        found = connection.execute(f"SELECT x, {asked}").fetchall()
-    return "".join(old for old, _ in found), "".join(new for _, new in found)
-
-
 def _cased(function: str) -> Writer:
     """ASCII letters by the engine's own way in the collation "C", all others one by one."""
 
     def writer(args: Args, _made: Domain) -> exp.Expr:
         plain = call(function, args[0].sql)
-        changed = call("TRANSLATE", plain.copy(), *map(exp.Literal.string, _letters(function)))
+        changed = call("TRANSLATE", plain.copy(), *map(exp.Literal.string, letters(function)))
         is_plain = exp.EQ(
             this=call("OCTET_LENGTH", args[0].sql.copy()),
             expression=call("LENGTH", args[0].sql.copy()),
@@ -201,19 +185,8 @@ def _cased(function: str) -> Writer:
     return writer
 
 
-@cache
-def _blanks() -> str:
-    """The characters that DuckDB trims."""
-    import duckdb  # noqa: PLC0415 - the reference
-
-    asked = f"trim(x) FROM ({_ALL_LETTERS}) WHERE trim(x) = ''"
-    with duckdb.connect(":memory:") as connection:
-        found = connection.execute(f"SELECT x, {asked}").fetchall()
-    return "".join(row[0] for row in found)
-
-
 def _trimmed(name: str) -> Writer:
-    return lambda args, _: call(name, args[0].sql, exp.Literal.string(_blanks()))
+    return lambda args, _: call(name, args[0].sql, exp.Literal.string(blanks()))
 
 
 def _counted(name: str) -> Writer:

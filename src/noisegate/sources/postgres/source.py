@@ -10,36 +10,23 @@ Claim: what a statement returns is what the same tally is on DuckDB, and moves b
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import replace
-from fractions import Fraction
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 from weakref import WeakSet
 
 import numpy as np
 from sqlglot import exp
 
-from noisegate.algebra.blocks import Blocks
-from noisegate.algebra.expression import domain_of
-from noisegate.algebra.relation import keyed, sample_of
-from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import (
-    Cells,
-    Distinct,
     Grouping,
     Keys,
-    Marginals,
     Rows,
-    Sums,
-    Tally,
-    Values,
-    fields_used,
 )
 from noisegate.errors import DEBUG, NoisegateError, SourceError
-from noisegate.privacy.domain import Key, TableDomain
+from noisegate.privacy.domain import Key, Kind, TableDomain
+from noisegate.sources.asked.source import AskedSource
 from noisegate.sources.postgres.dialect import POSTGRES
 from noisegate.sources.postgres.found import whole_columns
 from noisegate.sources.postgres.link import Link, Once
@@ -55,21 +42,10 @@ from noisegate.sources.postgres.server import (
     url_of,
 )
 from noisegate.sources.postgres.statements import (
-    cells_statement,
     keys_list,
-    marginals_statement,
-    whole_rows,
 )
-from noisegate.sources.source import SUM_MAX, Batch, Held, HeldCells, Source, Used, Whole
-from noisegate.sources.writing.relations import Coins, RelationWriter, base_view
-from noisegate.sources.writing.tallies import (
-    distinct_query,
-    keys_query,
-    rows_query,
-    sums_query,
-    values_query,
-)
-from noisegate.sources.writing.words import as_, col, shown_value
+from noisegate.sources.source import Batch, Held, Used, Whole
+from noisegate.sources.writing.relations import base_view
 
 if TYPE_CHECKING:
     import psycopg
@@ -81,8 +57,10 @@ _WRITTEN_MAX: Final = 128  # statements that are kept
 
 
 @final
-class PostgresSource(Source):
+class PostgresSource(AskedSource):
     """Tables of one database, read over one connection at a time."""
+
+    dialect = POSTGRES
 
     def __init__(
         self,
@@ -91,54 +69,19 @@ class PostgresSource(Source):
         *,
         seconds: float = 3600,
     ) -> None:
-        self._tables = tables
         self._data = {name: data[name] for name in tables}
-        self._link, self._written = Link(url_of(self._data), seconds=seconds), dict[str, str]()
-        self._coins: Coins | None = None
+        self._link = Link(url_of(self._data), seconds=seconds)
         self._once: Once | None = None  # the transaction that all questions are asked in
-        self._able = set[str]()  # tallies that were found to have words
         with told(), self._link.lock:
             connection = self._link.begun()
             self._form = stored_tables(connection, self._data)
             self._server = number_of(connection)
             connection.execute("ROLLBACK")
-            self._types = checked(self._form, self._data, tables)
+            super().__init__(tables, checked(self._form, self._data, tables))
         _living.add(self)
 
-    def sums(self, tally: Sums) -> Whole:  # noqa: D102 - see Source
-        shape = tuple(grouping.size for grouping in tally.by)
-        names = [f"s{place}" for place in range(len(tally.terms))]
-        places = [f"i{place}" for place in range(len(tally.by))]
-        found = self._whole(tally, [*places, *names])
-        return np.stack([_filled(found, len(shape) + n, shape) for n in range(len(names))])
-
-    def marginals(self, tally: Marginals) -> list[Whole]:  # noqa: D102 - see Source
-        used = sorted({place for each in tally.sets for place in each})
-        by = tuple(tally.by[place] for place in used)
-        sets = tuple(tuple(used.index(place) for place in each) for each in tally.sets)
-        asked = replace(tally, by=by, sets=sets)
-        names = [*(f"i{place}" for place in range(len(by))), "v"]
-        found = self._whole(asked, names)
-        return [_table_of(found, each, asked) for each in sets]
-
-    def values(self, tally: Values) -> list[Whole]:  # noqa: D102 - see Source
-        places = [f"i{place}" for place in range(len(tally.by))]
-        found = self._whole(tally, [*places, "v"])
-        if not tally.by:
-            return [found[0]]
-        cells = _cells_of(found, tuple(grouping.size for grouping in tally.by))
-        order = np.argsort(cells, kind="stable")
-        bounds = np.searchsorted(cells[order], np.arange(1, tally.cells))
-        return np.split(found[-1][order], bounds)
-
-    def distinct(self, tally: Distinct) -> Whole:  # noqa: D102 - see Source
-        shape = tuple(grouping.size for grouping in tally.by)
-        places = [f"i{place}" for place in range(len(tally.by))]
-        found = self._whole(tally, [*places, "s0"])
-        return np.stack([_filled(found, len(shape), shape)])
-
     def keys(self, tally: Keys) -> Held:  # noqa: D102 - see Source
-        text = self._statement(tally, lambda: POSTGRES.text(self._placed(self._query(tally))))
+        text = self._statement(tally, ())
         rows = self._run(lambda connection: connection.execute(text).fetchall())
         counts = np.array([row[-1] for row in rows], np.int64)
 
@@ -147,18 +90,12 @@ class PostgresSource(Source):
 
         return Held(counts=counts, take=take)
 
-    def cells(self, tally: Cells) -> HeldCells:  # noqa: D102 - see Source
-        high, low, counts = self._whole(tally, ["h", "c", "n"])
-        cells = (high.astype(np.uint64) << np.uint64(32)) | low.astype(np.uint64)
-        order = np.argsort(cells)
-        return HeldCells(cells=cells[order], counts=counts[order])
-
     def rows(self, tally: Rows, use: Callable[[Iterator[Batch]], Used]) -> Used:  # noqa: D102 - see Source
         names = [f"i{place}" for place in range(len(tally.by))]
         names += [f"e{place}" for place in range(len(tally.terms))]
         owned = self._writer(tally).over(tally.relation).is_owned
         names += ["w"] if tally.rows_per_unit is not None and owned else []
-        text = self._statement(tally, lambda: self._copied(tally, names))
+        text = self._statement(tally, names)
         first, columns = len(tally.by), len(tally.terms)
 
         def batches(stream: Iterator[list[Whole]]) -> Iterator[Batch]:
@@ -171,24 +108,6 @@ class PostgresSource(Source):
                 )
 
         return self._run(lambda c: use(batches(_streamed(c, text, len(names)))))
-
-    @contextmanager
-    def sample(self, probability: Fraction, key: str) -> Iterator["PostgresSource"]:
-        """The rows of those units whose coin shows heads; see `sources/duckdb/sample.py`.
-
-        A unit's coin is the hash of the key, its id space and its name, the same in every reading.
-        Rows that are units have no name here, and nowhere to be written down.
-        """
-        for table in self._tables.values():
-            if table.unit is not None and table.unit.column is None:
-                raise POSTGRES.refusal(f"One sample of {table.name!r}, whose rows are units,")
-        found = copy(self)
-        found._written, found._coins = {}, Coins(probability, key)  # noqa: SLF001
-        try:
-            yield found
-        finally:
-            found._written.clear()  # noqa: SLF001 - its statements hold coins
-            found._coins = None  # noqa: SLF001
 
     @contextmanager
     def still(self) -> Iterator["PostgresSource"]:
@@ -210,18 +129,6 @@ class PostgresSource(Source):
         finally:
             once.drop()
 
-    def require(self, tally: "Tally | Blocks") -> None:
-        """Refuse what has no words here, by writing it. Reads nothing."""
-        if isinstance(tally, Blocks):
-            raise POSTGRES.refusal("Running programs on blocks of rows")
-        if sample_of(tally.relation) is not None:
-            tally = replace(tally, relation=keyed(tally.relation, "0" * 64))
-        if (name := repr(tally)) not in self._able:
-            POSTGRES.text(self._listed(tally))
-            if len(self._able) >= _WRITTEN_MAX:
-                self._able.clear()
-            self._able.add(name)
-
     def lies_in(self, table: str) -> frozenset[str]:
         """The table itself and all its partitions, by the numbers that the server gave them."""
         if not self._server:
@@ -230,75 +137,22 @@ class PostgresSource(Source):
 
     def public(self, table: str) -> "pa.Table":
         """All rows of a public table: exact and free."""
-        from noisegate.sources.postgres.opening import require_public, shown_rows  # noqa: PLC0415
+        from noisegate.sources.asked.opening import require_public, shown_rows  # noqa: PLC0415
 
-        domain = self._tables[table]
-        require_public(domain)
-        columns = [column for column in domain.columns.values() if not column.hidden]
-        shown = [
-            as_(shown_value(column, self._types[table][column.name], col(column.name), POSTGRES),
-                exp.to_identifier(column.name, quoted=True))
-            for column in columns
-        ]  # fmt: skip
-        query = exp.select(*(shown or [as_(exp.true(), "row")]))
-        text = POSTGRES.text(self._placed(query.from_(base_view(self._place(table)))))
+        require_public(self._tables[table])
+        columns = [each for each in self._tables[table].columns.values() if not each.hidden]
+        text = self._shown(table)
         rows = self._run(lambda connection: connection.execute(text).fetchall())
         return shown_rows(columns, rows)
 
-    def _query(self, tally: Tally) -> exp.Query:
-        rules: dict[type, Callable[[Any, RelationWriter], exp.Query]] = {
-            Sums: partial(sums_query, wide=True),
-            Marginals: marginals_statement,
-            Values: values_query,
-            Keys: keys_query,
-            Distinct: distinct_query,
-            Cells: cells_statement,
-            Rows: rows_query,
-        }
-        return rules[type(tally)](tally, self._writer(tally))
-
-    def _whole(self, tally: Tally, names: Sequence[str]) -> list[Whole]:
-        """The whole numbers of a tally by column."""
-        text = self._statement(tally, lambda: self._copied(tally, names))
-        parts = self._run(lambda c: list(_streamed(c, text, len(names))))
+    def _numbers(self, text: str, columns: int) -> list[Whole]:
+        parts = self._run(lambda c: list(_streamed(c, text, columns)))
         if not parts:
-            return [np.zeros(0, np.int64) for _ in names]
+            return [np.zeros(0, np.int64) for _ in range(columns)]
         return [np.concatenate(column) for column in zip(*parts, strict=True)]
 
-    def _listed(self, tally: Tally) -> exp.Query:
-        """The statement with its lists of keys."""
-        query, schema = self._query(tally), schema_of(tally.relation)
-        listed = [each for each in tally.by if isinstance(each, Grouping)]
-        for place, grouping in reversed(list(enumerate(listed))):
-            kind = domain_of(grouping.expression, schema).kind
-            keys_list(query, place, grouping, kind)
-        return query
-
-    def _copied(self, tally: Tally, names: Sequence[str]) -> str:
-        """The text of a statement that copies these columns as 64-bit numbers."""
-        text = POSTGRES.text(self._placed(whole_rows(self._listed(tally), names)))
-        return f"COPY ({text}) TO STDOUT (FORMAT BINARY)"
-
-    def _statement(self, tally: Tally, write: Callable[[], str]) -> str:
-        """The text of a tally, kept by how it is written out; the coins of a sample are not."""
-        name = repr(tally)
-        text = self._written.get(name)
-        if text is None:
-            text = write()
-            if sample_of(tally.relation) is None:
-                if len(self._written) >= _WRITTEN_MAX:
-                    self._written.clear()
-                self._written[name] = text
-        return text
-
-    def _writer(self, tally: "Tally | Blocks") -> RelationWriter:
-        return RelationWriter(
-            self._tables, self._types, fields_used(tally),
-            lambda table: base_view(self._place(table)), self._coins, dialect=POSTGRES,
-        )  # fmt: skip
-
-    def _place(self, table: str) -> int:
-        return list(self._tables).index(table)
+    def _list_keys(self, query: exp.Query, place: int, grouping: Grouping, kind: Kind) -> None:
+        keys_list(query, place, grouping, kind)
 
     def _placed(self, query: exp.Expr) -> exp.Expr:
         """The statement with the tables where they are."""
@@ -399,31 +253,6 @@ def _changed() -> SourceError:
 
 
 def _streamed(connection: Any, text: str, columns: int) -> Iterator[list[Whole]]:  # noqa: ANN401
-    with connection.cursor() as cursor, cursor.copy(text) as copied:
+    copying = f"COPY ({text}) TO STDOUT (FORMAT BINARY)"
+    with connection.cursor() as cursor, cursor.copy(copying) as copied:
         yield from whole_columns(copied, columns)
-
-
-def _cells_of(found: Sequence[Whole], shape: tuple[int, ...]) -> Whole:
-    if not shape:
-        return np.zeros(1, np.int64)
-    return np.ravel_multi_index(tuple(found[: len(shape)]), shape).astype(np.int64)
-
-
-def _filled(found: Sequence[Whole], column: int, shape: tuple[int, ...]) -> Whole:
-    """A number for each cell, 0 where the engine found none."""
-    cells = np.zeros(int(np.prod(shape)), np.int64)
-    cells[_cells_of(found, shape)] = found[column]
-    return cells
-
-
-def _table_of(found: Sequence[Whole], each: tuple[int, ...], tally: Marginals) -> Whole:
-    """The table of one set: rows whose other columns were folded, and whose keys are listed."""
-    keep = np.ones(found[-1].size, np.bool_)
-    for place, grouping in enumerate(tally.by):
-        at = found[place]
-        keep &= (at >= 0) & (at < grouping.size) if place in each else at < 0
-    shape = tuple(tally.by[place].size for place in each)
-    cells = np.zeros(int(np.prod(shape)), np.int64)
-    if keep.any():
-        cells[_cells_of([found[place][keep] for place in each], shape)] = found[-1][keep]
-    return np.clip(cells, -SUM_MAX, SUM_MAX)

@@ -1,19 +1,13 @@
-"""Statements that are asked otherwise here: lists of keys, many tables at once, cells."""
+"""Lists of keys as Postgres takes them: one array."""
 
-from collections.abc import Sequence
 from datetime import date, datetime
-from typing import Final
 
 from sqlglot import exp
 
-from noisegate.algebra.tally import Cells, Grouping, Marginals
+from noisegate.algebra.tally import Grouping
 from noisegate.privacy.domain import Key, Kind
-from noisegate.sources.source import SUM_MAX
-from noisegate.sources.writing.relations import RelationWriter
-from noisegate.sources.writing.tallies import cells_query, constant_of, marginals_query
-from noisegate.sources.writing.words import TYPES, as_, cast, clamp, col, keys_table, whole
-
-_LOW: Final = 1 << 32
+from noisegate.sources.asked.statements import plain_equality
+from noisegate.sources.writing.words import TYPES, as_, cast, col, keys_table
 
 
 def keys_list(query: exp.Query, place: int, grouping: Grouping, kind: Kind) -> None:
@@ -32,9 +26,7 @@ def keys_list(query: exp.Query, place: int, grouping: Grouping, kind: Kind) -> N
     rows = exp.Unnest(expressions=[listed], alias=names, offset=True)
     found = exp.select(as_(numbered, "i"), as_(value, "x")).from_(rows)
     if None not in grouping.keys:  # then no NULL has a place, and plain equality is quicker
-        for same in list(query.find_all(exp.NullSafeEQ)):
-            if same.expression.table == keys_table(place):
-                same.replace(exp.EQ(this=same.this, expression=same.expression))
+        plain_equality(query, place)
     query.with_(keys_table(place), as_=found, materialized=True, copy=False)
     parts = query.args["with_"].expressions
     parts.insert(0, parts.pop())
@@ -52,54 +44,3 @@ def _element(key: Key | None) -> str:
         text = key.replace("\\", "\\\\").replace('"', '\\"')
         return f'"{text}"'
     return str(key) if isinstance(key, int) else repr(float(key))
-
-
-def whole_rows(query: exp.Query, names: Sequence[str]) -> exp.Select:
-    """These columns of a statement as 64-bit numbers."""
-    shown = (as_(cast(col(name, "answer"), "BIGINT"), name) for name in names)
-    return exp.select(*shown).from_(query.subquery("answer", copy=False), copy=False)
-
-
-def marginals_statement(tally: Marginals, writer: RelationWriter) -> exp.Query:
-    """Columns i0, … and v: for each set its sums, where the place of a folded column is −1.
-
-    A key in no list has the place behind the last, as in `marginals_query`; none is NULL.
-    """
-    rows, constant = marginals_query(tally, writer), constant_of(tally)
-    value: exp.Expr = exp.Sum(this=col("v", "m"))
-    if constant is not None:
-        wide = cast(exp.Count(this=exp.Star()), "HUGEINT")
-        value = exp.Mul(this=wide, expression=whole(constant))
-    names = [f"i{place}" for place in range(len(tally.by))]
-    total = clamp(exp.Coalesce(this=value, expressions=[whole(0)]), whole(-SUM_MAX), whole(SUM_MAX))
-    shown = [as_(exp.Coalesce(this=col(n, "m"), expressions=[whole(-1)]), n) for n in names]
-    query = exp.select(*shown, as_(total, "v"))
-    ctes = rows.args.pop("with_", None)
-    query = query.from_(rows.subquery("m", copy=False), copy=False)
-    if ctes is not None:
-        query.set("with_", ctes)
-    if names:
-        sets = [
-            exp.Tuple(expressions=[col(names[place], "m") for place in each])
-            for each in dict.fromkeys(tally.sets)
-        ]
-        query.set("group", exp.Group(grouping_sets=[exp.GroupingSets(expressions=sets)]))
-    return query
-
-
-def cells_statement(tally: Cells, writer: RelationWriter) -> exp.Query:
-    """Columns h and c, the high and the low 32 bits of a cell's number, and n, its rows."""
-    rows = cells_query(tally, writer)
-    ctes = rows.args.pop("with_", None)
-    number = col("c", "m")
-    low = exp.Literal.number(_LOW)
-    query = exp.select(
-        as_(exp.IntDiv(this=number, expression=low), "h"),
-        as_(exp.Mod(this=number.copy(), expression=low.copy()), "c"),
-        as_(exp.Count(this=exp.Star()), "n"),
-    )
-    query = query.from_(rows.subquery("m", copy=False), copy=False)
-    query = query.group_by(number.copy(), copy=False)
-    if ctes is not None:
-        query.set("with_", ctes)
-    return query

@@ -51,6 +51,7 @@ class Dialect(ABC):
     name: ClassVar[str]
     keeps_spoilt: ClassVar[Mapping[str, int]] = {}  # leading arguments that may be NaN or infinite
     spoils: ClassVar[frozenset[str]] = frozenset()  # functions whose results may be so
+    correlates: ClassVar[bool] = True  # it folds other rows for each row
     compares_first: ClassVar[bool] = False  # a sum of doubles may overflow, and comparing is quick
 
     @property
@@ -112,6 +113,10 @@ class Dialect(ABC):
     @abstractmethod
     def narrowed(self, total: exp.Expr) -> exp.Expr:
         """A sum of whole numbers as BIGINT; NULL where it has no room there."""
+
+    def added(self, value: exp.Expr) -> exp.Expr:
+        """The sum of doubles on a grid, which is exact in any order: see `folds.fold`."""
+        return exp.Sum(this=value)
 
     @abstractmethod
     def extreme(self, value: exp.Expr, kind: Kind, *, least: bool) -> exp.Expr:

@@ -65,7 +65,7 @@ def fold(
     zero = number(Fraction(0))
     count = over(exp.Count(this=value.copy()))
     few = exp.LT(this=count, expression=whole(1 << (52 - _LEVEL_BITS)))
-    total = exp.Coalesce(this=over(exp.Sum(this=on_grid(value, grain))), expressions=[zero])
+    total = exp.Coalesce(this=over(dialect.added(on_grid(value, grain))), expressions=[zero])
     return case((few, total))
 
 

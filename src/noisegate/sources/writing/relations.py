@@ -329,6 +329,8 @@ class RelationWriter:
         return Written(inner.query.where(wanted, copy=False), inner.columns, inner.is_owned)
 
     def _partnered(self, relation: Partnered) -> Written:
+        if not self._dialect.correlates:
+            raise self._dialect.refusal("Comparing each row with other rows")
         inner, _ = self._inside(relation.of)
         alias = inner.query.args["from_"].this.alias
         names, schema = dict(inner.columns), schema_of(relation.other)

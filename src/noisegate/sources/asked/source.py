@@ -1,0 +1,278 @@
+"""A source that is asked in statements: one for a tally, and whole numbers come back.
+
+Claim: what a tally is here is what it is on DuckDB, and moves by at most its sensitivity.
+Why: the statement is the same tree (`sources/writing`); each engine's words are total and mean the
+    same (its dialect), and `require` refuses by name, before any charge, what has no such words.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import copy
+from dataclasses import replace
+from fractions import Fraction
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+
+import numpy as np
+from sqlglot import exp
+
+from noisegate.algebra.blocks import Blocks
+from noisegate.algebra.expression import domain_of
+from noisegate.algebra.relation import keyed, sample_of
+from noisegate.algebra.schema import schema_of
+from noisegate.algebra.tally import (
+    Cells,
+    Distinct,
+    Grouping,
+    Keys,
+    Marginals,
+    Rows,
+    Sums,
+    Tally,
+    Values,
+    fields_used,
+)
+from noisegate.privacy.domain import Key, Kind, TableDomain
+from noisegate.sources.asked.statements import (
+    cells_statement,
+    marginals_statement,
+    values_list,
+    values_statement,
+    whole_rows,
+)
+from noisegate.sources.source import SUM_MAX, Batch, Held, HeldCells, Source, Used, Whole
+from noisegate.sources.writing.dialect import Dialect
+from noisegate.sources.writing.relations import Coins, RelationWriter, base_view
+from noisegate.sources.writing.tallies import (
+    distinct_query,
+    keys_query,
+    rows_query,
+    sums_query,
+)
+from noisegate.sources.writing.words import as_, col, shown_value
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_WRITTEN_MAX: Final = 128  # statements that are kept
+
+
+class AskedSource(Source):
+    """Tables that an engine knows as base0, base1, …; an engine says how its texts are run."""
+
+    dialect: ClassVar[Dialect]
+
+    def __init__(
+        self, tables: Mapping[str, TableDomain], types: Mapping[str, Mapping[str, str]]
+    ) -> None:
+        self._tables, self._types = tables, types
+        self._written, self._able = dict[str, str](), set[str]()
+        self._coins: Coins | None = None
+
+    @abstractmethod
+    def _numbers(self, text: str, columns: int) -> list[Whole]:
+        """The columns of a statement's answer, all of them 64-bit numbers without NULL."""
+
+    def _placed(self, query: exp.Expr) -> exp.Expr:
+        """The statement with the tables where they are."""
+        return query
+
+    def _list_keys(self, query: exp.Query, place: int, grouping: Grouping, kind: Kind) -> None:
+        """Put the list (i, x) of a grouping's keys into the statement."""
+        values_list(query, place, grouping, kind)
+
+    def sums(self, tally: Sums) -> Whole:  # noqa: D102 - see Source
+        shape = tuple(grouping.size for grouping in tally.by)
+        names = [f"s{place}" for place in range(len(tally.terms))]
+        places = [f"i{place}" for place in range(len(tally.by))]
+        found = self._whole(tally, [*places, *names])
+        return np.stack([_filled(found, len(shape) + n, shape) for n in range(len(names))])
+
+    def marginals(self, tally: Marginals) -> list[Whole]:  # noqa: D102 - see Source
+        used = sorted({place for each in tally.sets for place in each})
+        by = tuple(tally.by[place] for place in used)
+        sets = tuple(tuple(used.index(place) for place in each) for each in tally.sets)
+        asked = replace(tally, by=by, sets=sets)
+        names = [*(f"i{place}" for place in range(len(by))), "v"]
+        found = self._whole(asked, names)
+        return [_table_of(found, each, asked) for each in sets]
+
+    def values(self, tally: Values) -> list[Whole]:  # noqa: D102 - see Source
+        places = [f"i{place}" for place in range(len(tally.by))]
+        *at, value, times = self._whole(tally, [*places, "v", "n"])
+        if not tally.by:
+            return [np.repeat(value, times)]
+        cells = _cells_of(at, tuple(grouping.size for grouping in tally.by))
+        order = np.argsort(cells, kind="stable")
+        repeated = np.repeat(cells[order], times[order])
+        bounds = np.searchsorted(repeated, np.arange(1, tally.cells))
+        return np.split(np.repeat(value[order], times[order]), bounds)
+
+    def distinct(self, tally: Distinct) -> Whole:  # noqa: D102 - see Source
+        shape = tuple(grouping.size for grouping in tally.by)
+        places = [f"i{place}" for place in range(len(tally.by))]
+        found = self._whole(tally, [*places, "s0"])
+        return np.stack([_filled(found, len(shape), shape)])
+
+    def cells(self, tally: Cells) -> HeldCells:  # noqa: D102 - see Source
+        high, low, counts = self._whole(tally, ["h", "c", "n"])
+        cells = (high.astype(np.uint64) << np.uint64(32)) | low.astype(np.uint64)
+        order = np.argsort(cells)
+        return HeldCells(cells=cells[order], counts=counts[order])
+
+    @contextmanager
+    def sample(self, probability: Fraction, key: str) -> Iterator[Self]:
+        """The rows of those units whose coin shows heads; see `sources/duckdb/sample.py`.
+
+        A unit's coin is the hash of the key, its id space and its name, the same in every reading.
+        Rows that are units have no name here, and nowhere to be written down.
+        """
+        for table in self._tables.values():
+            if table.unit is not None and table.unit.column is None:
+                raise self.dialect.refusal(f"One sample of {table.name!r}, whose rows are units,")
+        found = copy(self)
+        found._written, found._coins = {}, Coins(probability, key)  # noqa: SLF001
+        try:
+            yield found
+        finally:
+            found._written.clear()  # noqa: SLF001 - its statements hold coins
+            found._coins = None  # noqa: SLF001
+
+    def require(self, tally: "Tally | Blocks") -> None:
+        """Refuse what has no words here, by writing it. Reads nothing."""
+        if isinstance(tally, Blocks):
+            raise self.dialect.refusal("Running programs on blocks of rows")
+        if sample_of(tally.relation) is not None:
+            tally = replace(tally, relation=keyed(tally.relation, "0" * 64))
+        if (name := repr(tally)) not in self._able:
+            self.dialect.text(self._listed(tally))
+            if len(self._able) >= _WRITTEN_MAX:
+                self._able.clear()
+            self._able.add(name)
+
+    def _query(self, tally: Tally) -> exp.Query:
+        rules: dict[type, Callable[[Any, RelationWriter], exp.Query]] = {
+            Sums: partial(sums_query, wide=True),
+            Marginals: marginals_statement,
+            Values: values_statement,
+            Keys: keys_query,
+            Distinct: distinct_query,
+            Cells: cells_statement,
+            Rows: rows_query,
+        }
+        return rules[type(tally)](tally, self._writer(tally))
+
+    def _whole(self, tally: Tally, names: Sequence[str]) -> list[Whole]:
+        """The whole numbers of a tally by column."""
+        return self._numbers(self._statement(tally, names), len(names))
+
+    def _listed(self, tally: Tally) -> exp.Query:
+        """The statement with its lists of keys."""
+        query, schema = self._query(tally), schema_of(tally.relation)
+        listed = [each for each in tally.by if isinstance(each, Grouping)]
+        for place, grouping in reversed(list(enumerate(listed))):
+            kind = domain_of(grouping.expression, schema).kind
+            self._list_keys(query, place, grouping, kind)
+        return query
+
+    def _statement(self, tally: Tally, names: Sequence[str]) -> str:
+        """A tally's text, of these columns as whole numbers, or of all; that of coins is not kept.
+
+        It is kept by how the tally is written out, which tells 1 and True apart.
+        """
+        name = repr(tally)
+        text = self._written.get(name)
+        if text is None:
+            query = self._listed(tally)
+            text = self.dialect.text(self._placed(whole_rows(query, names) if names else query))
+            if sample_of(tally.relation) is None:
+                if len(self._written) >= _WRITTEN_MAX:
+                    self._written.clear()
+                self._written[name] = text
+        return text
+
+    def _writer(self, tally: "Tally | Blocks") -> RelationWriter:
+        return RelationWriter(
+            self._tables, self._types, fields_used(tally),
+            lambda table: base_view(self._place(table)), self._coins, dialect=self.dialect,
+        )  # fmt: skip
+
+    def _place(self, table: str) -> int:
+        return list(self._tables).index(table)
+
+    def _shown(self, table: str) -> str:
+        """The statement that shows a public table."""
+        columns = [each for each in self._tables[table].columns.values() if not each.hidden]
+        shown = [
+            as_(
+                shown_value(each, self._types[table][each.name], col(each.name), self.dialect),
+                exp.to_identifier(each.name, quoted=True),
+            )
+            for each in columns
+        ]
+        query = exp.select(*(shown or [as_(exp.true(), "row")]))
+        return self.dialect.text(self._placed(query.from_(base_view(self._place(table)))))
+
+
+class ArrowSource(AskedSource):
+    """An engine that answers in Arrow tables. Only what is folded comes back, never rows."""
+
+    @abstractmethod
+    def _table(self, text: str) -> "pa.Table":
+        """The answer to a statement, or a refusal that quotes nothing of the engine's words."""
+
+    def _numbers(self, text: str, columns: int) -> list[Whole]:
+        found = self._table(text)
+        return [
+            np.asarray(found.column(place).to_numpy(), np.int64)
+            if found.num_rows
+            else np.zeros(0, np.int64)
+            for place in range(columns)
+        ]
+
+    def keys(self, tally: Keys) -> Held:  # noqa: D102 - see Source
+        found = self._table(self._statement(tally, ()))
+        names = [f"k{place}" for place in range(len(tally.by))]
+
+        def take(places: Whole) -> list[tuple[Key, ...]]:
+            columns = [found.column(name).take(places).to_pylist() for name in names]
+            return list(zip(*columns, strict=True))
+
+        return Held(counts=np.asarray(found.column("n").to_numpy(), np.int64), take=take)
+
+    def rows(self, tally: Rows, use: Callable[[Iterator[Batch]], Used]) -> Used:  # noqa: ARG002
+        """Refused, as in `require`."""
+        raise self.dialect.refusal("Reading rows one by one")
+
+    def require(self, tally: "Tally | Blocks") -> None:
+        """Rows do not leave the engine."""
+        if isinstance(tally, Rows):
+            raise self.dialect.refusal("Reading rows one by one")
+        super().require(tally)
+
+
+def _cells_of(found: Sequence[Whole], shape: tuple[int, ...]) -> Whole:
+    if not shape:
+        return np.zeros(1, np.int64)
+    return np.ravel_multi_index(tuple(found[: len(shape)]), shape).astype(np.int64)
+
+
+def _filled(found: Sequence[Whole], column: int, shape: tuple[int, ...]) -> Whole:
+    """A number for each cell, 0 where the engine found none."""
+    cells = np.zeros(int(np.prod(shape)), np.int64)
+    cells[_cells_of(found, shape)] = found[column]
+    return cells
+
+
+def _table_of(found: Sequence[Whole], each: tuple[int, ...], tally: Marginals) -> Whole:
+    """The table of one set: rows whose other columns were folded, and whose keys are listed."""
+    keep = np.ones(found[-1].size, np.bool_)
+    for place, grouping in enumerate(tally.by):
+        at = found[place]
+        keep &= (at >= 0) & (at < grouping.size) if place in each else at < 0
+    shape = tuple(tally.by[place].size for place in each)
+    cells = np.zeros(int(np.prod(shape)), np.int64)
+    if keep.any():
+        cells[_cells_of([found[place][keep] for place in each], shape)] = found[-1][keep]
+    return np.clip(cells, -SUM_MAX, SUM_MAX)

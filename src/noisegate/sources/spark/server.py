@@ -1,0 +1,193 @@
+"""A session of a Spark server, and which files tables are. Reads no rows.
+
+Every source has a session of its own, with settings pinned that decide what a statement means. An
+error of the server is told by its kind alone: its words may quote rows, and so may the client's
+log, which is kept silent.
+"""
+
+import logging
+import os
+import re
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, final
+
+from noisegate.errors import DEBUG, PolicyError, SourceError
+from noisegate.extras import extra
+from noisegate.files import place_of, table_of
+
+AGAIN: Final = "Nothing was released; ask again with the same request id."
+UNREACHABLE: Final = "The engine could not read the table."
+REMOTE: Final = "SPARK_REMOTE"  # of the environment: the server of addresses without a host
+_SAID: Final = frozenset({"use_ssl", "user_id", "token_file"})
+_SETTINGS: Final = {
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.caseSensitive": "true",
+    "spark.sql.groupByOrdinal": "true",
+    "spark.sql.parser.escapedStringLiterals": "false",
+    "spark.sql.legacy.timeParserPolicy": "CORRECTED",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",  # else old dates are an error
+    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
+    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",  # types are not guessed
+}
+_PARTITION: Final = re.compile(r"/[^/=]+=[^/]*")
+_DECIMAL: Final = re.compile(r"decimal\(\d+,(\d+)\)")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A table: the server's address, and a folder of Parquet files or a name of the catalogue.
+
+    ``session`` is one that somebody has opened, instead of an address.
+    """
+
+    url: str
+    table: str
+    session: Any = field(default=None, repr=False)
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether it is a path."""
+        return "/" in self.table
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A table as it was opened: its files, which are read from then on, and its columns."""
+
+    root: str
+    files: tuple[str, ...]
+    types: Mapping[str, str]
+    scales: Mapping[str, int]
+
+    @property
+    def folders(self) -> frozenset[str]:
+        """Where its files are, without the folders of partitions."""
+        parents = (file.rpartition("/")[0] for file in self.files)
+        return frozenset(f"spark:{_PARTITION.sub('', parent)}" for parent in parents)
+
+
+def place_from(origin: str) -> Place:
+    """The table that a policy names: ``sc://HOST:PORT#/FOLDER``, or ``#TABLE`` of its catalogue."""
+    url, inside = place_of(origin)
+    _, *said = url.partition("://")[2].partition("/")[2].split(";")
+    names = {each.partition("=")[0] for each in said if each}
+    if "@" in url or names & {"token", "password"}:
+        raise PolicyError(
+            "The address of the server has a secret in it.",
+            fix="Leave it out, and put the token into the environment "
+            "(SPARK_CONNECT_AUTHENTICATE_TOKEN) or into a file (;token_file=… in the address).",
+            about="password",
+        )
+    if names - _SAID:
+        raise PolicyError(
+            f"The address of the server says {min(names - _SAID)!r}.",
+            fix=f"It may say: {', '.join(sorted(_SAID))}.",
+            about="address",
+        )
+    if inside is None or "/" not in inside:
+        schema, table = table_of(inside or "")
+        inside = ".".join(f"`{each.replace('`', '``')}`" for each in (schema, table) if each)
+    return Place(url, inside)
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """An error of the server while tables are looked up, as a refusal for the steward."""
+    refusal: Exception | None = None
+    try:
+        yield
+    except (PolicyError, SourceError):
+        raise
+    except Exception:
+        if os.environ.get(DEBUG):
+            raise
+        refusal = SourceError(
+            "The server cannot be reached, or has no such table that can be read.",
+            fix="Check the address, the server and the names of its tables and folders.",
+            about="server",
+        )
+    if refusal is not None:
+        raise refusal
+
+
+def connect(place: Place) -> Any:  # noqa: ANN401 - a SparkSession
+    """A new session with all settings pinned."""
+    with warnings.catch_warnings():  # pandas, which its client loads, is not used
+        warnings.filterwarnings("ignore", message="PySpark does not yet", category=FutureWarning)
+        extra("pyspark.sql.connect.session", "Tables of a Spark server", "spark")
+    if not os.environ.get(DEBUG):
+        logging.getLogger("SQLQueryContextLogger").disabled = True  # it quotes what it failed on
+    with told(), warnings.catch_warnings(action="ignore", category=UserWarning):  # old settings
+        found = place.session.newSession() if place.session is not None else _remote(place.url)
+        for name, value in _SETTINGS.items():
+            found.conf.set(name, value)
+    return found
+
+
+def _remote(url: str) -> Any:  # noqa: ANN401 - a SparkSession
+    address, *said = url.split(";")
+    kept = [each for each in said if not each.startswith("token_file=")]
+    for each in said:
+        if each.startswith("token_file="):
+            token = Path(each.partition("=")[2]).read_text(encoding="utf-8").strip()
+            kept.append(f"token={token}")
+    if address.partition("://")[2].strip("/") == "":
+        wanted = os.environ.get(REMOTE, "")
+        if not wanted:
+            raise SourceError(
+                "The address names no server.",
+                fix=f"Name one (sc://HOST:PORT#TABLE), or set {REMOTE} in the environment.",
+                about="server",
+            )
+        if wanted.startswith("local"):
+            from pyspark.sql import SparkSession as Local  # noqa: PLC0415 - an extra
+
+            return Local.builder.remote(wanted).getOrCreate().newSession()
+        address = wanted
+    from pyspark.sql.connect.session import SparkSession  # noqa: PLC0415 - an extra
+
+    return SparkSession.builder.remote(";".join([address, *kept])).create()
+
+
+def stored_table(session: Any, place: Place) -> Stored:  # noqa: ANN401 - a SparkSession
+    """The files of a table and its columns, as of now. Reads no row."""
+    root = place.table if place.is_folder else _location(session, place.table)
+    files = tuple(sorted(session.read.parquet(root).inputFiles()))
+    fields = view_of(session, root, files).schema.fields
+    said = {each.name: each.dataType.simpleString() for each in fields}
+    scales = {name: _DECIMAL.fullmatch(kind) for name, kind in said.items()}
+    return Stored(
+        root,
+        files,
+        {name: kind.partition("(")[0] for name, kind in said.items()},
+        {name: int(found[1]) for name, found in scales.items() if found},
+    )
+
+
+def view_of(session: Any, root: str, files: tuple[str, ...]) -> Any:  # noqa: ANN401 - frames
+    """The rows of these files and of no other."""
+    return session.read.option("basePath", root).parquet(*files)
+
+
+def _location(session: Any, table: str) -> str:  # noqa: ANN401 - a SparkSession
+    """The folder of a table of the catalogue. Refuses what cannot be kept still."""
+    rows = session.sql(f"DESCRIBE TABLE EXTENDED {table}").toArrow().to_pylist()
+    said = {str(row["col_name"]).lower(): str(row["data_type"]) for row in rows}
+    provider, where = said.get("provider", "").lower(), said.get("location", "")
+    if said.get("type", "").upper() not in ("MANAGED", "EXTERNAL") or provider != "parquet":
+        raise PolicyError(
+            f"{table} is a view, or not stored as Parquet: nothing keeps its rows as they are "
+            "while a question is computed.",
+            fix="Name a table that is stored as Parquet files, or their folder: sc://…#/FOLDER.",
+            about="view",
+        )
+    return where

@@ -1,0 +1,173 @@
+"""Tables of a Spark server: one statement for a question, whole numbers come back.
+
+Claim: what a statement returns is what the same tally is on DuckDB, and moves by at most the
+    tally's sensitivity. Why: see `asked/source.py`. A statement may read a table twice, for an
+    owner's rows and for how many these are, and tasks are run again where a machine is lost: so
+    all of them must be about the same rows. The files of each table are listed once, when it is
+    opened, and only these are read from then on, by every statement of every allowance. Files that
+    come later are not seen. One that is gone when the answer is there is an error, and nothing is
+    released. That nobody writes into a file in place is the steward's word (`Source.still`), as it
+    is of all files; Spark itself never does.
+"""
+
+import os
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, final
+
+from sqlglot import exp
+
+from noisegate.errors import DEBUG, PolicyError, SourceError
+from noisegate.privacy.domain import TableDomain
+from noisegate.sources.asked.opening import require_kinds, require_public
+from noisegate.sources.asked.source import ArrowSource
+from noisegate.sources.spark.dialect import KIND_OF, READ_AS, SPARK
+from noisegate.sources.spark.server import (
+    AGAIN,
+    UNREACHABLE,
+    Place,
+    connect,
+    stored_table,
+    told,
+    view_of,
+)
+from noisegate.sources.used import used_columns
+from noisegate.sources.writing.relations import base_view
+from noisegate.sources.writing.words import base_value, col, is_not_null
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@final
+class SparkSource(ArrowSource):
+    """Tables of one server, read in a session of their own."""
+
+    dialect = SPARK
+
+    def __init__(
+        self,
+        data: Mapping[str, Place],
+        tables: Mapping[str, TableDomain],
+        *,
+        seconds: float = 3600,
+    ) -> None:
+        self._data = {name: data[name] for name in tables}
+        self._seconds, self._lock = seconds, threading.Lock()
+        self._server = one_server(self._data)
+        session = connect(self._server)
+        with told():
+            self._form = {name: stored_table(session, each) for name, each in self._data.items()}
+        known = {
+            name: {column: kind for column, kind in each.types.items() if kind in KIND_OF}
+            for name, each in self._form.items()
+        }
+        super().__init__(tables, known)
+        for name, table in tables.items():
+            _require_stored(table)
+            used_columns(name, tables, known[name])
+            require_kinds(table, known, KIND_OF, READ_AS, SPARK.name)
+        self._session: Any = None
+        self._process = os.getpid()
+        with self._lock, told():
+            self._opened(session)
+        for table in tables.values():
+            self._require_key(table)
+
+    def lies_in(self, table: str) -> frozenset[str]:
+        """The folders of its files, by the name that the server has for them."""
+        return self._form[table].folders
+
+    def public(self, table: str) -> "pa.Table":
+        """All rows of a public table: exact and free."""
+        require_public(self._tables[table])
+        return self._table(self._shown(table))
+
+    def _opened(self, session: Any) -> None:  # noqa: ANN401 - a SparkSession
+        """Name the tables in a new session."""
+        for place, stored in enumerate(self._form.values()):
+            frame = view_of(session, stored.root, stored.files)
+            frame.createOrReplaceTempView(base_view(place))
+        self._session, self._process = session, os.getpid()
+
+    def _table(self, text: str) -> "pa.Table":
+        """The answer in one job; else a refusal, and a new session for the next question."""
+        done = False
+        with self._lock:
+            session = None
+            try:
+                if self._session is None or self._process != os.getpid():  # or its parent's
+                    self._opened(connect(self._server))
+                session = self._session
+                clock = threading.Timer(self._seconds, partial(_stop, session))
+                clock.daemon = True
+                clock.start()
+                try:
+                    found = session.sql(text).toArrow()
+                    done = self._is_whole(session, text)
+                finally:
+                    clock.cancel()
+            except Exception:
+                if os.environ.get(DEBUG):
+                    raise
+            finally:
+                if not done:
+                    self._session = None
+                    _stop(session)
+        if not done:
+            raise SourceError(UNREACHABLE, fix=AGAIN)
+        return found
+
+    def _is_whole(self, session: Any, text: str) -> bool:  # noqa: ANN401 - a SparkSession
+        """Whether all files of the tables in a statement are still there: some servers skip one."""
+        return all(
+            sorted(view_of(session, each.root, each.files).inputFiles()) == list(each.files)
+            for place, each in enumerate(self._form.values())
+            if base_view(place) in text
+        )
+
+    def _require_key(self, table: TableDomain) -> None:
+        """Rely on no key that repeats in these files. Tables with a declared key are public."""
+        if not table.key:
+            return
+        types = self._types[table.name]
+        values = [base_value(table.columns[n], types[n], col(n), SPARK) for n in table.key]
+        query = exp.select(exp.Count(this=exp.Star())).from_(base_view(self._place(table.name)))
+        query = query.where(*(is_not_null(each.copy()) for each in values))
+        query = query.group_by(*values).having("COUNT(*) > 1").limit(1)
+        if self._table(SPARK.text(query)).num_rows:
+            raise PolicyError(
+                f"The key of {table.name!r} has duplicates: {', '.join(table.key)}.",
+                fix="Name columns without duplicates, or leave out key.",
+                about="key",
+            )
+
+
+def one_server(data: Mapping[str, Place]) -> Place:
+    """The one server of all tables."""
+    places = {(place.url, id(place.session)): place for place in data.values()}
+    if len(places) != 1:
+        raise PolicyError(
+            "The tables are on several servers.",
+            fix="Keep all tables of a policy on one server.",
+            about="engines",
+        )
+    return next(iter(places.values()))
+
+
+def _require_stored(table: TableDomain) -> None:
+    if table.views:
+        raise PolicyError(
+            f"The source of {table.name!r} is not a view.",
+            fix="Leave out trusted_view: views of a Spark server are not read.",
+            about="no-view",
+        )
+
+
+def _stop(session: Any) -> None:  # noqa: ANN401 - a SparkSession
+    """End what a session is doing: nobody waits for it."""
+    with suppress(Exception):
+        if session is not None:
+            session.interruptAll()

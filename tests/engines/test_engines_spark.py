@@ -1,0 +1,159 @@
+"""Tables of a Spark server through the gate: the same answers, and nothing but answers."""
+
+import logging
+import shutil
+
+import engine_worlds
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from test_engines_gate import QUESTIONS
+
+import noisegate
+from noisegate.errors import PolicyError, SourceError, Unsupported
+from noisegate.sources.spark.server import Place, connect, place_from
+from refusals import about
+
+REFUSED = [
+    "SELECT COUNT(*) FROM visits WHERE REGEXP_MATCHES(code, 'a')",
+    "SELECT COUNT(*) FROM visits WHERE STRFTIME(seen, '%Y') = '2020'",
+    "SELECT COUNT(*) FROM people WHERE CAST(city AS INTEGER) = 1",
+]
+
+
+def on_spark(folder, sail, rows, accountant="pure"):
+    """The policy of the same rows in folders of a Spark server."""
+    folder.mkdir(exist_ok=True)
+    places = sail.write(rows)
+    text = engine_worlds.POLICY.format(source=sail.url, accountant=accountant)
+    for name, place in places.items():
+        text = text.replace(f"[tables.{name}]", f'[tables.{name}]\nsource = "{sail.url}#{place}"')
+    file = folder / "clinic.toml"
+    file.write_text(text)
+    return file, places
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory, sail):
+    folder, rows = tmp_path_factory.mktemp("clinic"), engine_worlds.frames()
+    files = engine_worlds.in_files(folder / "files", rows)
+    spark, _ = on_spark(folder / "spark", sail, rows)
+    return [noisegate.open(file, analyst="ann", ledger=":memory:") for file in (files, spark)]
+
+
+def test_answers_are_the_same_from_files_and_from_a_cluster(world):
+    """At ε = 20,000 noise on a count is 0 but with a chance of e**-20000/4, so answers are equal."""
+    for question in QUESTIONS:
+        files, spark = (gate.sql(question, epsilon=20_000) for gate in world)
+        assert spark.cost == files.cost
+        assert spark.to_pandas().round(3).equals(files.to_pandas().round(3)), question
+
+
+def test_releases_and_samples_read_a_cluster(world):
+    spark, sql = world[1], "SELECT code, COUNT(*) FROM visits GROUP BY code"
+    assert spark.release("histogram", sql, epsilon=9000) is not None
+    assert spark.release("sparse", sql, epsilon=900) is not None
+    assert spark.sample(0.5).sql("SELECT COUNT(*) FROM visits", epsilon=900) is not None
+    found = spark.release("synthetic", table="visits", columns=["code", "cost"], epsilon=9000)
+    assert found is not None
+
+
+def test_what_a_cluster_cannot_say_is_refused_before_it_is_paid_for(world):
+    files, spark = world
+    before = spark.spent
+    for question in REFUSED:
+        assert files.plan(question, epsilon=1).price
+        for ask in (spark.plan, spark.sql):
+            with pytest.raises(Unsupported, check=about("engine")):
+                ask(question, epsilon=1)
+    with pytest.raises(Unsupported, check=about("engine")):
+        noisegate.learners.KMeans(n_clusters=2, epsilon=1).fit(spark.matrix("visits", ["cost"]))
+    assert spark.spent == before
+
+
+def test_files_are_listed_once_and_one_that_is_gone_is_refused(tmp_path, sail, capfd, caplog):
+    """A file that comes later is not seen; without one, nothing is released and no word is told."""
+    caplog.set_level(logging.DEBUG)
+    file, places = on_spark(tmp_path, sail, engine_worlds.frames(2))
+    gate = noisegate.open(file, analyst="ann", ledger=":memory:")
+    ask = "SELECT COUNT(*) FROM visits"
+    held = float(gate.sql(ask, epsilon=20_000).to_pandas().iloc[0, 0])
+    first = places["visits"] / "part-0.parquet"
+    shutil.copy(first, places["visits"] / "part-1.parquet")
+    again = gate.sql(f"{ask} WHERE TRUE OR vid > 0", epsilon=20_000).to_pandas().iloc[0, 0]
+    assert float(again) == held
+    first.unlink()
+    before = gate.spent.epsilon
+    with pytest.raises(SourceError) as told:
+        gate.sql(f"{ask} WHERE cost > 7", epsilon=1)
+    assert gate.spent.epsilon == before + 1  # what was charged stays charged
+    assert "part-0" not in f"{told.value!r} {told.value.__cause__!r} {told.value.__context__!r}"
+    assert "part-0" not in caplog.text + "".join(capfd.readouterr())
+
+
+def test_the_same_folder_has_one_budget(tmp_path, sail):
+    file, places = on_spark(tmp_path, sail, engine_worlds.frames(3, people=5))
+    gate = noisegate.open(file, analyst="ann", ledger=tmp_path / "ledger.sqlite")
+    assert gate.spent.epsilon == 0
+    other = tmp_path / "other.toml"
+    said = file.read_text().replace('name = "clinic"', 'name = "other"')
+    other.write_text(said.replace("sc://localhost", "sc://127.0.0.1"))
+    with pytest.raises(noisegate.NoisegateError):
+        noisegate.open(other, analyst="ann", ledger=tmp_path / "ledger.sqlite")
+
+
+@pytest.mark.parametrize(("address", "why"), [
+    ("sc://ann:hunter2@host#visits", "password"),
+    ("sc://host:1/;token=hunter2#visits", "password"),
+    ("sc://host:1/;use_ssl=true;x-header=1#visits", "address"),
+])  # fmt: skip
+def test_an_address_holds_no_secret(address, why):
+    with pytest.raises(PolicyError, check=about(why)) as told:
+        place_from(address)
+    assert "hunter2" not in str(told.value)
+
+
+def test_a_server_that_is_not_there_is_told_without_its_address(monkeypatch):
+    monkeypatch.setenv("SPARK_REMOTE", "sc://localhost:1/;token=hunter2")
+    monkeypatch.setattr("pyspark.sql.connect.client.retries.DefaultPolicy.__init__",
+                        _no_patience)  # fmt: skip
+    place = place_from("sc://#visits")
+    with pytest.raises(SourceError, check=about("server")) as told:
+        connect(place)
+    assert "hunter2" not in f"{told.value!r} {told.value.__context__!r}"
+
+
+def _no_patience(self, *args, **kwargs):
+    from pyspark.sql.connect.client.retries import RetryPolicy
+
+    RetryPolicy.__init__(self, max_retries=0)
+
+
+def test_views_are_not_read_and_a_stored_table_is(sail):
+    """Nothing keeps the rows of a view as they are; those of a Parquet table are files."""
+    folder = sail.write({"t": pa.table({"a": [1, 2]})})["t"]
+    session = connect(Place(sail.url, str(folder)))
+    session.read.parquet(str(folder)).createOrReplaceTempView("seen")
+    from noisegate.sources.spark.server import stored_table
+
+    with pytest.raises(PolicyError, check=about("view")):
+        stored_table(session, Place(sail.url, "`seen`"))
+    session.sql(f"CREATE TABLE kept (a BIGINT) USING parquet LOCATION '{folder}'")
+    found = stored_table(session, Place(sail.url, "`kept`"))
+    assert found.folders == frozenset({f"spark:file://{folder}"})
+    assert found.types == {"a": "bigint"}
+
+
+def test_a_folder_of_partitions_is_one_place(sail):
+    """What is in the names of folders is no column on this server; on Spark itself it is text."""
+    folder = sail.root / "parted"
+    for ward in ("1", "2"):
+        (folder / f"ward={ward}").mkdir(parents=True)
+        pq.write_table(pa.table({"a": [int(ward)]}), folder / f"ward={ward}" / "x.parquet")
+    from noisegate.sources.spark.server import stored_table
+
+    place = Place(sail.url, str(folder))
+    found = stored_table(connect(place), place)
+    assert found.types["a"] == "bigint"
+    assert len(found.files) == 2
+    assert found.folders == frozenset({f"spark:file://{folder}"})
