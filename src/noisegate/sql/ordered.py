@@ -6,6 +6,7 @@ from fractions import Fraction
 from typing import Any, final
 
 from noisegate.algebra.expression import Expression
+from noisegate.algebra.known import remembered
 from noisegate.algebra.tally import Sums
 from noisegate.curator.curator import Curator
 from noisegate.curator.measurement import Measurement
@@ -100,7 +101,7 @@ def _order(desk: Desk, asked: Asked, block: Block, *, fresh: bool) -> Order:
     # Before a look its cap is a guess: what is on the shelf for that is no answer to this.
     fresh = fresh or any(look.block.name == block.name for look in asked.missing)
     slack, delta = rank_slack(profiles, caps.rows_per_unit), (terms.delta or Fraction(0)) / count
-    known = draft(block, caps, accountant=asked.accountant)
+    known = _drafted(block, caps, asked.accountant)
     epsilon = _epsilon_of(known, terms, count, delta)
 
     def buy(found: Sequence[Release]) -> Purchase:
@@ -132,6 +133,12 @@ def _order(desk: Desk, asked: Asked, block: Block, *, fresh: bool) -> Order:
         clips=asked.chosen.clips.get(block.name, {}),
     )
     return order if order.losses else replace(order, looked=None)
+
+
+@remembered
+def _drafted(block: Block, caps: Caps, accountant: str) -> Draft:
+    """A block's tallies before any key is found."""
+    return draft(block, caps, accountant=accountant)
 
 
 def _epsilon_of(known: Draft, terms: Terms, count: int, delta: Fraction) -> Fraction:

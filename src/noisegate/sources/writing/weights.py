@@ -1,4 +1,4 @@
-"""Sums of owners that have weights, in one pass: fold per owner and cell, scale, add.
+"""Sums of owners that have weights: fold per owner and cell, scale, add.
 
 Claim: an owner adds at most `Sums.bound` to the cells of each term, in L1, or in L2 where squares
     are bounded; where a constant sizes owners up, in L2 at most √squares · reach.
@@ -13,6 +13,10 @@ Whole numbers: an owner's sum in a cell is in 128 bits, then clamped to ±2**62,
     Bounds are at most 2**60, or 2**48, so nobody within them is clamped, and no product reaches
     2**127. A root is guessed in doubles and taken only where its square is enough in whole numbers;
     else N is the L1 norm, which is no smaller.
+Few rows: an owner of n rows has ‖v‖₂ ≤ ‖v‖₁ ≤ n · reach in every term, so with n of at most
+    `rows_per_unit`, or ⌊√squares⌋, it is within all bounds: w = 1, and it adds v whether or not it
+    is folded. Its rows are added as they are; the others are folded. Which way it goes, its own
+    rows alone decide. Rows are read once for both ways, so that no owner can be on neither or both.
 Cells: keys that are in no list are in no cell, or in the rest. Folded by themselves they make an
     L1 norm no smaller; before squares are taken, the rest is added up to one cell.
 Citation: bounds per user [AKMV19]; here all of a user is scaled, and no group is left out.
@@ -56,14 +60,9 @@ def folded_terms(tally: Sums) -> tuple[Term, ...]:
     return (*tally.terms, *others)
 
 
-def weighed_sums(
-    tally: Sums, rows: exp.Select, dialect: Dialect, *, once: bool = True
-) -> exp.Select:
-    """Columns i0, i1, … and s0, s1, … of rows k0, …, e0, … (`folded_terms`) with their owners.
-
-    Rows are read ``once``, unless it is known that they are the same when they are read again.
-    """
-    limits, query = _limits(tally), exp.select()
+def weighed_sums(tally: Sums, rows: exp.Select, dialect: Dialect) -> exp.Select:
+    """Columns i0, i1, … and s0, s1, … of rows k0, …, e0, … (`folded_terms`) with their owners."""
+    limits = _limits(tally)
     if not tally.by:
         parts = exp.select(col(OWNER, "r")).select(*_folded(tally, limits), copy=False)
         parts = parts.from_(named("r"), copy=False).group_by(col(OWNER, "r"), copy=False)
@@ -81,7 +80,7 @@ def weighed_sums(
     )
     heavy = _added(tally, _scaled_parts(tally), limit=None)
     query = _added(tally, exp.union(heavy, plain, distinct=False, copy=False))
-    query = query.with_(cte("r"), as_=rows, materialized=once, copy=False)
+    query = query.with_(cte("r"), as_=rows, materialized=True, copy=False)
     query = query.with_(cte("c"), as_=_candidates(tally), materialized=True, copy=False)
     query = query.with_(cte("p"), as_=parts, materialized=True, copy=False)
     return query.with_(cte("h"), as_=_heavy(tally, dialect), materialized=False, copy=False)
