@@ -9,7 +9,7 @@ draw       measure what is missing
 answer     estimate, and run the free SQL
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, final
@@ -22,6 +22,7 @@ from noisegate.desk.job import Drawn, Job, Progress, Receipt, all_of
 from noisegate.desk.price import together
 from noisegate.desk.terms import USUAL, Terms
 from noisegate.errors import OverBudget, Unsupported
+from noisegate.ledger.store import Ledger
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.event import Event, NothingEvent
 from noisegate.privacy.guarantee import Guarantee, names_of, units_of
@@ -33,7 +34,7 @@ from noisegate.sql.expected import Expectation
 from noisegate.sql.first import First, Reading, after_paying, number_of
 from noisegate.sql.ordered import Order, Parcel, fetched, orders_of
 from noisegate.sql.plan import AnswerExpected, AnswerPlan
-from noisegate.sql.question import sampled
+from noisegate.sql.question import Question, sampled
 from noisegate.sql.reading.reader import read
 from noisegate.sql.reuse.guesses import Guess
 from noisegate.sql.reuse.shelf import Shelf
@@ -47,6 +48,17 @@ PARTLY: Final = (
     "A part was measured before; it is paid for, and free from now on. Ask for less, or ask the "
     "steward to raise the budget."
 )
+
+
+_READ_MAX: Final = 256
+
+
+@final
+class _Read:
+    """Questions by their SQL, for one desk, whose tables and rules stay as they are."""
+
+    def __init__(self, _: Ledger) -> None:
+        self.questions: dict[str, Question] = {}
 
 
 @final
@@ -213,15 +225,34 @@ def _reading(desk: Desk, sql: str, terms: Terms, known: Mapping[str, First]) -> 
         firsts[inner] = firsts.get(inner) or known.get(inner) or _made_up(desk, inner, terms)
         return firsts[inner].value
 
+    kept = desk.read_as(_Read).questions
+    question = kept.get(sql)
+    if question is None:
+        looked: list[str] = []  # at public rows, which may be others next time
+        question = _read(desk, sql, first, looked)
+        if not (looked or firsts):
+            if len(kept) >= _READ_MAX:
+                kept.clear()
+            kept[sql] = question
+    return Reading(sql=sql, question=question, firsts=tuple(firsts.values()))
+
+
+def _read(desk: Desk, sql: str, first: Callable[[str], Expression], looked: list[str]) -> Question:
+    """The question; ``looked`` are the public tables whose rows it was read with."""
     curator = desk.curator
-    question = read(sql, curator.tables, curator.public, lines=True, first=first)
+
+    def public(table: str) -> "pa.Table":
+        looked.append(table)
+        return curator.public(table)
+
+    question = read(sql, curator.tables, public, lines=True, first=first)
     question = sampled(question, desk.rules.sample)
     for block in question.blocks:
         keys = [key.expression for key in block.by]
         wheres = [each.where for each in block.aggregates if each.where is not None]
         args = [arg for each in block.aggregates for arg in each.args]
         curator.require_words(block.relation, [*keys, *args, *wheres])
-    return Reading(sql=sql, question=question, firsts=tuple(firsts.values()))
+    return question
 
 
 def _made_up(desk: Desk, sql: str, terms: Terms) -> First:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, final
 
 from noisegate.algebra.expression import Expression
+from noisegate.algebra.known import remembered
 from noisegate.algebra.tally import Sums, Values
 from noisegate.curator.curator import Curator
 from noisegate.curator.measurement import Measurement
@@ -109,7 +110,7 @@ def _order(desk: Desk, asked: Asked, block: Block, *, fresh: bool) -> Order:
     # Before a look its cap is a guess: what is on the shelf for that is no answer to this.
     fresh = fresh or any(look.block.name == block.name for look in asked.missing)
     off, delta = rank_slack(profiles, caps.rows_per_unit), (terms.delta or Fraction(0)) / count
-    known = draft(block, caps, accountant=asked.accountant)
+    known = _drafted(block, caps, asked.accountant)
     epsilon = _epsilon_of(known, terms, count, delta, rho=desk.rho)
 
     usual: Slack = partial(slack_of, off)
@@ -146,6 +147,12 @@ def _order(desk: Desk, asked: Asked, block: Block, *, fresh: bool) -> Order:
         clips=asked.chosen.clips.get(block.name, {}),
     )
     return order if order.losses else replace(order, looked=None)
+
+
+@remembered
+def _drafted(block: Block, caps: Caps, accountant: str) -> Draft:
+    """A block's tallies before any key is found."""
+    return draft(block, caps, accountant=accountant)
 
 
 def _epsilon_of(known: Draft, terms: Terms, count: int, delta: Fraction, *, rho: bool) -> Fraction:

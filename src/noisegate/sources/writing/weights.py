@@ -1,4 +1,4 @@
-"""Sums of owners that have weights, in one pass: fold per owner and cell, scale, add.
+"""Sums of owners that have weights: fold per owner and cell, scale, add.
 
 Claim: an owner adds at most `Sums.bound` to the cells of each term, in L1, or in L2 where squares
     are bounded; where a constant sizes owners up, in L2 at most √squares · reach.
@@ -13,11 +13,17 @@ Whole numbers: an owner's sum in a cell is in 128 bits, then clamped to ±2**62,
     Bounds are at most 2**60, or 2**48, so nobody within them is clamped, and no product reaches
     2**127. A root is guessed in doubles and taken only where its square is enough in whole numbers;
     else N is the L1 norm, which is no smaller.
+Few rows: an owner of n rows has ‖v‖₂ ≤ ‖v‖₁ ≤ n · reach in every term, so with n of at most
+    `rows_per_unit`, or ⌊√squares⌋, it is within all bounds: w = 1, and it adds v whether or not it
+    is folded. Its rows are added as they are; the others are folded. Which way it goes, its own
+    rows alone decide. Rows are read once for both ways, so that no owner can be on neither or both.
 Cells: keys that are in no list are in no cell, or in the rest. Folded by themselves they make an
     L1 norm no smaller; before squares are taken, the rest is added up to one cell.
 Citation: bounds per user [AKMV19]; here all of a user is scaled, and no group is left out.
 """
 
+from collections.abc import Sequence
+from math import isqrt
 from typing import Final
 
 from sqlglot import exp
@@ -29,6 +35,7 @@ from noisegate.sources.writing.relations import OWNER
 from noisegate.sources.writing.words import (
     as_,
     by_places,
+    call,
     case,
     cast,
     clamp,
@@ -40,6 +47,7 @@ from noisegate.sources.writing.words import (
 )
 
 FOLDED_MAX: Final = 1 << 62  # what an owner adds to a cell, before it is scaled
+_MOST: Final = (1 << 63) - 1
 SQUARED_MAX: Final = 1 << 50  # the same where squares are added: 2**24 of them fit into 128 bits
 
 
@@ -54,22 +62,61 @@ def folded_terms(tally: Sums) -> tuple[Term, ...]:
 
 def weighed_sums(tally: Sums, rows: exp.Select, dialect: Dialect) -> exp.Select:
     """Columns i0, i1, … and s0, s1, … of rows k0, …, e0, … (`folded_terms`) with their owners."""
-    terms, keys = folded_terms(tally), [f"k{place}" for place in range(len(tally.by))]
-    limits, names = _limits(tally), [f"v{place}" for place in range(len(terms))]
-    groups = [col(name, "r") for name in (*keys, OWNER)]
-    parts = exp.select(*groups).from_(named("r"), copy=False)
-    for place, (term, name) in enumerate(zip(terms, names, strict=True)):
-        value = col(f"e{place}", "r") if term.constant is None else whole(term.constant)
-        parts = parts.select(_held(summed(value), limits[place], name), copy=False)
-    parts = parts.group_by(*(group.copy() for group in groups), copy=False)
+    limits = _limits(tally)
+    if not tally.by:
+        parts = exp.select(col(OWNER, "r")).select(*_folded(tally, limits), copy=False)
+        parts = parts.from_(named("r"), copy=False).group_by(col(OWNER, "r"), copy=False)
+        query = _added(tally, _scaled_parts(tally))
+        query = query.with_(cte("r"), as_=rows, materialized=False, copy=False)
+        return query.with_(cte("p"), as_=parts, materialized=False, copy=False)
+    names = [f"v{place}" for place in range(len(limits))]
+    parts = _of(tally, [OWNER], _folded(tally, limits), beyond=True)
     parts = by_places(parts, tally.by, [OWNER, *names])
     if tally.squares_per_unit is not None and any(grouping.rest for grouping in tally.by):
         parts = _merged(parts, tally, limits)
-    query = _added(tally).with_(cte("r"), as_=rows, materialized=False, copy=False)
-    query = query.with_(cte("p"), as_=parts, materialized=bool(tally.by), copy=False)
-    if tally.by:
-        query = query.with_(cte("h"), as_=_heavy(tally, dialect), materialized=False, copy=False)
-    return query
+    sums = [as_(_total(tally.terms, place), f"s{place}") for place in range(len(tally.terms))]
+    plain = by_places(
+        _of(tally, [], sums, beyond=False), tally.by, [f"s{place}" for place in range(len(sums))]
+    )
+    heavy = _added(tally, _scaled_parts(tally), limit=None)
+    query = _added(tally, exp.union(heavy, plain, distinct=False, copy=False))
+    query = query.with_(cte("r"), as_=rows, materialized=True, copy=False)
+    query = query.with_(cte("c"), as_=_candidates(tally), materialized=True, copy=False)
+    query = query.with_(cte("p"), as_=parts, materialized=True, copy=False)
+    return query.with_(cte("h"), as_=_heavy(tally, dialect), materialized=False, copy=False)
+
+
+def _of(tally: Sums, others: list[str], sums: list[exp.Expr], *, beyond: bool) -> exp.Select:
+    """Sums of the rows of the candidates, or of all other rows, by keys and ``others``."""
+    groups = [
+        col(name, "r") for name in (*(f"k{place}" for place in range(len(tally.by))), *others)
+    ]
+    same = exp.EQ(this=col(OWNER, "c"), expression=col(OWNER, "r"))
+    found = exp.Exists(this=exp.select("1").from_(named("c"), copy=False).where(same, copy=False))
+    query = exp.select(*groups, *sums).from_(named("r"), copy=False)
+    query = query.where(found if beyond else exp.not_(found, copy=False), copy=False)
+    return query.group_by(*(group.copy() for group in groups), copy=False)
+
+
+def _candidates(tally: Sums) -> exp.Select:
+    """The owners with more rows than any bound has room for; the others are within all of them."""
+    size, squares = exp.Count(this=exp.Star()), tally.squares_per_unit
+    most = tally.rows_per_unit or 0 if squares is None else isqrt(squares)
+    found = exp.select(col(OWNER, "r")).from_(named("r"), copy=False)
+    found = found.group_by(col(OWNER, "r"), copy=False)
+    return found.having(exp.GT(this=size, expression=whole(most)), copy=False)
+
+
+def _folded(tally: Sums, limits: list[int]) -> list[exp.Expr]:
+    """What an owner adds to a cell of each term, clamped."""
+    terms = folded_terms(tally)
+    return [_held(_total(terms, place), limit, f"v{place}") for place, limit in enumerate(limits)]
+
+
+def _total(terms: Sequence[Term], place: int) -> exp.Expr:
+    """The sum of a term over some rows r."""
+    constant = terms[place].constant
+    return summed(col(f"e{place}", "r") if constant is None else whole(constant))
 
 
 def _limits(tally: Sums) -> list[int]:
@@ -83,9 +130,12 @@ def _limits(tally: Sums) -> list[int]:
 
 
 def _held(total: exp.Expr, limit: int, name: str) -> exp.Expr:
-    """A sum as BIGINT, clamped; 0 of no values."""
+    """A sum as BIGINT, clamped; 0 of no values. Nearly all are inside, which is quick to tell."""
     some = exp.Coalesce(this=total, expressions=[whole(0)])
-    return as_(cast(clamp(some, whole(-limit), whole(limit)), "BIGINT"), name)
+    low, high = whole(-limit), whole(limit)
+    inside = exp.Between(this=total.copy(), low=low, high=high)
+    clamped = cast(clamp(some, low.copy(), high.copy()), "BIGINT")
+    return as_(case((inside, cast(total.copy(), "BIGINT")), otherwise=clamped), name)
 
 
 def _merged(parts: exp.Select, tally: Sums, limits: list[int]) -> exp.Select:
@@ -118,7 +168,9 @@ def _heavy(tally: Sums, dialect: Dialect) -> exp.Select:
         most = bound if squares is None else squares * term.reach**2  # no root is rounded here
         limit = cast(exp.Literal.number(most), "HUGEINT")
         beyond.append(exp.GT(this=size.copy(), expression=limit))
-        norms.append(as_(_most(norm, whole(bound)), f"n_{name}"))
+        norm = _most(norm, whole(bound))
+        norms.append(as_(norm, f"n_{name}"))
+        norms.append(as_(cast(call("LEAST", norm.copy(), whole(_MOST)), "BIGINT"), f"m_{name}"))
     found = found.having(exp.or_(*beyond, copy=False), copy=False)
     return exp.select(col(OWNER, "b"), *norms).from_(found.subquery("b", copy=False), copy=False)
 
@@ -139,12 +191,13 @@ def _root(square: exp.Expr, otherwise: exp.Expr, dialect: Dialect) -> exp.Expr:
     return case((enough(near), near), (enough(above), above), otherwise=otherwise)
 
 
-def _added(tally: Sums) -> exp.Select:
-    """The parts of all owners, scaled and added up per cell."""
+def _scaled_parts(tally: Sums) -> exp.Select:
+    """The parts p of owners, each scaled: s0, s1, … by place."""
     sizes = _sizes(tally)
     if tally.by:
         few: exp.Expr = exp.Is(this=col(f"n_{sizes[0][0]}", "h"), expression=exp.null())
         norms: list[exp.Expr] = [col(f"n_{name}", "h") for name, _ in sizes]
+        near: list[exp.Expr] = [col(f"m_{name}", "h") for name, _ in sizes]
     else:  # one cell: its norm is the number itself
         spans = [exp.Abs(this=col(name, "p")) for name, _ in sizes]
         bounds = [whole(tally.bound(term)) for _, term in sizes]
@@ -152,26 +205,44 @@ def _added(tally: Sums) -> exp.Select:
         norms = [
             _most(span.copy(), bound.copy()) for span, bound in zip(spans, bounds, strict=True)
         ]
+        near = norms
     query = exp.select(*(col(name, "p") for name in _places(tally))).from_(named("p"), copy=False)
     for place in range(len(tally.terms)):
         value = col(f"v{place}", "p")
         parts = [
-            _scaled(value.copy(), tally.bound(term), norm.copy())
-            for (_, term), norm in zip(sizes, norms, strict=True)
+            _scaled(value.copy(), tally.bound(term), norm.copy(), cut.copy())
+            for (_, term), norm, cut in zip(sizes, norms, near, strict=True)
         ]
-        total = exp.Sum(this=case((few.copy(), value), otherwise=_least(value.copy(), parts)))
-        query = query.select(_held(total, SUM_MAX, f"s{place}"), copy=False)
+        scaled = case((few.copy(), value), otherwise=_least(value.copy(), parts))
+        query = query.select(as_(scaled, f"s{place}"), copy=False)
     if not tally.by:
         return query
     same = exp.EQ(this=col(OWNER, "p"), expression=col(OWNER, "h"))
-    query = query.join(named("h"), on=same, join_type="left", copy=False)
-    return query.group_by(*(col(name, "p") for name in _places(tally)), copy=False)
+    return query.join(named("h"), on=same, join_type="left", copy=False)
 
 
-def _scaled(value: exp.Expr, bound: int, norm: exp.Expr) -> exp.Expr:
-    """The value times bound / norm, rounded towards zero; the norm is at least the bound."""
+def _added(tally: Sums, parts: exp.Query, *, limit: int | None = SUM_MAX) -> exp.Select:
+    """Parts added up per cell, and clamped."""
+    places = [col(name, "a") for name in _places(tally)]
+    query = exp.select(*places).from_(parts.subquery("a", copy=False), copy=False)
+    for place in range(len(tally.terms)):
+        total, name = exp.Sum(this=col(f"s{place}", "a")), f"s{place}"
+        shown = as_(total, name) if limit is None else _held(total, limit, name)
+        query = query.select(shown, copy=False)
+    return query.group_by(*(place.copy() for place in places), copy=False) if places else query
+
+
+def _scaled(value: exp.Expr, bound: int, norm: exp.Expr, near: exp.Expr) -> exp.Expr:
+    """The value times bound / norm, rounded towards zero; the norm is at least the bound.
+
+    Where the product is below 2**63 - 1, so is the quotient by a norm that is cut there (``near``).
+    """
+    fits = exp.LTE(this=exp.Abs(this=value.copy()), expression=whole((_MOST - 1) // bound))
+    narrow = exp.Mul(this=value.copy(), expression=whole(bound))
+    quick = exp.IntDiv(this=exp.paren(narrow), expression=near)
     product = exp.Mul(this=cast(value, "HUGEINT"), expression=whole(bound))
-    return cast(exp.IntDiv(this=exp.paren(product), expression=exp.paren(norm)), "BIGINT")
+    exact = exp.IntDiv(this=exp.paren(product), expression=exp.paren(norm))
+    return case((fits, cast(quick, "BIGINT")), otherwise=cast(exact, "BIGINT"))
 
 
 def _least(value: exp.Expr, parts: list[exp.Expr]) -> exp.Expr:

@@ -21,7 +21,7 @@ from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.release import Release
 from noisegate.sql.bounds.limits import caps_of, declared_rows
-from noisegate.sql.bounds.profiles import DIGITS, Profile, range_of, range_query, valued
+from noisegate.sql.bounds.profiles import BIN, DIGITS, Profile, range_of, range_query, valued
 from noisegate.sql.bounds.sized import Counted, counted_of, own_rows
 from noisegate.sql.drafts.purchase import Purchase
 from noisegate.sql.drafts.recipe import CHOSEN
@@ -179,7 +179,8 @@ def _open(block: Block, terms: Terms, accountant: str) -> list[Counted]:
     declared, asked = caps_of(block, terms), "caps" in (terms.choose or ())
     said = terms if asked else declared
     rows, found = said.rows_per_unit, list[Counted]()
-    for counted in counted_of(block, accountant, apart=True):
+    sought = any(key.domain.keys is None for key in block.by)
+    for counted in counted_of(block, accountant, apart=True) if sought or rows is None else ():
         fixed = rows
         if counted.sought and terms.rows_per_unit is None and (rows or 0) > _FEW:
             fixed = None  # so many rows may be in few groups, and noise is for as many as count
@@ -465,7 +466,8 @@ def known_profile(
     shelf: Shelf, block: Block, accountant: str
 ) -> tuple[tuple[Profile, ...], Release | None]:
     """How large units are in a block, if that was ever looked at: the first look, released."""
-    for counted in counted_of(block, accountant, apart=False):
+    looked = shelf.is_grouped_by(BIN)
+    for counted in counted_of(block, accountant, apart=False) if looked else ():
         if sight := _first(shelf, counted.query):
             return (_profile(block, counted, sight),), sight.release
     return (), None

@@ -29,6 +29,7 @@ STEPS: Final = tuple(sorted({round(1.33**power) for power in range(49)}))
 # where sums are looked at, in parts of what a row adds at most: it may be far from any value
 PARTS: Final = tuple(sorted({round(1.33**power) for power in range(64)}))
 PART: Final = Fraction(1, 4096)
+BIN: Final = Field("bin")  # what sizes are grouped by
 DIGITS: Final = 64  # binary digits of a value before and after the point
 _SURE: Final = 1e-3  # the chance that an empty bin widens a range
 
@@ -68,8 +69,8 @@ def rows_per_unit_query(
         )
     steps, names = PARTS if sized else STEPS, tuple(each.name for each in folded)
     limits = (None,) * len(names) if by else tuple(units)
-    binned = Project(counted, (("bin", _bin(names, limits, steps)),))
-    bins = Grouping(name="bin", expression=Field("bin"), keys=tuple(range(len(steps))))
+    binned = Project(counted, ((BIN.name, _bin(names, limits, steps)),))
+    bins = Grouping(name=BIN.name, expression=BIN, keys=tuple(range(len(steps))))
     return Query(Sums(relation=binned, by=(bins,), terms=(_ONE,)))
 
 

@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias, final
 import numpy as np
 from numpy.typing import NDArray
 
+from noisegate.algebra.expression import Expression, to_plain
 from noisegate.algebra.known import remembered
 from noisegate.algebra.tally import Sums
 from noisegate.curator.curator import digest
@@ -76,15 +77,17 @@ class _Known:
 
     seen: int = -1
     sums: Mapping[tuple[str, str], tuple[Stored, ...]] = field(default_factory=dict)
+    axes: frozenset[str] = frozenset()
 
     def and_then(self, settled: Sequence[Settled]) -> "_Known":
         """The same with the next entries."""
-        sums = dict(self.sums)
+        sums, axes = dict(self.sums), set(self.axes)
         for each in settled:
             for stored in _stored_sums(each):
                 name = stored.rows, stored.term
                 sums[name] = (*sums.get(name, ()), stored)
-        return _Known(settled[-1].seq, sums)
+                axes |= {axis for axis, _ in stored.by}
+        return _Known(settled[-1].seq, sums, frozenset(axes))
 
 
 @final
@@ -151,11 +154,14 @@ class Shelf:
         """
         return self._found(query, term, self._read(), strictly=strictly)
 
+    def is_grouped_by(self, expression: Expression) -> bool:
+        """Whether anything on the shelf is: if not, no question that is needs to be looked for."""
+        return _text(to_plain(expression)) in self._read().axes
+
     def _found(
         self, query: Query, term: int, known: _Known, *, strictly: bool = True
     ) -> list[Offer]:
-        record = _plain(query.to_record())
-        asked = next(_sums(record, term, term + 1))
+        asked = _asked(query, term)
         if not strictly:
             asked = replace(asked, weights=None)
         found = known.sums.get((asked.rows, asked.term), ())
@@ -302,8 +308,10 @@ class _Asked:
     weights: Json
 
 
-def _plain(record: Json) -> Json:
-    return json.loads(json.dumps(record))
+@remembered
+def _asked(query: Query, term: int) -> _Asked:
+    """One term of a question, as the ledger writes it."""
+    return next(_sums(json.loads(json.dumps(query.to_record())), term, term + 1))
 
 
 def _text(record: Json) -> str:
