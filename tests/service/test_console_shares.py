@@ -64,7 +64,7 @@ def test_whoever_has_a_share_is_listed_also_before_asking(sam):
     assert "ben 0 charges may spend (ε = 1, δ = 1e-8); has not asked yet Change the share" in said
 
 
-def test_a_share_is_changed_and_the_service_starts_again_with_it(service, sam):
+def test_a_share_is_changed_and_the_service_starts_again_with_it(service, sam, tmp_path):
     page = proposed(sam, analyst="ben", epsilon="1.5", every="month", until="2099-12-31")
     assert "ben may spend up to ε = 1.5 every month, until 2099-12-31 instead of ε = 1." in words(
         page
@@ -73,7 +73,7 @@ def test_a_share_is_changed_and_the_service_starts_again_with_it(service, sam):
     sam.submit("budget", hidden(page), home="budget")
     ben = service.people.caller_of("ben")
     assert float(service.view(ben, "clinic").gate.remaining.epsilon) == 1.5
-    other = Service([policy_of(service)], state=":memory:", settings=Settings(quantum=0))
+    other = Service([policy_of(service)], state=tmp_path / "state", settings=Settings(quantum=0))
     other.people.add("ben", "analyst")
     assert float(other.view(ben, "clinic").gate.remaining.epsilon) == 1.5
     other.close()

@@ -81,7 +81,7 @@ def _said(visit: Visit, view: View, analyst: str | None) -> dict[str, Any]:
     try:
         last = date.fromisoformat(until) if until else None
     except ValueError:
-        raise SpecError("The last day is not a date.", fix="Such as 2027-01-31.") from None
+        raise SpecError("The last day is not a date.", fix="For example: 2027-01-31.") from None
     return found | {"every": every or None, "until": last}
 
 
