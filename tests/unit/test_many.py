@@ -183,7 +183,8 @@ def test_a_session_that_asks_nothing_pays_for_its_start_alone():
 def test_a_promise_to_the_last_question_is_kept():
     """Whatever is asked: the surprises that are paid for suffice, and all answers are within."""
     gate = opened()
-    terms = {"epsilon": 20, "rows": COUNT, "sure": True, "confidence": SURE, "questions": 80}
+    price = gate._desk.asked(Fraction(20))
+    terms = {"epsilon": price, "rows": COUNT, "sure": True, "confidence": SURE, "questions": 80}
     plan = gate.many_plan(COLUMNS, **terms)
     assert plan.expected.endless
     assert plan.expected.within < COUNT / 3
@@ -206,15 +207,16 @@ def test_a_session_that_learns_nothing_runs_out(monkeypatch):
 
 def test_the_plan_follows_the_wish():
     gate = opened()
-    usual = gate.many_plan(COLUMNS, epsilon=1)
-    more = gate.many_plan(COLUMNS, epsilon=1, surprises=128)
+    price = gate._desk.asked(Fraction(1))
+    usual = gate.many_plan(COLUMNS, epsilon=price)
+    more = gate.many_plan(COLUMNS, epsilon=price, surprises=128)
     assert (
         1.6 < more.expected.within / usual.expected.within < 2.2
     )  # the root of 4, less false alarms
-    narrow = gate.many_plan(COLUMNS, epsilon=1, within=usual.expected.within)
+    narrow = gate.many_plan(COLUMNS, epsilon=price, within=usual.expected.within)
     assert narrow.expected.surprises >= 32
     assert narrow.expected.within <= usual.expected.within
-    known = gate.many_plan(COLUMNS, epsilon=1, rows=COUNT)
+    known = gate.many_plan(COLUMNS, epsilon=price, rows=COUNT)
     assert known.expected.sure_within > known.expected.within
     pure = opened("pure")
     one, four = (pure.many_plan(COLUMNS, epsilon=1, surprises=n).expected.within for n in (10, 40))

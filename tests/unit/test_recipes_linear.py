@@ -360,7 +360,7 @@ def test_recipes_are_found_by_name():
 
 
 @pytest.mark.parametrize("cap", [3, 20])
-@pytest.mark.parametrize("epsilon", ["0.05", "1", "300"])
+@pytest.mark.parametrize("epsilon", ["0.05", "1", "46000"])
 def test_convex_holds_weighted_rows_and_many_of_them(cap, epsilon):
     """Cells of weighted rows are in fine grains: neither noise nor sums may outgrow 64 bits.
 
@@ -376,5 +376,5 @@ def test_convex_holds_weighted_rows_and_many_of_them(cap, epsilon):
     )
     off = np.abs(np.asarray(made.values) - [3750, 3750, 3750, 3750, 0])  # no NULL
     assert np.all(off <= made.margins(1 - Fraction(1, 10**9)).reshape(-1) + 1)
-    if epsilon == "300":
+    if epsilon == "46000":
         assert off.max() <= 2

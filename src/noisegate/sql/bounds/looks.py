@@ -230,9 +230,7 @@ def seen(
 ) -> Chosen:
     """The question with what was found, for ``terms`` without the price of the looks; and words.
 
-    None stands for not looked yet.
-
-    Before a look, values are taken to lie from 0 to 1, and a cap is that of the policy, or 1.
+    Before a look (None), values are taken to lie from 0 to 1, and a cap is the policy's, or 1.
     """
     if not looks or terms.epsilon is None:
         return Chosen(question=question, terms=terms)
