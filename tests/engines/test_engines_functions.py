@@ -4,6 +4,7 @@ import random
 from contextlib import suppress
 
 import psycopg
+import pyarrow as pa
 import pytest
 import test_expression_totality as made
 from hypothesis import Phase, given, settings
@@ -14,6 +15,7 @@ from noisegate.algebra.functions import FUNCTIONS
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Kind
 from noisegate.sources.postgres.dialect import POSTGRES
+from noisegate.sources.spark.dialect import SPARK
 from noisegate.sources.writing.expressions import write
 
 REFUSED = {
@@ -96,3 +98,62 @@ def test_each_function_has_the_same_values_or_is_refused(table, name):
             calls.append(call)
     said = require_equal(table, rows, calls)
     assert bool(said) == (name not in REFUSED)
+
+
+REFUSED_BY_SPARK = REFUSED - {"power"}
+STORED = {
+    Kind.INTEGER: pa.int64(), Kind.NUMBER: pa.float64(), Kind.BOOLEAN: pa.bool_(),
+    Kind.TEXT: pa.string(), Kind.DATE: pa.date32(), Kind.TIMESTAMP: pa.timestamp("us"),
+}  # fmt: skip
+
+
+def require_equal_on_spark(sail, rows, expressions):
+    """Those that it computes, which is done in one statement, and that they are equal."""
+    _, reference = made.run(rows, expressions)
+    said = []
+    for expression, expected in zip(expressions, zip(*reference, strict=True), strict=True):
+        with suppress(Unsupported):
+            text = SPARK.text(write(expression, made.SCHEMA, made.field, SPARK))
+            said.append((expression, expected, text))
+    if not said:
+        return []
+    frame = pa.table({"row number": range(len(rows)), **{
+        name: pa.array([row[name] for row in rows], STORED[domain.kind])
+        for name, domain in made.SCHEMA.items()
+    }})  # fmt: skip
+    found = sail.ask(frame, [text for *_, text in said])
+    for (expression, expected, text), values in zip(said, found, strict=True):
+        for row, one, other in zip(rows, expected, values, strict=True):
+            assert one == other, (expression, row, one, other, text)
+            assert type(one) is type(other), (expression, row)
+    return [expression for expression, *_ in said]
+
+
+@settings(max_examples=2, phases=[Phase.reuse, Phase.generate])
+@given(seed=st.integers(0, (1 << 64) - 1))
+def test_random_expressions_have_the_same_values_on_spark(sail, seed):
+    """2 batches of 30 expressions over 12 rows: 720 values, but of what is refused."""
+    chance = random.Random(seed)
+    rows = made.make_rows(chance)
+    kinds = chance.choices(list(Kind), k=30)
+    depths = chance.choices([1, 2, 3], [12, 6, 2], k=30)
+    trees = [made.tree(chance, *pair) for pair in zip(kinds, depths, strict=True)]
+    require_equal_on_spark(sail, rows, trees)
+
+
+def test_each_function_has_the_same_values_on_spark_or_is_refused(sail):
+    """Five calls of each function, a dozen functions in a statement."""
+    names, said = sorted(FUNCTIONS), set()
+    for first in range(0, len(names), 12):
+        chance = random.Random(first)
+        rows, calls = made.make_rows(chance), []
+        for name in names[first : first + 12]:
+            kinds = [kind for kind, listed in made.RESULTS.items() if name in listed]
+            wanted = len(calls) + 5
+            while len(calls) < wanted:
+                call = made.call_of(chance, name, 1, chance.choice(kinds))
+                with suppress(Unsupported):
+                    domain_of(call, made.SCHEMA)
+                    calls.append(call)
+        said |= {call.function for call in require_equal_on_spark(sail, rows, calls)}
+    assert set(names) - said == REFUSED_BY_SPARK

@@ -92,7 +92,7 @@ def test_files_are_listed_once_and_one_that_is_gone_is_refused(tmp_path, sail, c
 
 
 def test_the_same_folder_has_one_budget(tmp_path, sail):
-    file, places = on_spark(tmp_path, sail, engine_worlds.frames(3, people=5))
+    file, _ = on_spark(tmp_path, sail, engine_worlds.frames(3, people=5))
     gate = noisegate.open(file, analyst="ann", ledger=tmp_path / "ledger.sqlite")
     assert gate.spent.epsilon == 0
     other = tmp_path / "other.toml"
@@ -157,3 +157,14 @@ def test_a_folder_of_partitions_is_one_place(sail):
     assert found.types["a"] == "bigint"
     assert len(found.files) == 2
     assert found.folders == frozenset({f"spark:file://{folder}"})
+
+
+def test_an_open_session_is_a_source(sail):
+    """Its own settings stay as they are: questions are asked in a session beside it."""
+    folder = sail.write({"t": pa.table({"pid": [1, 1, 2], "x": [1.0, 2.0, 5.0]})})["t"]
+    session = connect(Place(sail.url, str(folder)))
+    session.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    gate = noisegate.open(session, table=str(folder), unit="pid", rows_per_unit=2, epsilon=90_000)
+    answer = gate.sql("SELECT COUNT(*) FROM t", epsilon=20_000)
+    assert answer.to_pandas().iloc[0, 0] == 3
+    assert session.conf.get("spark.sql.session.timeZone") == "Asia/Tokyo"

@@ -61,7 +61,8 @@ def open(  # noqa: A001, PLR0913 - read as noisegate.open; each argument is a ch
 
     Args:
         source: A policy (a TOML file), which states everything but the analyst; or a CSV, Parquet
-            or DuckDB file, or a pandas, Polars or Arrow table.
+            or DuckDB file, or a pandas, Polars or Arrow table; or an open session of Spark, where
+            ``table`` is a name or a folder of Parquet files.
         epsilon: The budget of the whole data set; by default that of an existing ledger.
         delta: The budget's δ, for accountants and mechanisms that need one.
         unit: The column that names the person behind a row. By default every row is one person,
@@ -104,7 +105,10 @@ def open(  # noqa: A001, PLR0913 - read as noisegate.open; each argument is a ch
             "Purposes are declared in a policy.", fix="Leave out purpose.", about="purpose"
         )
     require_texts(table=table, unit=unit, accountant=accountant, analyst=analyst, snapshot=snapshot)
+    engine = _engine_of(source)
     name = table or _name_of(source)
+    if engine is not None and "/" in name:
+        name = _name_of(name)
     if isinstance(source, str | Path):
         if Path(source).is_dir():
             raise SourceError(f"{str(source)!r} is a folder.", fix="Give a data file or a policy.")
@@ -118,10 +122,15 @@ def open(  # noqa: A001, PLR0913 - read as noisegate.open; each argument is a ch
         groups_per_unit_max=groups_per_unit,
         snapshot=snapshot,
     )
-    data = source if isinstance(source, str | Path) else plain_frame(source)
-    domain = replace(domain, columns=_columns(domain, data, columns or {}))
-    domain = _with_doubt(as_stored({name: data}, {name: domain}, {name: columns or {}})[name])
-    rows = source_of({name: data}, {name: domain}, practice=practice)
+    if engine is not None:
+        data = engine.table_in(source, table or "")
+    else:
+        data = source if isinstance(source, str | Path) else plain_frame(source)
+    kinds = (engine.stored_kinds if engine else stored_kinds)({name: data})[name]
+    domain = replace(domain, columns=_columns(domain, kinds, columns or {}))
+    stored = engine.as_stored if engine else as_stored
+    domain = _with_doubt(stored({name: data}, {name: domain}, {name: columns or {}})[name])
+    rows = source_of({name: data}, {name: domain}, practice=practice, engine=engine)
     if epsilon is None and not practice and ledger is None and domain.origin:
         _require_ledger(ledger_beside(source), name)
     book = book_of(ledger, None if domain.origin == "" else source, practice=practice)
@@ -130,6 +139,8 @@ def open(  # noqa: A001, PLR0913 - read as noisegate.open; each argument is a ch
         epsilon = _PRACTICE
     budget = None if epsilon is None else ApproxDP(epsilon, delta)
     mine = [] if practice or not domain.origin else [_origin(source, name)]
+    if engine is not None and not practice:
+        mine = [Origin(place) for place in sorted(rows.lies_in(name))]
     open_root(
         book, name, str(domain.unit), budget=budget, accountant=accountant, origins=(mine, ())
     )
@@ -336,17 +347,25 @@ def _require_own_ledger(ledger: Ledger, domain: TableDomain, *, beside: bool, na
         )
 
 
+def _engine_of(source: Any) -> Any:  # noqa: ANN401 - a module
+    """The engine of an open session of Spark; none of files and frames."""
+    if not (hasattr(source, "catalog") and hasattr(source, "sql") and hasattr(source, "conf")):
+        return None
+    from noisegate.sources.spark import facts  # noqa: PLC0415 - an extra
+
+    return facts
+
+
 def _name_of(source: "str | Path | Any") -> str:  # noqa: ANN401
     return Path(source).stem if isinstance(source, str | Path) else "data"
 
 
 def _columns(
     domain: TableDomain,
-    data: Any,  # noqa: ANN401 - a file or a frame
+    stored: Mapping[str, Kind],
     terms: Mapping[str, Mapping[str, Any]],
 ) -> Mapping[str, Column]:
     """All columns that questions can use, with what is declared about them."""
-    stored = stored_kinds({domain.name: data})[domain.name]
     unit = () if domain.unit is None or domain.unit.column is None else (domain.unit.column,)
     if missing := [name for name in (*terms, *unit) if name not in stored]:
         raise PolicyError(

@@ -1,6 +1,7 @@
 """What is public about tables of a Spark server, and the source that reads them."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from noisegate.privacy.domain import Key, Kind, TableDomain
@@ -13,6 +14,11 @@ from noisegate.sources.spark.source import SparkSource, one_server
 def data_of(origin: str) -> Place:
     """The table that a policy names."""
     return place_from(origin)
+
+
+def table_in(session: Any, table: str) -> Place:  # noqa: ANN401 - a SparkSession
+    """A table of an open session: a name of its catalogue, or a folder of Parquet files."""
+    return replace(place_from(f"sc://#{table}"), session=session)
 
 
 def described(data: Mapping[str, Place]) -> dict[str, Stored]:

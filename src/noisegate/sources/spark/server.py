@@ -127,10 +127,19 @@ def connect(place: Place) -> Any:  # noqa: ANN401 - a SparkSession
     if not os.environ.get(DEBUG):
         logging.getLogger("SQLQueryContextLogger").disabled = True  # it quotes what it failed on
     with told(), warnings.catch_warnings(action="ignore", category=UserWarning):  # old settings
-        found = place.session.newSession() if place.session is not None else _remote(place.url)
+        found = _remote(place.url) if place.session is None else _beside(place.session)
         for name, value in _SETTINGS.items():
             found.conf.set(name, value)
     return found
+
+
+def _beside(session: Any) -> Any:  # noqa: ANN401 - SparkSessions
+    """Another session on the same server, so that nobody's settings are changed."""
+    if hasattr(session, "newSession"):
+        return session.newSession()
+    from pyspark.sql.connect.session import SparkSession  # noqa: PLC0415 - an extra
+
+    return SparkSession.builder.channelBuilder(session.client._builder).create()  # noqa: SLF001
 
 
 def _remote(url: str) -> Any:  # noqa: ANN401 - a SparkSession
