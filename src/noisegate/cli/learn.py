@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from noisegate.cli.app import Epsilon, Fresh, Json, PrintOrder, app
+from noisegate.cli.app import Confidence, Epsilon, Fresh, Json, Planned, PrintOrder, app
 from noisegate.cli.opening import Opening, opens
-from noisegate.cli.printing import bar, print_table, saved, say, say_json
+from noisegate.cli.printing import bar, print_plan, print_table, saved, say, say_json
 from noisegate.cli.releases import options_of, require_writable
 from noisegate.files import write as write_file
 from noisegate.files import written
@@ -39,6 +39,8 @@ def learn(
         Path | None,
         typer.Option(help="A .joblib file for scikit-learn, a .json of numbers; .png .svg .html."),
     ] = None,
+    plan: Planned = False,
+    confidence: Confidence = "0.95",
     fresh: Fresh = False,
     print_order: PrintOrder = False,
     as_json: Json = False,
@@ -53,6 +55,9 @@ def learn(
     )  # fmt: skip
     if print_order:
         say_json(order.to_dict())
+        return
+    if plan:
+        print_plan(opening.gate(to_plan=True).plan(order, fresh=fresh), confidence, as_json=as_json)
         return
     if save is not None:
         from noisegate.shell import PICTURES  # noqa: PLC0415 - quick help

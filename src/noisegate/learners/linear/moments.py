@@ -50,6 +50,8 @@ from noisegate.transforms.statistics.weighings import ByKey, Plain, Slopes, Soft
 
 COUNT: Final = Fraction(1, 12)
 _LOOK: Final = Fraction(1, 20)
+_UNSEEN: Final = 0.2  # of all rows: noise of a class's number that hides which is the largest
+_AGAIN: Final = (1, 2)  # where noise hides most columns: for counts of classes, and for sums
 _POINTS: Final = 3000
 _STEPS_MAX: Final = 5
 _CLEAR: Final = 0.1  # noise of a score that a round may leave
@@ -206,18 +208,33 @@ def measure(
 
 
 def _of_few(ask: RowsAsk, counted: Measured) -> Moments | None:
-    """The moments of a random few columns, where noise hides most; classes are alike in others."""
+    """The moments of a random few columns, where noise hides most; classes are alike in others.
+
+    Which class is the largest tells most then: a part of the price counts them again.
+    """
     counts, told = even_counts(counted, caution=CAUTION), float(counted.values.sum())
     columns = chosen_columns(ask, 1 - COUNT, float(counts.sum()), told)
-    if len(columns) == ask.columns:
+    hidden = counted.variance**0.5 > _UNSEEN * max(told, 0.0)
+    if len(columns) == ask.columns and not hidden:
         return None
     ask.done(0.1, "measuring moments")
-    (sums,) = ask.totals(Statistic(ByKey(), (Linear(columns),)), [1 - COUNT])
+    again, most = divided(1 - COUNT, *_AGAIN)
+    question = Statistic(ByKey(), (One(), Linear(columns)))
+    more, sums = ask.totals(question, [again, most])
+    counted = together(counted, more)
+    counts = even_counts(counted, caution=CAUTION)
     found, left = drawn_means(sums, counts, counted.variance, ask.reach)
     means = np.zeros((ask.classes, ask.columns))
     means[:, columns] = found
     within = np.eye(ask.columns) * (USUAL + float(left.mean()))
     return Moments(counts, means, within, None, sums.variance / ask.reach**2, None)
+
+
+def together(first: Measured, second: Measured) -> Measured:
+    """The best estimate from two of the same numbers."""
+    whole = first.variance + second.variance
+    values = (first.values * second.variance + second.values * first.variance) / whole
+    return Measured(values, first.variance * second.variance / whole)
 
 
 def _planned(

@@ -1,0 +1,89 @@
+"""At small prices a model is about as good as its constant, and its plan says so for nothing.
+
+Statistical tests here fail by chance less than once in 10**6 runs.
+"""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from trial_rows import unlabelled
+
+import noisegate
+from noisegate.learners import LinearRegression, LogisticRegression
+from noisegate.learners.linear.lines import fit_linear
+from noisegate.root import memory
+
+
+def made(rows: int, columns: int, *, told: float, seed: int = 3) -> tuple[np.ndarray, np.ndarray]:
+    """Columns that explain a part of the target's variance."""
+    coins = np.random.default_rng(seed)
+    held = np.clip(coins.normal(0, 0.35, (rows, columns)), -1, 1)
+    line = held @ coins.normal(size=columns)
+    noise = coins.normal(size=rows)
+    target = told**0.5 * line / line.std() + (1 - told) ** 0.5 * noise
+    return held, np.clip(0.2 * target - 0.4, -1, 1)
+
+
+def score(line: np.ndarray, held: np.ndarray, target: np.ndarray) -> float:
+    off = np.clip(held @ line[:-1] + line[-1], -1, 1) - target
+    return float(1 - np.mean(off**2) / np.var(target))
+
+
+@pytest.mark.parametrize("gaussian", [False, True])
+@pytest.mark.parametrize(("columns", "told"), [(3, 0.0), (10, 0.5)])
+def test_a_line_is_hardly_worse_than_the_mean(columns, told, gaussian):
+    held, target = made(300, columns, told=told)
+    asks = [unlabelled(np.column_stack([held, target]), "1/2", gaussian=gaussian) for _ in range(9)]
+    assert np.median([score(fit_linear(ask)["line"], held, target) for ask in asks]) > -0.15
+    assert all(ask.spent <= 1 for ask in asks)
+
+
+def test_columns_of_two_values_and_targets_of_two_heaps_are_no_trap():
+    coins = np.random.default_rng(5)
+    held = np.where(coins.random((4000, 3)) < 0.3, 1.0, -1.0)
+    target = np.where(held[:, 0] > 0, 0.8, -0.6) + np.clip(coins.normal(0, 0.05, 4000), -0.2, 0.2)
+    found = [fit_linear(unlabelled(np.column_stack([held, target]), 1)) for _ in range(3)]
+    assert min(score(each["line"], held, target) for each in found) > 0.9
+
+
+def test_where_slopes_are_hidden_no_column_is_asked_about():
+    held, target = made(200, 4, told=0.5)
+    found = fit_linear(unlabelled(np.column_stack([held, target]), "1/10"))
+    assert not found["line"][:-1].any()
+    assert np.isinf(found["noise"]).all()
+
+
+def test_a_plan_says_how_many_rows_it_takes():
+    held, target = made(50, 4, told=0.5)
+    plans = [
+        LinearRegression(
+            epsilon=price, bounds=(-1, 1), target_bounds=(-1, 1), memory=memory(9)
+        ).plan(held, target)
+        for price in ("1/10", "1")
+    ]
+    few, many = (plan.to_dict("0.95")["rows_needed"] for plan in reversed(plans))
+    assert many == pytest.approx(10 * few, rel=0.05)
+    assert f"fewer than {many:,}" in str(plans[0].facts("0.95"))
+
+
+@pytest.mark.parametrize("accountant", ["pure", "zcdp"])
+def test_units_with_many_rows_are_planned_and_paid_for_alike(accountant):
+    coins = np.random.default_rng(7)
+    rows = pa.table({
+        "who": coins.integers(0, 80, 400), "x": [None, *coins.uniform(0, 9, 399)],
+        "y": coins.uniform(0, 9, 400), "g": coins.choice(["a", "b"], 400),
+    })  # fmt: skip
+    delta = {"delta": "1/1000000"} if accountant == "zcdp" else {}
+    gate = noisegate.open(
+        rows, epsilon=4, unit="who", rows_per_unit=5, accountant=accountant, ledger=":memory:",
+        columns={"x": {"between": [0, 9]}, "y": {"between": [0, 9]}, "g": {"in": ["a", "b"]}}, **delta,
+    )  # fmt: skip
+    for learner, target in (
+        (LinearRegression(epsilon="1/4"), "y"),
+        (LogisticRegression(epsilon="1/4"), "g"),
+    ):
+        handle, before = gate.matrix(columns=["x"], target=target), gate.remaining
+        plan = learner.plan(handle)
+        assert (gate.remaining, plan.fits) == (before, True)
+        assert plan.to_dict("0.95")["noise"] > 5  # a unit moves a sum by its five rows
+        assert np.isfinite(learner.fit(handle).coef_).all()
