@@ -20,7 +20,7 @@ from warnings import catch_warnings, simplefilter
 import duckdb
 import numpy as np
 
-from clock import Timing, peak_gib, side_by_side
+from clock import Timing, once, peak_gib, side_by_side
 from noisegate.errors import UnitWarning
 from noisegate.root import open as open_gate
 
@@ -40,6 +40,39 @@ LARGE_GIB = 4.0
 
 BY_GROUP = "SELECT g, COUNT(*) AS n, SUM({column}) AS s FROM ten GROUP BY g"
 BY_USER = 'SELECT "user", g, COUNT(*) AS n, SUM(x) AS s FROM ten GROUP BY "user", g'
+HOMES = """
+name = "homes"
+[budget]
+epsilon = 1000000
+[tables.homes]
+source = "homes.parquet"
+unit = "home"
+rows_per_unit = 30
+[tables.homes.columns]
+user = {{ type = "integer" }}
+kind = {{ in = [0, 1, 2, 3, 4] }}
+[tables.ten]
+source = "{data}"
+unit = {{ column = "home", via = ["user -> homes.user"] }}
+rows_per_unit = 30
+[tables.ten.columns]
+user = {{ type = "integer" }}
+g = {{ in = {groups} }}
+x = {{ type = "number", between = [0, 500] }}
+"""
+JOINS = (  # what, the question, the plain query where it is another
+    (
+        "rows per (household, group)",
+        BY_GROUP.format(column="x"),
+        'SELECT home, g, COUNT(*), SUM(x) FROM ten JOIN homes USING ("user") GROUP BY home, g',
+    ),
+    (
+        "rows by a column of the other table",
+        """SELECT kind, COUNT(*) AS n, SUM(x) AS s
+        FROM ten JOIN homes ON ten."user" = homes."user" GROUP BY kind""",
+        None,
+    ),
+)
 QUARTILES = (
     "SELECT QUANTILE_CONT(y, 0.25) AS a, MEDIAN(y) AS b, QUANTILE_CONT(y, 0.75) AS c FROM ten"
 )
@@ -67,10 +100,13 @@ class Target:
 
 RATIOS = ("times_wall", "times_cpu")
 RAW_AND_A_QUARTER = Target(RATIOS, 1.25, "1.25 × raw")
-TWICE_THE_PAIRS = Target(RATIOS, 2, "2 × per (user, group)")
+PAIRS_AND_A_HALF = Target(RATIOS, 1.5, "1.5 × per (user, group)")
+TWICE_THE_JOIN = Target(RATIOS, 2, "2 × raw join")
 FIVE_PARTITIONS = Target(RATIOS, 5, "5 × partition")
-ONE_SECOND = Target(("wall_ms",), 1000, "1.0 s")
-QUICK_HELP = Target(("wall_ms",), 300, "0.3 s")
+THREE_IMPORTS = Target(RATIOS, 3, "3 × import duckdb, pyarrow")
+TWO_IMPORTS = Target(RATIOS, 2, "2 × import typer")
+FIXED = Target(("cpu_ms",), 15, "15 ms")
+FOUND = Target(("cpu_ms",), 3, "3 ms")
 FOUR_GIB = Target(("peak_gib",), LARGE_GIB, "4 GiB")
 
 
@@ -79,7 +115,12 @@ def measure(
 ) -> dict[str, list[Row]]:
     """Questions to one table, and processes from start to first answer."""
     data = table(rows, cache=cache)
-    return {"questions": questions(data, repeats=repeats), "starts": processes(repeats=starts)}
+    return {
+        "questions": questions(data, repeats=repeats),
+        "joins": joins(data, repeats=repeats),
+        "fixed": fixed(cache=cache),
+        "starts": processes(repeats=starts),
+    }
 
 
 def questions(data: Path, *, repeats: int) -> list[Row]:
@@ -89,7 +130,7 @@ def questions(data: Path, *, repeats: int) -> list[Row]:
     gates = {name: gate(data, name) for name in CAPS}
     values = plain.sql("SELECT y FROM ten").to_arrow_table().column("y").to_numpy()
     ranks = [int(level * (values.size - 1)) for level in LEVELS]
-    few, many = BY_GROUP.format(column="x"), BY_GROUP.format(column="y")
+    few, many, exact = (BY_GROUP.format(column=name) for name in "xyd")
 
     def ask(name: str, sql: str) -> "Callable[[], Any]":
         return partial(gates[name].sql, sql, epsilon=100, fresh=True)
@@ -102,9 +143,11 @@ def questions(data: Path, *, repeats: int) -> list[Row]:
         ("noisegate, every row one person", ask("rows", few), RAW_AND_A_QUARTER),
         ("COUNT and SUM of measurements per group: plain DuckDB", raw(many), None),
         ("noisegate, every row one person", ask("rows", many), RAW_AND_A_QUARTER),
+        ("COUNT and SUM of decimals per group: plain DuckDB", raw(exact), None),
+        ("noisegate, every row one person", ask("rows", exact), RAW_AND_A_QUARTER),
         ("COUNT and SUM per (user, group): plain DuckDB", raw(BY_USER), None),
         *(
-            (f"noisegate, per group, {name}", ask(name, few), TWICE_THE_PAIRS)
+            (f"noisegate, per group, {name}", ask(name, few), PAIRS_AND_A_HALF)
             for name in list(CAPS)[1:]
         ),
         ("quartiles: numpy.partition", lambda: np.partition(values, ranks), None),
@@ -114,6 +157,49 @@ def questions(data: Path, *, repeats: int) -> list[Row]:
     found = list(_beside(ways, timings))
     found[-1]["rank_error"] = rank_error(values, ask("rows", QUARTILES)().rows[0])
     return found
+
+
+def joins(data: Path, *, repeats: int) -> list[Row]:
+    """Along a foreign key: the rows know a user, another table knows the household."""
+    rows = f"SELECT * FROM read_parquet('{data}')"
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "homes.toml").write_text(HOMES.format(data=data, groups=list(range(GROUPS))))
+        with duckdb.connect() as plain:
+            homes = f'SELECT DISTINCT "user", "user" // 3 AS home, "user" % 5 AS kind FROM ({rows})'
+            plain.execute(f"COPY ({homes}) TO '{folder}/homes.parquet'")
+            plain.execute(f"CREATE VIEW ten AS {rows}")
+            plain.execute(f"CREATE VIEW homes AS FROM read_parquet('{folder}/homes.parquet')")
+            gate = open_gate(folder / "homes.toml", ledger=":memory:")
+            ways: list[tuple[str, Callable[[], Any], Target | None]] = []
+            for what, sql, raw in JOINS:
+                ways += [
+                    (f"{what}: plain DuckDB", partial(_fetched, plain, raw or sql), None),
+                    ("noisegate", partial(gate.sql, sql, epsilon=1, fresh=True), TWICE_THE_JOIN),
+                ]
+            timings = side_by_side([call for _, call, _ in ways], repeats=repeats)
+        return list(_beside(ways, timings))
+
+
+def _fetched(plain: "duckdb.DuckDBPyConnection", sql: str) -> Any:
+    return plain.sql(sql).to_arrow_table()
+
+
+def fixed(*, repeats: int = 20, cache: Path = CACHE) -> list[Row]:
+    """What a question to 1,000 rows takes, new and asked again: all of it is overhead."""
+    sql = "SELECT g, COUNT(*) AS n FROM ten WHERE x > {} GROUP BY g"
+    with tempfile.TemporaryDirectory() as folder:
+        small = gate(table(1000, cache=cache), "10 rows per user", ledger=f"{folder}/ledger")
+        small.sql(sql.format(0), epsilon=1)
+        new = [once(partial(small.sql, sql.format(n + 1), epsilon=1)) for n in range(repeats)]
+        known = [once(partial(small.sql, sql.format(1), epsilon=1)) for _ in range(repeats)]
+    return [
+        target.on({"way": way, "wall_ms": time.wall_ms, "cpu_ms": time.cpu_ms})
+        for way, time, target in (
+            ("a new question to 1,000 rows", Timing.of(new), FIXED),
+            ("the same again", Timing.of(known), FOUND),
+        )
+    ]
 
 
 def _beside(
@@ -150,20 +236,27 @@ def processes(*, repeats: int) -> list[Row]:
     command = str(Path(sys.executable).with_name("noisegate"))
     people = str(ROOT / "examples" / "people.csv")
     sql = "SELECT COUNT(*) AS n FROM people"
-    helps, asks = [], []
+    helps, asks, engines, typers = [], [], [], []
     with tempfile.TemporaryDirectory() as folder:
         for number in range(repeats):
             ledger = str(Path(folder) / f"{number}.ledger")
             paid = ["--epsilon", "0.5", "--budget", "1", "--ledger", ledger, "--json"]
+            engines.append(_process([sys.executable, "-c", "import duckdb, pyarrow"]))
+            typers.append(_process([sys.executable, "-c", "import typer"]))
             helps.append(_process([command, "--help"]))
             asks.append(_process([command, "ask", people, sql, *paid]))
-    timed = (
-        ("noisegate ask, from start to first answer", Timing.of(asks), ONE_SECOND),
-        ("noisegate --help", Timing.of(helps), QUICK_HELP),
+    pairs = (
+        ("noisegate ask, from start to first answer", asks, engines, THREE_IMPORTS),
+        ("noisegate --help", helps, typers, TWO_IMPORTS),
     )
     return [
-        target.on({"way": way, "wall_ms": time.wall_ms, "cpu_ms": time.cpu_ms})
-        for way, time, target in timed
+        row
+        for way, ours, imports, target in pairs
+        for row in _beside(
+            [("the imports", int, None), (way, int, target)],
+            [Timing.of(imports), Timing.of(ours)],
+        )
+        if "target" in row
     ]
 
 
@@ -207,23 +300,23 @@ def peak(data: Path, name: str) -> Row:
     }
 
 
-def gate(data: Path, caps: str) -> "Gate":
-    """A gate in front of the table, with a ledger in memory."""
+def gate(data: Path, caps: str, *, ledger: str = ":memory:") -> "Gate":
+    """A gate in front of the table."""
     values = {"between": [0, HIGH]}
-    columns = {"g": {"in": list(range(GROUPS))}, "x": values, "y": values}
+    columns = {"g": {"in": list(range(GROUPS))}, "x": values, "y": values, "d": values}
     with catch_warnings():
         simplefilter("ignore", UnitWarning)  # "rows": every row is a unit, to compare with
         return open_gate(
-            data, epsilon=EPSILON_MAX, columns=columns, table="ten", ledger=":memory:", **CAPS[caps]
+            data, epsilon=EPSILON_MAX, columns=columns, table="ten", ledger=ledger, **CAPS[caps]
         )
 
 
 def table(rows: int, *, cache: Path = CACHE) -> Path:
-    """Rows of users with a heavy tail: a group, a price in cents, a measurement of full length."""
+    """Rows of users with a heavy tail: a group, a price, a measurement, an exact price."""
     import pyarrow as pa  # noqa: PLC0415
     import pyarrow.parquet as pq  # noqa: PLC0415
 
-    path = cache / f"rows-{rows}.parquet"
+    path = cache / f"rows-{rows}-xyd.parquet"
     if path.exists():
         return path
     cache.mkdir(exist_ok=True)
@@ -231,7 +324,7 @@ def table(rows: int, *, cache: Path = CACHE) -> Path:
     users = max(1, rows // ROWS_PER_USER)
     shares = np.cumsum(random.pareto(1.2, users) + 0.2)
     shares /= shares[-1]
-    partial_path = path.with_suffix(".part")
+    partial_path, wide = path.with_suffix(".part"), pa.decimal128(21, 2)
     writer = None
     for start in range(0, rows, CHUNK):
         size = min(CHUNK, rows - start)
@@ -240,6 +333,7 @@ def table(rows: int, *, cache: Path = CACHE) -> Path:
             "g": random.integers(0, GROUPS, size, dtype=np.int32),
             "x": np.round(random.gamma(2, 20, size), 2),
             "y": random.gamma(2, 20, size),
+            "d": pa.array(random.integers(0, HIGH, size)).cast(wide).cast(pa.decimal128(18, 2)),
         })  # fmt: skip
         writer = writer or pq.ParquetWriter(partial_path, chunk.schema)
         writer.write_table(chunk)

@@ -101,6 +101,8 @@ def main() -> None:
     found["query"] = query.measure(options.query_rows)
     title = f"Questions to {options.query_rows:,} rows of Parquet, {query.GROUPS:,} groups"
     show(to, title, QUESTIONS, found["query"]["questions"])
+    show(to, "Along a foreign key", QUESTIONS, found["query"]["joins"])
+    show(to, "What a question costs by itself", QUESTIONS, found["query"]["fixed"])
     show(to, "Whole processes", QUESTIONS, found["query"]["starts"])
     found["quantiles"] = quantiles.measure()
     show(to, "Quantiles alone", QUESTIONS, found["quantiles"])

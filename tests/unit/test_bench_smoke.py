@@ -98,7 +98,7 @@ def test_questions_are_measured_beside_the_plain_query_before_them(bench, tmp_pa
     query = bench("query")
     rows = query.questions(query.table(3000, cache=tmp_path), repeats=1)
     plain = [row for row in rows if "target" not in row]
-    assert [("plain" in row["way"] or "numpy" in row["way"]) for row in plain] == [True] * 4
+    assert [("plain" in row["way"] or "numpy" in row["way"]) for row in plain] == [True] * 5
     base = None
     for row in rows:
         assert positive(row, "wall_ms", "cpu_ms")
@@ -137,7 +137,7 @@ def test_the_table_of_questions_is_made_once_and_has_a_heavy_tail(bench, tmp_pat
     made = path.stat().st_mtime_ns
     assert query.table(20_000, cache=tmp_path).stat().st_mtime_ns == made
     table = pq.read_table(path)
-    assert table.column_names == ["user", "g", "x", "y"]
+    assert table.column_names == ["user", "g", "x", "y", "d"]
     assert table.num_rows == 20_000
     assert np.bincount(table["user"].to_numpy()).max() > 10 * query.ROWS_PER_USER
 
@@ -153,8 +153,8 @@ def test_memory_is_measured_in_a_process_that_answers(bench, tmp_path, name):
 def test_processes_have_a_target_each(bench):
     ask, helped = bench("query").processes(repeats=1)
     assert positive(ask, "wall_ms", "cpu_ms")
-    assert ask["met"] == (ask["wall_ms"] <= 1000)
-    assert helped["met"] == (helped["wall_ms"] <= 300)
+    assert ask["met"] == (max(ask["times_wall"], ask["times_cpu"]) <= 3)
+    assert helped["met"] == (max(helped["times_wall"], helped["times_cpu"]) <= 2)
 
 
 def test_the_ledger_tells_pairs_a_second_of_each_store(bench, monkeypatch):

@@ -429,8 +429,6 @@ class DuckDBSource(Source):
         if not any(table.unit is not None and table.unit.column for table in self._tables.values()):
             slow.append("compressed_materialization")
             yield "SET GLOBAL perfect_ht_threshold = 0"  # of all lines
-        else:
-            yield f"SET GLOBAL perfect_ht_threshold = {_id_bits()}"
         yield f"SET disabled_optimizers = {quoted(','.join(slow))}"
 
     def _read(self, table: str, column: str) -> exp.Expr:
@@ -465,11 +463,6 @@ class DuckDBSource(Source):
             fix="Write the file again, preferably as Parquet.",
             about="unreadable",
         )
-
-
-def _id_bits() -> int:
-    """So many bits of ids are counted in an array for each thread; all arrays have 2**22 places."""
-    return max(12, 22 - ((os.cpu_count() or 1) - 1).bit_length())
 
 
 _living: "WeakSet[DuckDBSource]" = WeakSet()

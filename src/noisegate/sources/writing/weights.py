@@ -41,6 +41,7 @@ from noisegate.sources.writing.words import (
     clamp,
     col,
     cte,
+    joined,
     named,
     summed,
     whole,
@@ -92,7 +93,9 @@ def _of(tally: Sums, others: list[str], sums: list[exp.Expr], *, beyond: bool) -
         col(name, "r") for name in (*(f"k{place}" for place in range(len(tally.by))), *others)
     ]
     same = exp.EQ(this=col(OWNER, "c"), expression=col(OWNER, "r"))
-    found = exp.Exists(this=exp.select("1").from_(named("c"), copy=False).where(same, copy=False))
+    found = exp.Exists(
+        this=exp.select(exp.Literal.number(1)).from_(named("c"), copy=False).where(same, copy=False)
+    )
     query = exp.select(*groups, *sums).from_(named("r"), copy=False)
     query = query.where(found if beyond else exp.not_(found, copy=False), copy=False)
     return query.group_by(*(group.copy() for group in groups), copy=False)
@@ -108,9 +111,17 @@ def _candidates(tally: Sums) -> exp.Select:
 
 
 def _folded(tally: Sums, limits: list[int]) -> list[exp.Expr]:
-    """What an owner adds to a cell of each term, clamped."""
+    """What an owner adds to a cell of each term, clamped; of constants, by the number of rows."""
+    folded: list[exp.Expr] = []
     terms = folded_terms(tally)
-    return [_held(_total(terms, place), limit, f"v{place}") for place, limit in enumerate(limits)]
+    for place, (term, limit) in enumerate(zip(terms, limits, strict=True)):
+        constant, name = term.constant, f"v{place}"
+        if constant and limit % constant == 0:
+            rows = call("LEAST", exp.Count(this=exp.Star()), whole(limit // abs(constant)))
+            folded.append(as_(exp.Mul(this=rows, expression=whole(constant)), name))
+        else:
+            folded.append(_held(_total(terms, place), limit, name))
+    return folded
 
 
 def _total(terms: Sequence[Term], place: int) -> exp.Expr:
@@ -130,12 +141,9 @@ def _limits(tally: Sums) -> list[int]:
 
 
 def _held(total: exp.Expr, limit: int, name: str) -> exp.Expr:
-    """A sum as BIGINT, clamped; 0 of no values. Nearly all are inside, which is quick to tell."""
+    """A sum as BIGINT, clamped; 0 of no values."""
     some = exp.Coalesce(this=total, expressions=[whole(0)])
-    low, high = whole(-limit), whole(limit)
-    inside = exp.Between(this=total.copy(), low=low, high=high)
-    clamped = cast(clamp(some, low.copy(), high.copy()), "BIGINT")
-    return as_(case((inside, cast(total.copy(), "BIGINT")), otherwise=clamped), name)
+    return as_(cast(clamp(some, whole(-limit), whole(limit)), "BIGINT"), name)
 
 
 def _merged(parts: exp.Select, tally: Sums, limits: list[int]) -> exp.Select:
@@ -218,7 +226,7 @@ def _scaled_parts(tally: Sums) -> exp.Select:
     if not tally.by:
         return query
     same = exp.EQ(this=col(OWNER, "p"), expression=col(OWNER, "h"))
-    return query.join(named("h"), on=same, join_type="left", copy=False)
+    return joined(query, named("h"), same, left=True)
 
 
 def _added(tally: Sums, parts: exp.Query, *, limit: int | None = SUM_MAX) -> exp.Select:

@@ -245,9 +245,15 @@ def by_places(query: exp.Select, by: Sequence[Grouping], names: Sequence[str]) -
     placed = placed.from_(query.subquery("g", copy=False), copy=False)
     for place, grouping in enumerate(by):
         same = exp.NullSafeEQ(this=col(f"k{place}", "g"), expression=col("x", keys_table(place)))
-        kind = "left" if grouping.rest else "inner"
-        placed = placed.join(named(keys_table(place)), on=same, join_type=kind, copy=False)
+        joined(placed, named(keys_table(place)), same, left=grouping.rest)
     return placed
+
+
+def joined(query: exp.Select, table: exp.Expr, on: exp.Expr, *, left: bool) -> exp.Select:
+    """The query with one more table: a node, where the builder would parse the words of it."""
+    side, kind = ("LEFT", None) if left else (None, "INNER")
+    query.append("joins", exp.Join(this=table, on=on, side=side, kind=kind))
+    return query
 
 
 def summed(value: exp.Expr) -> exp.Expr:
