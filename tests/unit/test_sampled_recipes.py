@@ -328,7 +328,7 @@ def test_an_engine_that_stumbles_or_is_stopped_reads_no_other_sample(cut):
     tally = Sums(relation=Table(domain()), terms=(ONE,))
     with source.sample(P, "0" * 64) as drawn:
         drawn.sums(tally)
-        drawn._give_back(drawn._take(), done=False, cut=cut)  # what happens after an error, or a cancel
+        drawn._give_back(drawn._take(), done=False, cut=cut)  # an error, or a cancel
         with pytest.raises(SourceError):
             drawn.sums(tally)
     assert source.sums(tally)[0, 0] == PEOPLE
