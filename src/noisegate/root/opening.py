@@ -109,23 +109,16 @@ def open(  # noqa: A001, PLR0913 - read as noisegate.open; each argument is a ch
     name = table or _name_of(source)
     if engine is not None and "/" in name:
         name = _name_of(name)
-    if isinstance(source, str | Path):
-        if Path(source).is_dir():
-            raise SourceError(f"{str(source)!r} is a folder.", fix="Give a data file or a policy.")
-        keep(source, TABLE)
     domain = TableDomain(
         dataset=name,
         name=name,
-        origin=str(Path(source).resolve()) if isinstance(source, str | Path) else "",
+        origin=_origin_of(source),
         unit=PrivacyUnit(column=unit),
         rows_per_unit_max=rows_per_unit,
         groups_per_unit_max=groups_per_unit,
         snapshot=snapshot,
     )
-    if engine is not None:
-        data = engine.table_in(source, table or "")
-    else:
-        data = source if isinstance(source, str | Path) else plain_frame(source)
+    data = _data_of(source, table, engine)
     kinds = (engine.stored_kinds if engine else stored_kinds)({name: data})[name]
     domain = replace(domain, columns=_columns(domain, kinds, columns or {}))
     stored = engine.as_stored if engine else as_stored
@@ -354,6 +347,22 @@ def _engine_of(source: Any) -> Any:  # noqa: ANN401 - a module
     from noisegate.sources.spark import facts  # noqa: PLC0415 - an extra
 
     return facts
+
+
+def _origin_of(source: Any) -> str:  # noqa: ANN401 - any frame
+    """The file that rows are read from, which is kept from being written; of a frame, nothing."""
+    if not isinstance(source, str | Path):
+        return ""
+    if Path(source).is_dir():
+        raise SourceError(f"{str(source)!r} is a folder.", fix="Give a data file or a policy.")
+    keep(source, TABLE)
+    return str(Path(source).resolve())
+
+
+def _data_of(source: Any, table: str | None, engine: Any) -> Any:  # noqa: ANN401 - any frame
+    if engine is not None:
+        return engine.table_in(source, table or "")
+    return source if isinstance(source, str | Path) else plain_frame(source)
 
 
 def _name_of(source: "str | Path | Any") -> str:  # noqa: ANN401

@@ -31,7 +31,7 @@ from noisegate.server.wire.twin import Twin
 T = TypeVar("T")
 _WORKERS: Final = 8  # threads for planning, twins and the catalogue
 _TURNS: Final = 3  # of them, for one person
-_SLOW, _SLOWEST = 0.1, 5.0  # seconds that a wrong proof takes, doubled with each
+_SLOW, _SLOWEST = 0.1, 2.0  # seconds that a wrong proof takes, doubled with each
 _FAILED_MAX: Final = 10_000  # addresses that are remembered
 _NAME_MAX: Final = 100
 
