@@ -14,7 +14,6 @@ from noisegate.inert import json_text, line, lines
 from noisegate.ledger.anchor import NO_LOG, Log
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
-from noisegate.sheets import csv_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -204,6 +203,8 @@ class Answer:
         """
         table = self.to_arrow(confidence)
         columns = (column.to_pylist() for column in table.columns)
+        from noisegate.sheets import csv_text  # noqa: PLC0415 - quick answers
+
         return _written(csv_text(table.column_names, list(zip(*columns, strict=True))), file)
 
     def to_parquet(self, file: str | Path, confidence: Number = 0.95) -> None:

@@ -158,11 +158,11 @@ def _merged(parts: exp.Select, tally: Sums, limits: list[int]) -> exp.Select:
 
 
 def _heavy(tally: Sums, dialect: Dialect) -> exp.Select:
-    """Owners beyond a bound, and for each sizing term a number of at least norm and bound."""
+    """Owners beyond a bound, and for each bound a number of at least it and the largest norm."""
     owner, squares = col(OWNER, "p"), tally.squares_per_unit
     found = exp.select(owner).from_(named("p"), copy=False).group_by(owner.copy(), copy=False)
     beyond: list[exp.Expr] = []
-    norms: list[exp.Expr] = []
+    norms: dict[int, list[exp.Expr]] = {}
     for name, term in _sizes(tally):
         value, bound = col(name, "p"), tally.bound(term)
         size = exp.Sum(this=exp.Abs(this=value.copy()))
@@ -176,11 +176,14 @@ def _heavy(tally: Sums, dialect: Dialect) -> exp.Select:
         most = bound if squares is None else squares * term.reach**2  # no root is rounded here
         limit = cast(exp.Literal.number(most), "HUGEINT")
         beyond.append(exp.GT(this=size.copy(), expression=limit))
-        norm = _most(norm, whole(bound))
-        norms.append(as_(norm, f"n_{name}"))
-        norms.append(as_(cast(call("LEAST", norm.copy(), whole(_MOST)), "BIGINT"), f"m_{name}"))
+        norms.setdefault(bound, [whole(bound)]).append(norm)
     found = found.having(exp.or_(*beyond, copy=False), copy=False)
-    return exp.select(col(OWNER, "b"), *norms).from_(found.subquery("b", copy=False), copy=False)
+    query = exp.select(col(OWNER, "b")).from_(found.subquery("b", copy=False), copy=False)
+    for place, each in enumerate(norms.values()):
+        norm = call("GREATEST", *each)
+        near = cast(call("LEAST", norm.copy(), whole(_MOST)), "BIGINT")
+        query = query.select(as_(norm, f"n{place}"), as_(near, f"m{place}"), copy=False)
+    return query
 
 
 def _root(square: exp.Expr, otherwise: exp.Expr, dialect: Dialect) -> exp.Expr:
@@ -200,29 +203,41 @@ def _root(square: exp.Expr, otherwise: exp.Expr, dialect: Dialect) -> exp.Expr:
 
 
 def _scaled_parts(tally: Sums) -> exp.Select:
-    """The parts p of owners, each scaled: s0, s1, … by place."""
-    sizes = _sizes(tally)
-    if tally.by:
-        few: exp.Expr = exp.Is(this=col(f"n_{sizes[0][0]}", "h"), expression=exp.null())
-        norms: list[exp.Expr] = [col(f"n_{name}", "h") for name, _ in sizes]
-        near: list[exp.Expr] = [col(f"m_{name}", "h") for name, _ in sizes]
-    else:  # one cell: its norm is the number itself
-        spans = [exp.Abs(this=col(name, "p")) for name, _ in sizes]
-        bounds = [whole(tally.bound(term)) for _, term in sizes]
-        few = exp.and_(*map(_within, spans, bounds), copy=False)
-        norms = [
-            _most(span.copy(), bound.copy()) for span, bound in zip(spans, bounds, strict=True)
+    """The parts p of owners, each scaled: s0, s1, … by place.
+
+    Of sizing terms with one bound the largest norm has the least weight: it decides for all.
+    """
+    bounds: dict[int, list[exp.Expr]] = {}
+    for name, term in _sizes(tally):
+        bounds.setdefault(tally.bound(term), []).append(exp.Abs(this=col(name, "p")))
+    values = [col(f"v{place}", "p") for place in range(len(tally.terms))]
+    norms = [col(f"n{place}", "h") for place in range(len(bounds))]
+    near = [col(f"m{place}", "h") for place in range(len(bounds))]
+    parts: exp.Expr = named("p")
+    few: exp.Expr = exp.Is(this=norms[0].copy(), expression=exp.null())
+    if not tally.by:  # one cell: its norm is the number itself
+        sized = (
+            as_(call("GREATEST", whole(bound), *spans), f"n{place}")
+            for place, (bound, spans) in enumerate(bounds.items())
+        )
+        inner = exp.select(*values, *sized).from_(parts, copy=False)
+        parts, near = inner.subquery("h", copy=False), norms
+        values = [col(value.name, "h") for value in values]
+        few = exp.and_(
+            *(
+                exp.LTE(this=n.copy(), expression=whole(b))
+                for n, b in zip(norms, bounds, strict=True)
+            ),
+            copy=False,
+        )
+    query = exp.select(*(col(name, "p") for name in _places(tally))).from_(parts, copy=False)
+    for place, value in enumerate(values):
+        scaled = [
+            _scaled(value.copy(), bound, norm.copy(), cut.copy())
+            for bound, norm, cut in zip(bounds, norms, near, strict=True)
         ]
-        near = norms
-    query = exp.select(*(col(name, "p") for name in _places(tally))).from_(named("p"), copy=False)
-    for place in range(len(tally.terms)):
-        value = col(f"v{place}", "p")
-        parts = [
-            _scaled(value.copy(), tally.bound(term), norm.copy(), cut.copy())
-            for (_, term), norm, cut in zip(sizes, norms, near, strict=True)
-        ]
-        scaled = case((few.copy(), value), otherwise=_least(value.copy(), parts))
-        query = query.select(as_(scaled, f"s{place}"), copy=False)
+        shown = case((few.copy(), value), otherwise=_least(value.copy(), scaled))
+        query = query.select(as_(shown, f"s{place}"), copy=False)
     if not tally.by:
         return query
     same = exp.EQ(this=col(OWNER, "p"), expression=col(OWNER, "h"))
@@ -258,10 +273,7 @@ def _least(value: exp.Expr, parts: list[exp.Expr]) -> exp.Expr:
     if len(parts) == 1:
         return parts[0]
     positive = exp.GTE(this=value, expression=whole(0))
-    low, high = (
-        exp.Anonymous(this=name, expressions=[part.copy() for part in parts])
-        for name in ("LEAST", "GREATEST")
-    )
+    low, high = (call(name, *(part.copy() for part in parts)) for name in ("LEAST", "GREATEST"))
     return case((positive, low), otherwise=high)
 
 
@@ -275,11 +287,3 @@ def _sizes(tally: Sums) -> list[tuple[str, Term]]:
 
 def _places(tally: Sums) -> list[str]:
     return [f"i{place}" for place in range(len(tally.by))]
-
-
-def _most(one: exp.Expr, other: exp.Expr) -> exp.Expr:
-    return exp.Anonymous(this="GREATEST", expressions=[one, other])
-
-
-def _within(one: exp.Expr, other: exp.Expr) -> exp.Expr:
-    return exp.LTE(this=one, expression=other)
