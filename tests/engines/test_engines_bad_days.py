@@ -212,10 +212,10 @@ def test_an_error_of_the_server_is_not_told(clinic, monkeypatch):
     file, _ = clinic
     gate = opened(file)
     source = gate.door._source
-    real = source._copied
+    real = source._statement
     monkeypatch.setattr(
-        source, "_copied",
-        lambda *args: real(*args).replace("COPY (", "COPY (SELECT 'secret row'::bigint UNION ALL ", 1),
+        source, "_statement",
+        lambda *args: f"SELECT 'secret row'::bigint UNION ALL {real(*args)}",
     )  # fmt: skip
     with pytest.raises(SourceError) as refusal:
         gate.sql(COUNT, epsilon=1)

@@ -142,14 +142,14 @@ def test_random_expressions_have_the_same_values_on_spark(sail, seed):
 
 
 def test_each_function_has_the_same_values_on_spark_or_is_refused(sail):
-    """Five calls of each function, a dozen functions in a statement."""
+    """Eight calls of each function, a dozen functions in a statement."""
     names, said = sorted(FUNCTIONS), set()
     for first in range(0, len(names), 12):
         chance = random.Random(first)
         rows, calls = made.make_rows(chance), []
         for name in names[first : first + 12]:
             kinds = [kind for kind, listed in made.RESULTS.items() if name in listed]
-            wanted = len(calls) + 5
+            wanted = len(calls) + 8
             while len(calls) < wanted:
                 call = made.call_of(chance, name, 1, chance.choice(kinds))
                 with suppress(Unsupported):
