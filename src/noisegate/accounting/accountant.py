@@ -82,10 +82,8 @@ class Accountant(ABC):
         At most the budget whenever ``spent <= limit(budget)``, and (0, 0) when nothing is spent.
         """
 
-    # what an ε means that is asked of an account: the order alone is (ε, δ)-private, δ the budget's
-
     def rho(self, epsilon: Fraction, budget: ApproxDP) -> Fraction | None:  # noqa: ARG002 - as others
-        """The ρ that an order of this ε buys, rounded down; None where ε itself adds up."""
+        """The ρ that an order buys whose ε is to hold by itself; None where ε itself adds up."""
         return None
 
     def alone(self, charge: Charge, budget: ApproxDP) -> ApproxDP:

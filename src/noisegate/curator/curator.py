@@ -23,8 +23,6 @@ from uuid import uuid4
 
 import numpy as np
 
-from noisegate.accounting.accountant import Charge
-from noisegate.accounting.accountants import accountant_named
 from noisegate.accounting.pure import PureAccountant, pure_loss
 from noisegate.accounting.rules import Pair
 from noisegate.algebra.expression import Expression, Literal
@@ -34,7 +32,7 @@ from noisegate.curator.kept import Kept
 from noisegate.curator.measurement import Measurement, fresh_coins
 from noisegate.curator.quietly import quietly
 from noisegate.errors import Forbidden, PolicyError, RequestConflict, Unsupported
-from noisegate.ledger.account import Balance, Use
+from noisegate.ledger.account import Balance, Use, room_of
 from noisegate.ledger.store import Ledger, Reservation
 from noisegate.noise.bits import SYSTEM, Bits, SystemBits
 from noisegate.privacy.capability import CAPABILITIES
@@ -232,16 +230,7 @@ class Curator:
 
     def remaining(self) -> ApproxDP:
         """The largest single loss that the account and all its ancestors still have room for."""
-        own, *above = self.balances()
-        if {each.accountant for each in above} <= {own.accountant}:  # all in terms of this account
-            return accountant_named(own.accountant).room(self.left(), own.budget)
-        rests = [each.remaining for each in (own, *above)]
-        return ApproxDP(min(r.epsilon for r in rests), min(r.delta for r in rests))
-
-    def left(self) -> Charge:
-        """What the account and all its ancestors have left, in the measure of the account."""
-        rests = [each.left for each in self.balances()]
-        return Charge(min(r.amount for r in rests), min(r.delta for r in rests))
+        return room_of(self.balances())
 
     def balances(self) -> list[Balance]:
         """The account and each above it."""

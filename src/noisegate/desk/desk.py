@@ -25,7 +25,7 @@ from noisegate.desk.rest import Rest, rest_of
 from noisegate.desk.rules import Rules
 from noisegate.errors import NoisegateError, OverBudget, SpecError
 from noisegate.exact import Number
-from noisegate.ledger.account import Balance
+from noisegate.ledger.account import Balance, left_of, room_of
 from noisegate.ledger.entry import decode_charges
 from noisegate.ledger.store import Ledger
 from noisegate.privacy.event import DeclaredZCDPEvent, Event
@@ -119,10 +119,11 @@ class Desk:
         that is no smaller, it is that one: what was asked as a part of the rest is found again,
         though less is left by now.
         """
-        curator, (own, *above) = self.curator, self.curator.balances()
-        accountant, left = accountant_named(own.accountant), curator.left()
-        if {each.accountant for each in above} - {own.accountant}:
-            epsilon = digits_down(said.share * curator.remaining().epsilon, _REST)
+        balances = self.curator.balances()
+        own, left = balances[0], left_of(balances)
+        accountant = accountant_named(own.accountant)
+        if {each.accountant for each in balances} != {own.accountant}:
+            epsilon = digits_down(said.share * room_of(balances).epsilon, _REST)
         elif own.accountant == "pure":
             epsilon = said.share * left.as_fractions()[0]
         else:

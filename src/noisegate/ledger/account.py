@@ -5,12 +5,13 @@ account and every ancestor, so analysts who pool their answers never exceed the 
 although their own budgets may sum to more. `fold` is the slow twin of what the stores keep.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final, Literal, TypeAlias, final
 
 from noisegate.accounting.accountant import Accountant, Charge
+from noisegate.accounting.accountants import accountant_named
 from noisegate.accounting.rules import Pair
 from noisegate.errors import Bug, LedgerError, NoisegateError
 from noisegate.exact import fraction
@@ -109,6 +110,21 @@ class Balance:
         """Limit minus charge; zero where a lowered limit lies below."""
         rest = self.limit - self.charge
         return Charge(max(rest.amount, 0), max(rest.delta, 0))
+
+
+def left_of(balances: Sequence[Balance]) -> Charge:
+    """What an account and those above it have left, where all add up alike."""
+    rests = [each.left for each in balances]
+    return Charge(min(rest.amount for rest in rests), min(rest.delta for rest in rests))
+
+
+def room_of(balances: Sequence[Balance]) -> ApproxDP:
+    """The largest single loss that an account, the first, and those above it have room for."""
+    own, *above = balances
+    if {each.accountant for each in above} <= {own.accountant}:  # all in terms of this account
+        return accountant_named(own.accountant).room(left_of(balances), own.budget)
+    rests = [each.remaining for each in balances]
+    return ApproxDP(min(rest.epsilon for rest in rests), min(rest.delta for rest in rests))
 
 
 class Prices:

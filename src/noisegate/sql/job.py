@@ -29,7 +29,7 @@ from noisegate.privacy.guarantee import Guarantee, names_of, units_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.release import Release
 from noisegate.sql.asked import Asked, asked_of
-from noisegate.sql.bounds.looks import clipping
+from noisegate.sql.bounds.clipping import clipping
 from noisegate.sql.expected import Expectation
 from noisegate.sql.first import First, Reading, after_paying, number_of
 from noisegate.sql.ordered import Order, Parcel, fetched, orders_of

@@ -475,10 +475,8 @@ def _require_spaces(policy: Policy) -> None:
         space = policy.space(name)
         if table.ids is not None and table.ids != space:
             raise PolicyError(
-                f"tables.{name}.unit.ids: the ids come from table {table.end!r}, whose id space "
-                f"is {space!r}.",
-                fix=f"Declare ids = {table.ids!r} for table {table.end!r} too, or leave it out "
-                "here.",
+                f"tables.{name}.unit.ids: the ids are those of {table.end!r}, in {space!r}.",
+                fix=f"Declare ids = {table.ids!r} for table {table.end!r}, or leave it out here.",
                 about="id-space",
             )
     _require_apart("ids", policy.spaces())
@@ -489,8 +487,8 @@ def _require_references(table: TablePolicy, tables: Mapping[str, TablePolicy]) -
         if "references" not in facts:
             continue
         place = f"tables.{table.name}.columns.{name}.references"
-        other, dot, column = facts["references"].partition(".")
-        if not dot or not column or other not in tables:
+        other, _, column = facts["references"].partition(".")
+        if not column or other not in tables:
             raise PolicyError(
                 f"{place}: there is no table {other!r}, or no column after it.",
                 fix="Write 'table.column'. " + nearest(other, tables),

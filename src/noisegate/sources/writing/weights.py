@@ -15,14 +15,13 @@ Whole numbers: an owner's sum in a cell is in 128 bits, then clamped to ±2**62,
     else N is the L1 norm, which is no smaller.
 Few rows: an owner of n rows has ‖v‖₂ ≤ ‖v‖₁ ≤ n · reach in every term, so with n of at most
     `rows_per_unit`, or ⌊√squares⌋, it is within all bounds: w = 1, and it adds v whether or not it
-    is folded. Its rows are added as they are; the others are folded. Which way it goes, its own
-    rows alone decide. Rows are read once for both ways, so that no owner can be on neither or both.
+    is folded. Its own rows alone decide whether they are added as they are or folded; rows are
+    read once for both ways, so that no owner can be on neither or both.
 Cells: keys that are in no list are in no cell, or in the rest. Folded by themselves they make an
     L1 norm no smaller; before squares are taken, the rest is added up to one cell.
 Citation: bounds per user [AKMV19]; here all of a user is scaled, and no group is left out.
 """
 
-from collections.abc import Sequence
 from math import isqrt
 from typing import Final
 
@@ -70,15 +69,13 @@ def weighed_sums(tally: Sums, rows: exp.Select, dialect: Dialect) -> exp.Select:
         query = _added(tally, _scaled_parts(tally))
         query = query.with_(cte("r"), as_=rows, materialized=False, copy=False)
         return query.with_(cte("p"), as_=parts, materialized=False, copy=False)
-    names = [f"v{place}" for place in range(len(limits))]
     parts = _of(tally, [OWNER], _folded(tally, limits), beyond=True)
-    parts = by_places(parts, tally.by, [OWNER, *names])
+    parts = by_places(parts, tally.by, [OWNER, *(f"v{place}" for place in range(len(limits)))])
     if tally.squares_per_unit is not None and any(grouping.rest for grouping in tally.by):
         parts = _merged(parts, tally, limits)
     sums = [as_(_total(tally.terms, place), f"s{place}") for place in range(len(tally.terms))]
-    plain = by_places(
-        _of(tally, [], sums, beyond=False), tally.by, [f"s{place}" for place in range(len(sums))]
-    )
+    names = [f"s{place}" for place in range(len(sums))]
+    plain = by_places(_of(tally, [], sums, beyond=False), tally.by, names)
     heavy = _added(tally, _scaled_parts(tally), limit=None)
     query = _added(tally, exp.union(heavy, plain, distinct=False, copy=False))
     query = query.with_(cte("r"), as_=rows, materialized=True, copy=False)
@@ -89,9 +86,8 @@ def weighed_sums(tally: Sums, rows: exp.Select, dialect: Dialect) -> exp.Select:
 
 def _of(tally: Sums, others: list[str], sums: list[exp.Expr], *, beyond: bool) -> exp.Select:
     """Sums of the rows of the candidates, or of all other rows, by keys and ``others``."""
-    groups = [
-        col(name, "r") for name in (*(f"k{place}" for place in range(len(tally.by))), *others)
-    ]
+    names = [*(f"k{place}" for place in range(len(tally.by))), *others]
+    groups = [col(name, "r") for name in names]
     same = exp.EQ(this=col(OWNER, "c"), expression=col(OWNER, "r"))
     found = exp.Exists(
         this=exp.select(exp.Literal.number(1)).from_(named("c"), copy=False).where(same, copy=False)
@@ -105,15 +101,13 @@ def _candidates(tally: Sums) -> exp.Select:
     """The owners with more rows than any bound has room for; the others are within all of them."""
     size, squares = exp.Count(this=exp.Star()), tally.squares_per_unit
     most = tally.rows_per_unit or 0 if squares is None else isqrt(squares)
-    found = exp.select(col(OWNER, "r")).from_(named("r"), copy=False)
-    found = found.group_by(col(OWNER, "r"), copy=False)
+    found = exp.select(col(OWNER, "r")).from_(named("r")).group_by(col(OWNER, "r"), copy=False)
     return found.having(exp.GT(this=size, expression=whole(most)), copy=False)
 
 
 def _folded(tally: Sums, limits: list[int]) -> list[exp.Expr]:
     """What an owner adds to a cell of each term, clamped; of constants, by the number of rows."""
-    folded: list[exp.Expr] = []
-    terms = folded_terms(tally)
+    terms, folded = folded_terms(tally), list[exp.Expr]()
     for place, (term, limit) in enumerate(zip(terms, limits, strict=True)):
         constant, name = term.constant, f"v{place}"
         if constant and limit % constant == 0:
@@ -124,7 +118,7 @@ def _folded(tally: Sums, limits: list[int]) -> list[exp.Expr]:
     return folded
 
 
-def _total(terms: Sequence[Term], place: int) -> exp.Expr:
+def _total(terms: tuple[Term, ...], place: int) -> exp.Expr:
     """The sum of a term over some rows r."""
     constant = terms[place].constant
     return summed(col(f"e{place}", "r") if constant is None else whole(constant))
@@ -190,10 +184,8 @@ def _root(square: exp.Expr, otherwise: exp.Expr, dialect: Dialect) -> exp.Expr:
     """A whole number whose square is at least ``square``, mostly the least; or ``otherwise``."""
     double = cast(square, "DOUBLE")
     near = dialect.wide(exp.Ceil(this=exp.Sqrt(this=double)))
-    little = exp.Add(
-        this=exp.IntDiv(this=near.copy(), expression=whole(1 << 40)), expression=whole(1)
-    )
-    above = exp.Add(this=near.copy(), expression=exp.paren(little))
+    little = exp.IntDiv(this=near.copy(), expression=whole(1 << 40))
+    above = exp.Add(this=exp.Add(this=near.copy(), expression=little), expression=whole(1))
 
     def enough(root: exp.Expr) -> exp.Expr:
         product = exp.Mul(this=exp.paren(root), expression=exp.paren(root))
@@ -223,13 +215,8 @@ def _scaled_parts(tally: Sums) -> exp.Select:
         inner = exp.select(*values, *sized).from_(parts, copy=False)
         parts, near = inner.subquery("h", copy=False), norms
         values = [col(value.name, "h") for value in values]
-        few = exp.and_(
-            *(
-                exp.LTE(this=n.copy(), expression=whole(b))
-                for n, b in zip(norms, bounds, strict=True)
-            ),
-            copy=False,
-        )
+        pairs = zip(norms, bounds, strict=True)
+        few = exp.and_(*(exp.LTE(this=n.copy(), expression=whole(b)) for n, b in pairs), copy=False)
     query = exp.select(*(col(name, "p") for name in _places(tally))).from_(parts, copy=False)
     for place, value in enumerate(values):
         scaled = [

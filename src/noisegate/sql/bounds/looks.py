@@ -12,7 +12,6 @@ from typing import Any, Final, TypeAlias, final
 
 from noisegate.algebra.expression import Call, Expression, Field, Literal, domain_of
 from noisegate.algebra.known import remembered
-from noisegate.algebra.relation import Table
 from noisegate.algebra.schema import schema_of
 from noisegate.curator.measurement import Measurement
 from noisegate.desk.terms import Terms
@@ -22,12 +21,9 @@ from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.release import Release
 from noisegate.sql.bounds.limits import caps_of, declared_rows
 from noisegate.sql.bounds.profiles import BIN, DIGITS, Profile, range_of, range_query, valued
-from noisegate.sql.bounds.sized import Counted, counted_of, own_rows
-from noisegate.sql.drafts.purchase import Purchase
+from noisegate.sql.bounds.sized import Counted, counted_of
 from noisegate.sql.drafts.recipe import CHOSEN
-from noisegate.sql.drafts.words import capped_words
 from noisegate.sql.estimates.clipped import Clipped, clipped_of
-from noisegate.sql.estimates.losses import lost_of
 from noisegate.sql.question import Aggregate, Block, Function, Question
 from noisegate.sql.reuse.shelf import Shelf
 from noisegate.transforms.checks import CAP_MAX
@@ -50,11 +46,6 @@ _UNBOUNDED: Final = (Function.COUNT, Function.COUNT_VALUES, Function.COUNT_UNITS
                      Function.COUNT_DISTINCT)  # fmt: skip
 _CLEARLY: Final = 0.5  # of an error that is guessed: what is smaller for sure
 _AVERAGES, _RANKS = 2.0, 4.5  # times the noise of a count, of an average and of a quantile
-_MODEL: Final = (
-    "A private estimate from these rows says that the contribution bound loses about {lost}: "
-    "counts and sums are raised by that, and the ± includes its uncertainty. This part rests on a "
-    "model of how rows are distributed over units, and is not proven."
-)
 _UNSEEN: Final = "errors are shown for values from 0 to 1, and grow with the width"
 _BEYOND: Final = (
     "values beyond are clipped; the ± of sums and averages includes what that loses, by a model"
@@ -430,13 +421,14 @@ def _cells(block: Block, profile: Profile) -> int:
     return min(most, round(sqrt(least * _UNLISTED)))
 
 
-def _owner_table(block: Block) -> TableDomain:
+def owner_table(block: Block) -> TableDomain:
+    """The table whose rows have owners."""
     return next(t for t in stability_of(block.relation).tables if t.unit is not None)
 
 
 def _profile(block: Block, counted: Counted, sight: Sight) -> Profile:
     return Profile(
-        table=_owner_table(block).name, units=sight.values, scale=sight.scale,
+        table=owner_table(block).name, units=sight.values, scale=sight.scale,
         part=counted.part, people=counted.people, sums=bool(counted.sums),
     )  # fmt: skip
 
@@ -469,33 +461,3 @@ def known_profile(
         if sight := _first(shelf, counted.query):
             return (_profile(block, counted, sight),), sight.release
     return (), None
-
-
-def _named(profile: Profile) -> str:
-    """What a cap loses some of."""
-    if profile.sums:
-        return "what they add to sums"
-    return "the groups that units are in" if profile.people else "them"
-
-
-def clipping(bought: Purchase, profiles: Sequence[Profile], cap: int | None) -> tuple[str, ...]:
-    """What a cap does to the numbers of a block, in words: what it loses, or how to find out.
-
-    None where no number is about capped rows.
-    """
-    block = bought.draft.block
-    capped = capped_words(block, bought.draft.drawn, known=bool(profiles))
-    if not capped or cap is None:
-        return capped
-    lost = [(each, lost_of(bought, each)) for each in profiles]
-    shares = [
-        f"{each.loss.share:.1%} of {_named(profile)}" for profile, each in lost if each is not None
-    ]
-    if shares:
-        return (*capped, _MODEL.format(lost=" and ".join(shares)))
-    look = (
-        'choose="caps" in place of the cap estimates it from the rows of this question, and chooses'
-    )
-    if isinstance(own_rows(block), Table):
-        look = f"gate.caps({_owner_table(block).name!r}, epsilon=...) estimates it, for a price"
-    return (*capped, f"How much a contribution bound of {cap} rows loses is not known: {look}.")
