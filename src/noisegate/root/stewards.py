@@ -190,17 +190,24 @@ def _changed(fix: str) -> PolicyError:
 
 def _accounts(hosted: Hosted, new: "Policy", analyst: str | None) -> Iterator[str]:
     """The accounts of the ledger that follow."""
-    known, name = hosted.ledger.accounts(), new.name
+    from noisegate.sources.policy.purposes import PURPOSE  # noqa: PLC0415 - stewards only
+
+    known, name, today = hosted.ledger.accounts(), new.name, datetime.now(UTC).date()
     if analyst is None:
         yield name
-        if not new.analysts:  # each may ask from all of it
-            yield from (each for each in known if each.startswith(f"{name}/"))
+        if not new.analysts and not new.purposes:  # each may ask from all of it
+            named = (each for each in known if each.startswith(f"{name}/"))
+            yield from (each for each in named if not each.startswith(f"{name}/{PURPOSE}"))
         return
     window = new.windows.get(analyst)
-    label = None if window is None else window.label(datetime.now(UTC).date())
-    account = account_name(name, analyst, label or "")
-    if account in known:
-        yield account
+    own = None if window is None else window.label(today)
+    above = [
+        account_name(name, f"{PURPOSE}{each.name}", each.window.label(today) or "")
+        for each in new.purposes.values()
+    ]
+    for each in above or [name]:
+        if (account := account_name(each, analyst, own or "")) in known:
+            yield account
 
 
 def decimal(said: Number) -> Decimal:
