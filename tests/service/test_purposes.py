@@ -9,6 +9,7 @@ from served import QUICK
 import noisegate as ng
 from noisegate.errors import Forbidden, OverBudget, PolicyError, SpecError
 from noisegate.orders import order_from
+from noisegate.root import amendment
 from noisegate.server.service import Service
 from refusals import about
 
@@ -146,3 +147,42 @@ def test_a_key_stands_for_one_purpose(study):
     with pytest.raises(ng.NoisegateError, check=about("key")):
         view.on("trial").start(count(4), key="k", fresh=True)
     assert view.on("report").start(count(4), key="k", fresh=True) is first
+
+
+def amended(service, epsilon, analyst=None):
+    terms = {} if analyst is None else {"every": None, "until": None}
+    change = amendment(service.view(steward(service), "study").hosted, epsilon, analyst, **terms)
+    service.amend(steward(service), change, "as agreed")
+
+
+def steward(service):
+    return service.people.caller_of("sam")
+
+
+def test_another_share_holds_for_every_purpose_at_once_and_after_a_restart(study, tmp_path):
+    ana = study.people.caller_of("ana")
+    study.people.add("sam", "steward")
+    for purpose in ("report", "trial"):
+        study.view(ana, "study").on(purpose).ask(count(1, "0.1"))
+    amended(study, "0.3", "ana")
+    for purpose in ("report", "trial"):
+        with pytest.raises(OverBudget):
+            study.view(ana, "study").on(purpose).ask(count(2, "0.5"))
+    assert ng.open(tmp_path / "study.toml", analyst="ana", purpose="report").remaining.epsilon == (
+        Fraction("0.2")
+    )
+
+
+def test_another_budget_of_the_data_set_leaves_those_of_purposes(tmp_path):
+    file = policy(tmp_path)
+    file.write_text(file.read_text().replace("[analysts]\nana = 2\nben = 2\n", "").replace(
+        'analysts = ["ana"]\n', ""
+    ))  # fmt: skip
+    with closing(Service([file], settings=QUICK)) as service:
+        service.people.add("sam", "steward")
+        ana = service.people.add("ana", "analyst") or service.people.caller_of("ana")
+        service.view(ana, "study").on("trial").ask(count(1, "0.5"))
+        amended(service, "6")
+        with pytest.raises(OverBudget):
+            service.view(ana, "study").on("trial").ask(count(2, "0.75"))
+        service.view(ana, "study").on("report").ask(count(2, "2.5"))

@@ -1,5 +1,6 @@
 """What stewards do with a policy; the command line reaches the policy room through here."""
 
+import os
 import shutil
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -122,8 +123,10 @@ class Amendment:
         if hosted.policy is not self.base:
             raise _changed("Load the page again, then repeat.")
         beside = file.with_name(f".{file.name}.new")
-        with _writing(file):
-            beside.write_text(self.text, encoding="utf-8", newline="")
+        with _writing(file), beside.open("w", encoding="utf-8", newline="") as new:
+            new.write(self.text)
+            new.flush()
+            os.fsync(new.fileno())
             shutil.copymode(file, beside)
         for account in self.accounts:
             hosted.ledger.change_budget(account, self.after, reason=reason)
@@ -132,8 +135,8 @@ class Amendment:
         with _writing(file):
             beside.replace(file)
         hosted.policy = self.policy
-        if self.analyst is not None and not self.accounts:
-            hosted.gate(self.analyst)  # opens the account
+        if self.analyst is not None and not self.accounts and not self.policy.purposes:
+            hosted.gate(self.analyst)  # opens the account; those of purposes open when first used
 
 
 @contextmanager
@@ -195,9 +198,9 @@ def _accounts(hosted: Hosted, new: "Policy", analyst: str | None) -> Iterator[st
     known, name, today = hosted.ledger.accounts(), new.name, datetime.now(UTC).date()
     if analyst is None:
         yield name
-        if not new.analysts and not new.purposes:  # each may ask from all of it
-            named = (each for each in known if each.startswith(f"{name}/"))
-            yield from (each for each in named if not each.startswith(f"{name}/{PURPOSE}"))
+        kept = {name, *(each for each in known if _is_purpose(hosted, new, each))}
+        if not new.analysts:  # each may ask from all of it
+            yield from (a for a in known if a.startswith(f"{name}/") and a not in kept)
         return
     window = new.windows.get(analyst)
     own = None if window is None else window.label(today)
@@ -208,6 +211,14 @@ def _accounts(hosted: Hosted, new: "Policy", analyst: str | None) -> Iterator[st
     for each in above or [name]:
         if (account := account_name(each, analyst, own or "")) in known:
             yield account
+
+
+def _is_purpose(hosted: Hosted, new: "Policy", account: str) -> bool:
+    """Whether the account is a purpose's, of any window, and so has a budget of its own."""
+    from noisegate.sources.policy.purposes import PURPOSE  # noqa: PLC0415 - stewards only
+
+    named = account.startswith(f"{new.name}/{PURPOSE}") and bool(new.purposes)
+    return named and hosted.ledger.balance(account).parent == new.name
 
 
 def decimal(said: Number) -> Decimal:

@@ -160,10 +160,12 @@ class Service:
             **told,
         )  # fmt: skip
         with self._lock:
-            change.make(reason)
-            self._twins.pop(name, None)  # it knows the shares, too
-            for key in [key for key in self._gates if key[0] == name]:
-                del self._gates[key]
+            try:
+                change.make(reason)
+            finally:  # whatever was made of it, no gate goes on with terms of before
+                self._twins.pop(name, None)  # it knows the shares, too
+                for key in [key for key in self._gates if key[0] == name]:
+                    del self._gates[key]
 
     # pauses
 
