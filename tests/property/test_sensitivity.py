@@ -760,7 +760,7 @@ def test_two_id_spaces_taken_for_one_are_caught(source, monkeypatch):
 
 
 def test_a_bound_that_forgets_weights_is_caught(source, monkeypatch):
-    monkeypatch.setattr(weights, "_scaled", lambda value, bound, norm: value)
+    monkeypatch.setattr(weights, "_scaled", lambda value, *_: value)
     with pytest.raises(AssertionError):
         for seed in range(300):
             require_neighbours(Random(seed), lambda _: (Table(VISITS), 1), source)

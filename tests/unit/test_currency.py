@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from test_desk import COLUMNS, ORDERS, ROWS
 from typer.testing import CliRunner
@@ -18,6 +19,8 @@ from noisegate.desk.rest import Rest, rest_of
 from noisegate.errors import OverBudget, SpecError
 from noisegate.ledger.open import open_ledger
 from noisegate.privacy.conversion import epsilon_of_zcdp_up
+from noisegate.privacy.distance import L1
+from noisegate.privacy.event import GeometricEvent, PoissonSampled
 from noisegate.privacy.loss import ApproxDP
 from refusals import about
 
@@ -54,7 +57,7 @@ def test_an_order_alone_keeps_the_epsilon_that_was_asked_for(budget, part):
     more = rho * (1 + Fraction(1, 10**6))
     assert epsilon_of_zcdp_up(more, delta=whole.delta / 2) > asked  # no looser than it must be
     charge = Charge.rounded_up(rho, Fraction(0))
-    assert zcdp.alone(charge, whole).epsilon == asked
+    assert zcdp.implied(charge, whole).epsilon == asked
     assert (charge.amount == zcdp.limit(whole).amount) == (part == 1)
 
 
@@ -275,3 +278,33 @@ def test_the_rest_at_the_command_line(tmp_path):
         found = CliRunner().invoke(app, [*words, "--epsilon", said])
         assert found.exit_code == 0, found.output
         assert json.loads(found.stdout)["price"] == pytest.approx(price, abs=0.001)
+
+
+# what is told about an event holds for it
+
+
+@pytest.mark.parametrize("order", ["8", "16", "200"])
+@pytest.mark.parametrize("chance", ["1/10", "1/1000"])
+def test_no_loss_is_told_that_a_sampled_event_exceeds(order, chance):
+    """The curve of geometric noise on a count of a sample, summed up to 60 scales."""
+    event = PoissonSampled(
+        event=GeometricEvent(scale=Fraction(1, 2), sensitivity=L1(1)), probability=Fraction(chance)
+    )
+    told = accountant_named(f"renyi-{order}").told(event, ApproxDP(8, "1e-6"))
+    noise = np.exp(-2.0 * np.abs(np.arange(-60, 62)))
+    out = noise / noise.sum()
+    held = (1 - float(Fraction(chance))) * out + float(Fraction(chance)) * np.roll(out, 1)
+    factor = np.exp(float(told.epsilon))
+    exceeds = max(np.maximum(a - factor * b, 0).sum() for a, b in ((out, held), (held, out)))
+    assert exceeds <= float(told.delta) * (1 + 1e-9)
+
+
+def test_a_new_draw_has_the_price_of_today_whatever_was_bought_before():
+    gate = opened(epsilon=10, delta="1e-6")
+    rows = gate.matrix("people", ["age"])
+    former = replace(rows, rules=replace(rows.rules, former=True))
+    bought = learners.KMeans(n_clusters=1, epsilon="0.5").fit(former)
+    assert learners.KMeans(n_clusters=1, epsilon="0.5").fit(rows).cost_.epsilon == 0
+    anew = learners.KMeans(n_clusters=1, epsilon="0.5")
+    assert anew.plan(rows, fresh=True).price.epsilon == Fraction("0.5")
+    assert anew.fit(rows, fresh=True).cost_.epsilon == Fraction("0.5") < bought.cost_.epsilon

@@ -86,9 +86,9 @@ class Accountant(ABC):
         """The ρ that an order buys whose ε is to hold by itself; None where ε itself adds up."""
         return None
 
-    def alone(self, charge: Charge, budget: ApproxDP) -> ApproxDP:
-        """The (ε, δ) of one order that costs this: the least ε that buys it."""
-        return self.implied(charge, budget)
+    def told(self, event: Event, budget: ApproxDP) -> ApproxDP:
+        """The (ε, δ) of an event by itself, as an order asks for it; rounded up."""
+        return self.implied(self.price(event), budget)
 
     def room(self, left: Charge, budget: ApproxDP) -> ApproxDP:
         """The largest (ε, δ) that one more order may ask where so much is left, rounded down."""

@@ -7,6 +7,7 @@ steps with a δ of their own.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, partial
@@ -130,12 +131,17 @@ class RenyiAccountant(Accountant):
         found, whole = _CONCENTRATED.rho(epsilon, budget), self._whole(budget)
         return min(found, whole) if epsilon <= budget.epsilon else found
 
-    def alone(self, charge: Charge, budget: ApproxDP) -> ApproxDP:
-        """Read as ρ: the least ε that buys it; of all that the account has, its own."""
-        amount, delta = charge.as_fractions()
-        found = _CONCENTRATED.alone(Charge.rounded_up(amount / self.order, delta), budget)
-        fits = charge.amount <= self.limit(budget).amount
-        return ApproxDP(min(found.epsilon, budget.epsilon) if fits else found.epsilon, found.delta)
+    def told(self, event: Event, budget: ApproxDP) -> ApproxDP:
+        """The smaller of two readings of the event by itself.
+
+        Claim: either holds. Adjacency: add/remove. Why: one is that of its loss at this order; the
+            other, of an event that has a ρ, that of all orders. A loss at one order alone bounds no
+            other, so no ρ is read off a charge. Rounding: up.
+        """
+        found = self.implied(self.price(event), budget)
+        with suppress(Unsupported):
+            found = min(found, _CONCENTRATED.told(event, budget), key=lambda each: each.epsilon)
+        return found
 
     def room(self, left: Charge, budget: ApproxDP) -> ApproxDP:
         """The largest ε whose ρ is left; of an untouched account, its own."""

@@ -104,8 +104,8 @@ class Desk:
         if self.rules.former or own.accountant == "pure":
             return Fraction(whole)
         accountant = accountant_named(own.accountant)
-        charge = accountant.price(DeclaredZCDPEvent(rho=whole**2 / 2))
-        return _as_said(accountant.alone(charge, own.budget), said).epsilon
+        event = DeclaredZCDPEvent(rho=whole**2 / 2)
+        return _as_said(accountant.told(event, own.budget), said).epsilon
 
     def _cost(self, event: Event, said: Fraction | None) -> ApproxDP:
         """What an event costs, in terms of the account."""
@@ -149,8 +149,8 @@ class Desk:
             for entry in entries
             if entry.kind == "reserve" and entry.body["account"] == own.account
         }
-        alone = partial(accountant_named(own.accountant).alone, budget=own.budget)
-        found = {alone(each).epsilon for each in charges} - {Fraction(0)}
+        read = partial(accountant_named(own.accountant).implied, budget=own.budget)
+        found = {read(each).epsilon for each in charges} - {Fraction(0)}
         return found if own.accountant == "pure" else {digits_up(each, _REST) for each in found}
 
     def price(self, *said: Number | None) -> Price:
@@ -164,14 +164,14 @@ class Desk:
 
     # jobs
 
-    def known(self, make: Callable[["Desk"], Job[C, R, E]]) -> Job[C, R, E]:
+    def known(self, make: Callable[["Desk"], Job[C, R, E]], *, fresh: bool = False) -> Job[C, R, E]:
         """The job that is made here; or, if that was paid for, the one that it was once.
 
         Where ρ adds up, an ε once bought ρ = ε²/2: nearly always more than it means, and then what
         was drawn for it is at least as good as what is asked for now.
         """
         job = make(self)
-        if self.rules.former or self.read_as(Ledger.begun) >= _SAME:
+        if fresh or self.rules.former or self.read_as(Ledger.begun) >= _SAME:
             return job
         if self.accountant == "pure" or job.is_paid(self.curator):
             return job

@@ -106,7 +106,7 @@ def _on_zcdp(
     drawn = f"geometric, scale {decimal_up(size)}"
     if not plain:
         drawn = f"Gaussian, variance {decimal_up(size)}"
-    price = accountant.alone(accountant.price(event), total).epsilon
+    price = accountant.told(event, total).epsilon
     return [
         ("on a zcdp account: price of one count", f"ε = {decimal_up(price)}"),
         ("… noise", drawn),

@@ -31,8 +31,8 @@ from noisegate.learners.fitting import (
     Fitted,
     Options,
     Task,
+    known_job,
     learn,
-    learn_job,
 )
 from noisegate.learners.matrix import Coordinate, Matrix
 from noisegate.learners.parameters import require_rows
@@ -112,7 +112,7 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-lear
     ) -> Plan[FitExpected]:
         """The price of `fit`. Free: spends nothing, reads no row."""
         matrix = self._matrix(X, y)
-        job = learn_job(matrix, self._task(matrix), epsilon=self.epsilon)
+        job = known_job(matrix, self._task(matrix), epsilon=self.epsilon, fresh=fresh)
         return matrix.desk.plan(job, fresh=fresh)
 
     def _task(self, matrix: Matrix) -> Task:

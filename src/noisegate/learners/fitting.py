@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from noisegate.algebra.tally import Rows
 from noisegate.curator.allowance import Allowance
 from noisegate.curator.curator import digest
-from noisegate.desk.job import Progress, Receipt, Recipe
+from noisegate.desk.job import Job, Progress, Receipt, Recipe
 from noisegate.desk.plan import Fact
 from noisegate.desk.price import Price
 from noisegate.exact import Number
@@ -247,6 +247,16 @@ def _expected(matrix: Matrix, task: Task, asked: Query, epsilon: Number | None) 
     )  # fmt: skip
 
 
+def known_job(
+    matrix: Matrix, task: Task, *, epsilon: Number | None, fresh: bool
+) -> Job[tuple[Fitted, bool], tuple[tuple[Fitted, bool], Receipt], FitExpected]:
+    """The job of a fit, or of the one that was paid for."""
+    return matrix.desk.known(
+        lambda desk: learn_job(replace(matrix, rules=desk.rules), task, epsilon=epsilon),
+        fresh=fresh,
+    )
+
+
 def learn(
     matrix: Matrix,
     task: Task,
@@ -257,9 +267,7 @@ def learn(
 ) -> Outcome:
     """The fitted numbers: from the ledger if they were learnt before, else for their price."""
     desk = matrix.desk
-    job = desk.known(
-        lambda desk: learn_job(replace(matrix, rules=desk.rules), task, epsilon=epsilon)
-    )
+    job = known_job(matrix, task, epsilon=epsilon, fresh=fresh)
     (fitted, stopped), receipt = desk.run(job, fresh=fresh, progress=progress)
     return Outcome(fitted, receipt, stopped)
 

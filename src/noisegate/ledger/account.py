@@ -152,9 +152,9 @@ class Prices:
         """The (ε, δ) that a charge amounts to in this account."""
         return self.accountant(account.accountant).implied(charge, account.budget)
 
-    def alone(self, account: Account, charge: Charge) -> ApproxDP:
-        """The (ε, δ) that one question asks for, if it costs this."""
-        return self.accountant(account.accountant).alone(charge, account.budget)
+    def told(self, account: Account, event: Event) -> ApproxDP:
+        """The (ε, δ) of an event by itself, as an order asks this account for it."""
+        return self.accountant(account.accountant).told(event, account.budget)
 
     def fits(self, account: Account, charge: Charge) -> bool:
         """The filter: whether the account can take the charge."""

@@ -265,7 +265,7 @@ class Rules:
     def _require_room(self, account: Account, charge: Charge) -> None:
         if self.prices.fits(account, charge):
             return
-        price = self.prices.alone(account, charge)
+        price = self.prices.implied(account, charge)
         left = self.prices.balance(account).remaining
         raise OverBudget(
             f"This costs {price}; account {account.name!r} has {left:left} left "

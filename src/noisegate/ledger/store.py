@@ -235,7 +235,7 @@ class Ledger(ABC):
         return Quote(
             charges={name: charge for name, (charge, _) in quotes.items()},
             loss=self._rules.prices.implied(terms, quotes[account][0]),
-            price=self._rules.prices.alone(terms, quotes[account][0]),
+            price=self._rules.prices.told(terms, event),
             fits=all(fits for _, fits in quotes.values()),
         )
 

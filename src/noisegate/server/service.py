@@ -457,7 +457,7 @@ def _lost(gate: Gate, before: Charge) -> Fraction:
     try:
         own = gate.ledger.balance(gate.door.account)
         meanwhile = Charge(max(0, own.charge.amount - before.amount), 0)
-        return accountant_named(own.accountant).alone(meanwhile, own.budget).epsilon
+        return accountant_named(own.accountant).implied(meanwhile, own.budget).epsilon
     except NoisegateError:
         return _NOTHING
 

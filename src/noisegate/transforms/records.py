@@ -4,7 +4,6 @@ from hashlib import sha256
 from typing import Any
 
 from noisegate.algebra.expression import plain_values, to_plain
-from noisegate.algebra.known import remembered
 from noisegate.algebra.relation import (
     Filter,
     Folded,
@@ -104,7 +103,6 @@ def _window_record(window: Window) -> list[Any]:
     return [window.name, window.how.value, to_plain(window.expression), keys, order, frame]
 
 
-@remembered
 def _term_record(term: Term) -> list[Any]:
     return [to_plain(term.expression), str(term.grain), term.low, term.high]
 
