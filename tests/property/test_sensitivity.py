@@ -766,6 +766,23 @@ def test_a_bound_that_forgets_weights_is_caught(source, monkeypatch):
             require_neighbours(Random(seed), lambda _: (Table(VISITS), 1), source)
 
 
+def test_a_unit_with_more_rows_than_its_bound_that_is_not_folded_is_caught(source, monkeypatch):
+    honest = weights._candidates
+
+    def late(tally):
+        rows, squares = tally.rows_per_unit, tally.squares_per_unit
+        return honest(
+            replace(
+                tally, rows_per_unit=rows and rows + 1, squares_per_unit=squares and 4 * squares
+            )
+        )
+
+    monkeypatch.setattr(weights, "_candidates", late)
+    with pytest.raises(AssertionError):
+        for seed in range(300):
+            require_neighbours(Random(seed), lambda _: (Table(VISITS), 1), source)
+
+
 def test_a_norm_that_forgets_the_rest_is_caught(source, monkeypatch):
     monkeypatch.setattr(weights, "_merged", lambda parts, *_: parts)
     with pytest.raises(AssertionError):
