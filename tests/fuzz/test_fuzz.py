@@ -55,7 +55,7 @@ COUNT = '{"world": "tight", "seed": 0, "epsilon": 0.5}\nSELECT COUNT(*) AS n FRO
 
 
 def test_rows_that_outweigh_their_claim_are_caught(monkeypatch):
-    monkeypatch.setattr(weights, "_scaled", lambda value, bound, norm: value)
+    monkeypatch.setattr(weights, "_scaled", lambda value, *_: value)
     assert "SENSITIVITY" in found_in(f"{COUNT} WHERE visit_id > -31")  # nobody asks that twice
 
 

@@ -123,11 +123,11 @@ class Amendment:
         if hosted.policy is not self.base:
             raise _changed("Load the page again, then repeat.")
         beside = file.with_name(f".{file.name}.new")
-        with _writing(file), beside.open("w", encoding="utf-8", newline="") as new:
-            new.write(self.text)
-            new.flush()
-            os.fsync(new.fileno())
+        with _writing(file):
+            beside.write_text(self.text, encoding="utf-8", newline="")
             shutil.copymode(file, beside)
+            with beside.open("rb") as new:
+                os.fsync(new.fileno())
         for account in self.accounts:
             hosted.ledger.change_budget(account, self.after, reason=reason)
         if self.analyst is not None and not self.accounts:

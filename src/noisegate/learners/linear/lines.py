@@ -10,7 +10,7 @@ columns, a random few are asked about; where it hides even the target's spread, 
 buys the mean.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Final, final
 
@@ -57,6 +57,8 @@ _CUTS: Final = np.linspace(-1, 1, 33)[1:-1]
 _ROUGH: Final = 0.03  # of the rows: how far from normal residuals may be
 _ALIKE: Final = 4  # neighbouring sums of bins, which tell nearly the same
 _LENGTHS: Final = Fraction(1, 20)
+_CLOSER: Final = 2  # looks at most
+_NEAR: Final = 0.2  # of the span, in a closer look
 _FAR: Final = 6  # deviations of residuals, within which their next bins lie
 _OFF: Final = 0.02  # of the variance, in squares: a level is off by as much, at least
 _ROUNDS_MAX: Final = 4
@@ -67,20 +69,27 @@ SPAN: Final = 2  # residuals of targets from -1 to 1
 @final
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Where a score from -span to span may lie: weights of its variances (down) and means."""
+    """Where a score within span of a centre may lie: weights of its variances (down) and means."""
 
     weights: Floats
     span: float = 1.0
+    centre: float = 0.0
 
     @property
     def mean(self) -> float:
         """Of the score."""
-        return float(self.weights.sum(axis=0) @ _PLACES) * self.span
+        return self.centre + float(self.weights.sum(axis=0) @ _PLACES) * self.span
 
     @property
     def unsure(self) -> float:
         """The variance of that mean."""
-        return float(self.weights.sum(axis=0) @ (_PLACES * self.span - self.mean) ** 2)
+        places = self.centre + _PLACES * self.span
+        return float(self.weights.sum(axis=0) @ (places - self.mean) ** 2)
+
+    @property
+    def is_thin(self) -> bool:
+        """Whether it is most likely thinner than can be told."""
+        return bool(self.weights[0].sum() > 1 / 2)
 
     @property
     def variance(self) -> float:
@@ -156,8 +165,12 @@ def fit_linear(ask: RowsAsk, *, penalty: float = 0.0, rounds: int | None = None)
     look = next((share for share in _LOOKS if _sees(ask, rows, share)), None)
     if look is None:
         return _mean_alone(ask, counted, 1 - _COUNT)
-    target = ask_spread(ask, flat, 1.0, rows, look)
-    left = 1 - _COUNT - look
+    target, left = ask_spread(ask, flat, 1.0, rows, look), 1 - _COUNT - look
+    for _ in range(_CLOSER):
+        if target.is_thin:  # bounds much wider than the rows: a closer look at the same place
+            line, span = np.append(flat[:-1], target.mean), _NEAR * target.span
+            target = replace(ask_spread(ask, line, span, rows, look), centre=target.mean)
+            left -= look
     level, slopes = _level_first(ask, flat, target, rows, left)
     size, gain = _size(ask, target, rows, slopes * (1 - _WIDE))
     if gain < _GAIN or not slopes:

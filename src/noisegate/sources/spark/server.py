@@ -22,6 +22,7 @@ from noisegate.files import place_of, table_of
 AGAIN: Final = "Nothing was released; ask again with the same request id."
 UNREACHABLE: Final = "The engine could not read the table."
 REMOTE: Final = "SPARK_REMOTE"  # of the environment: the server of addresses without a host
+_HOME: Final = "SPARK_HOME"
 _SAID: Final = frozenset({"use_ssl", "user_id", "token_file"})
 _SETTINGS: Final = {
     "spark.sql.ansi.enabled": "true",
@@ -121,7 +122,7 @@ def told() -> Iterator[None]:
 
 def connect(place: Place) -> Any:  # noqa: ANN401 - a SparkSession
     """A new session with all settings pinned."""
-    with warnings.catch_warnings():  # pandas, which its client loads, is not used
+    with warnings.catch_warnings(), _at_home():  # pandas, which its client loads, is not used
         warnings.filterwarnings("ignore", message="PySpark does not yet", category=FutureWarning)
         extra("pyspark.sql.connect.session", "Tables of a Spark server", "spark")
     if not os.environ.get(DEBUG):
@@ -131,6 +132,23 @@ def connect(place: Place) -> Any:  # noqa: ANN401 - a SparkSession
         for name, value in _SETTINGS.items():
             found.conf.set(name, value)
     return found
+
+
+@contextmanager
+def _at_home() -> Iterator[None]:
+    """Name a place for a whole Spark, which need not be there.
+
+    A program without a file (``python -c``) is taken for a test by the client, and ended unless it
+    finds one.
+    """
+    if _HOME in os.environ:
+        yield
+        return
+    os.environ[_HOME] = os.sep
+    try:
+        yield
+    finally:
+        del os.environ[_HOME]
 
 
 def _beside(session: Any) -> Any:  # noqa: ANN401 - SparkSessions
