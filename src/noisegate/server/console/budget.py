@@ -40,7 +40,7 @@ class Burn:
 def budget_page(visit: Visit, **values: Any) -> Response:  # noqa: ANN401 - of a template
     """All levers of one data set, and the tokens of everybody."""
     view, people = visit.view(), visit.service.people
-    root = view.ledger.balance(view.name)
+    root, entries = view.ledger.balance(view.name), view.ledger.history(view.name)
     names = [each for each in view.ledger.accounts() if each.startswith(f"{view.name}/")]
     shared = {
         "title": f"Budget of {view.name}",
@@ -49,7 +49,7 @@ def budget_page(visit: Visit, **values: Any) -> Response:  # noqa: ANN401 - of a
         "paused": visit.service.is_paused(view.name),
         "accountant": root.accountant,
         "bar": meter(root),
-        "burn": burn_down(root, view.ledger.history(view.name), datetime.now(UTC)),
+        "burn": burn_down(root, entries, datetime.now(UTC)),
         "buys": _buys(root),
         "shares": [*(_share(view, name) for name in names), *_unused(view, names)],
         "waiting": [
@@ -63,7 +63,7 @@ def budget_page(visit: Visit, **values: Any) -> Response:  # noqa: ANN401 - of a
         "proposal": None,
         "listed": sorted(view.hosted.policy.analysts),
         "every": EVERY,
-        "renewed": renewed(root),
+        "renewed": renewed(root, entries),
     }
     status = values.pop("status", 200)
     return visit.page("budget.html", status, **(shared | values))
