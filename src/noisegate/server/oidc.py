@@ -125,12 +125,16 @@ class SignIn:
         }
         return self._joined("authorization_endpoint", asked)
 
+    @staticmethod
+    def began(said: Mapping[str, str], memory: str) -> bool:
+        """Whether what was ``said`` in the address belongs to a sign-in of this browser."""
+        state = said.get("state", "").encode()
+        return hmac.compare_digest(state, derived(memory, "state").encode())
+
     def name_of(self, said: Mapping[str, str], memory: str, back: str) -> str:
         """Who came back, by what the provider ``said`` in the address."""
-        ours = hmac.compare_digest(
-            said.get("state", "").encode(), derived(memory, "state").encode()
-        )
-        if not ours or said.get("iss", self.issuer.issuer) != self.issuer.issuer:
+        ours = said.get("iss", self.issuer.issuer) == self.issuer.issuer
+        if not ours or not self.began(said, memory):
             raise _refused("This sign-in was not begun here, or too long ago.")
         if "code" not in said:
             raise _refused("The provider did not let you in.")
