@@ -99,6 +99,7 @@ def test_what_leaves_is_a_challenge_and_no_secret(browser, peer):
         ("ana", {"claims": {"iss": "http://localhost:1"}}),
         ("ana", {"claims": {"exp": 1_000_000_000}}),
         ("ana", {"claims": {"email_verified": False}}),
+        ("ana", {"claims": {"email_verified": None}}),
         ("ana", {"key": STRANGER}),
     ],
 )
