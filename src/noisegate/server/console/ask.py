@@ -12,6 +12,7 @@ from noisegate.algebra.functions import FUNCTIONS
 from noisegate.desk.order import Order
 from noisegate.errors import NoisegateError
 from noisegate.exact import fraction
+from noisegate.inert import json_text
 from noisegate.orders import SqlOrder
 from noisegate.server.console.shown import CONFIDENCE, plan_shown, run_shown
 from noisegate.server.console.visits import Visit
@@ -157,7 +158,7 @@ def _said_by(run: Run, view: View) -> dict[str, str]:
     by = "within" if record.get("within") is not None else "epsilon"
     paid = record.get(by)
     said = _blank(view) | {"sql": str(record["sql"]), "by": by}
-    return said if paid is None else said | {by: field(float(fraction(paid)))}
+    return said if paid is None else said | {by: said_again(paid)}
 
 
 def _order(said: dict[str, str]) -> Order[Any, Any]:
@@ -177,6 +178,18 @@ def field(value: float) -> str:
         return ""
     place = 10.0 ** (ceil(log10(value)) - 3)
     return f"{ceil(value / place - 1e-9) * place:.6g}"
+
+
+def said_again(value: object) -> str:
+    """A term of a run for a field: a number as people write it, words as they are.
+
+    >>> said_again("1/5"), said_again("1/4 of rest")
+    ('0.2', '1/4 of rest')
+    """
+    try:
+        return field(float(fraction(str(value))))
+    except NoisegateError:
+        return value if isinstance(value, str) else json_text(value)
 
 
 def _example(tables: list[dict[str, Any]]) -> str:

@@ -8,9 +8,8 @@ from starlette.responses import Response
 
 from noisegate.desk.order import Order
 from noisegate.errors import NoisegateError
-from noisegate.exact import fraction
 from noisegate.orders import order_from
-from noisegate.server.console.ask import field, priced, slider_of, started
+from noisegate.server.console.ask import field, priced, said_again, slider_of, started
 from noisegate.server.console.forms import fields, kinds, record, said_by
 from noisegate.server.console.shown import plan_shown
 from noisegate.server.console.visits import Visit
@@ -121,7 +120,7 @@ def _form(
     if "epsilon" not in said and default is not None:
         said["epsilon"] = field(default)
     elif said.get("epsilon"):
-        said["epsilon"] = _number(said["epsilon"])
+        said["epsilon"] = said_again(said["epsilon"])
     shared = {
         "title": f"Order: {kind}",
         "names": visit.names(),
@@ -137,14 +136,6 @@ def _form(
     }
     status = values.pop("status", 200)
     return visit.page("order.html", status, **(shared | values))
-
-
-def _number(text: str) -> str:
-    """An ε as people write it, where a run has it as a fraction."""
-    try:
-        return field(float(fraction(text)))
-    except NoisegateError:
-        return text
 
 
 def _kind_of(run: Run) -> str:
