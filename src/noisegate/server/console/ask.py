@@ -134,10 +134,7 @@ def facts_of(visit: Visit, view: View) -> dict[str, Any]:
 
 def purposes_of(view: View, facts: dict[str, Any]) -> dict[str, Any]:
     """The field that says what is asked for; no choices where the policy has no purposes."""
-    choices = [
-        {"name": each["name"], "words": _purpose_words(each), "more": each["description"]}
-        for each in facts["purposes"]
-    ]
+    choices = [{"name": each["name"], "words": _purpose_words(each)} for each in facts["purposes"]]
     try:
         chosen = view.purpose
     except NoisegateError:
@@ -147,8 +144,9 @@ def purposes_of(view: View, facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def _purpose_words(each: dict[str, Any]) -> str:
-    left = each["remaining"]
-    return each["name"] if left is None else f"{each['name']}, left ε = {down(left)}"
+    left = "" if each["remaining"] is None else f", left ε = {down(each['remaining'])}"
+    more = f": {each['description']}" if each["description"] else ""
+    return f"{each['name']}{left}{more}"
 
 
 def _page(visit: Visit, view: View, said: dict[str, str], **values: Any) -> Response:  # noqa: ANN401 - of a template

@@ -142,7 +142,8 @@ def _seen(visit: Visit, lines: list[Access]) -> list[Access]:
 
 def _line(each: Access) -> dict[str, Any]:
     order, paid = each.detail.get("order") or {}, each.detail.get("price")
-    others = {k: v for k, v in each.detail.items() if k not in _BESIDE}
+    beside = _BESIDE if order else _BESIDE[:-1]  # a run has its order
+    others = {k: v for k, v in each.detail.items() if k not in beside}
     what = (
         order.get("sql") or order.get("name") or ", ".join(f"{k}: {v}" for k, v in others.items())
     )

@@ -128,7 +128,9 @@ def _token(visit: Visit, _: View) -> str:
     }
     why = visit.form.get("purpose") or None
     if why is not None and why not in _reasons(visit):
-        raise SpecError("There is no such purpose.", fix="Use one of a policy.", about="purpose")
+        raise SpecError(
+            "There is no such purpose.", fix="Use one that a policy has.", about="purpose"
+        )
     text = visit.service.people.new_token(
         person,
         label=visit.form.get("label", "")[:100],
@@ -214,6 +216,7 @@ def _account(view: View, account: str, entries: Sequence[Entry]) -> dict[str, An
         "epsilon": "",
         "words": "",
         "window": None,
+        "more": "",
         "bar": meter(balance),
         "burn": burn_down(balance, entries, datetime.now(UTC)),
         "questions": balance.reservations,
@@ -257,7 +260,7 @@ def _purposes(view: View, accounts: list[dict[str, Any]]) -> list[dict[str, Any]
     asked = {each["purpose"] for each in found}
     found += [
         _nothing(name)
-        | {"words": f"{each.budget}{each.window or ''}; nobody has asked yet", "purpose": name}
+        | {"words": f"{each.budget}{each.window}; nobody has asked yet", "purpose": name}
         for name, each in policy.purposes.items()
         if name not in asked
     ]
@@ -268,7 +271,7 @@ def _purposes(view: View, accounts: list[dict[str, Any]]) -> list[dict[str, Any]
 def _nothing(name: str) -> dict[str, Any]:
     return {
         "name": name, "analyst": None, "purpose": None, "bar": None, "burn": None, "words": "",
-        "window": None, "questions": 0, "unsettled": 0, "epsilon": "",
+        "window": None, "more": "", "questions": 0, "unsettled": 0, "epsilon": "",
     }  # fmt: skip
 
 

@@ -104,7 +104,9 @@ def publish(visit: Visit) -> Response:
     """Show a release to everybody, without a token, or to nobody else again."""
     run = visit.service.run_of(visit.caller, visit.request.path_params["run"])
     if not run_shown(visit, run)["done"]:
-        raise SpecError("This is not done.", fix="Publish what has an answer.", about="state")
+        raise SpecError(
+            "This is not done.", fix="Publish a release once it has an answer.", about="state"
+        )
     public = visit.form.get("do") == "publish"
     visit.service.published.publish(visit.caller, run.id, public=public)
     return visit.to(f"runs/{run.id}")

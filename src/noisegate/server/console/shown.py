@@ -19,12 +19,12 @@ from noisegate.ledger.account import Balance
 from noisegate.privacy.loss import ApproxDP
 from noisegate.releases.cells.axes import Axis
 from noisegate.releases.describe.description import Description
+from noisegate.root import PURPOSE
 from noisegate.server.console.charts import charts
 from noisegate.server.console.visits import Visit
 from noisegate.server.results import Result
 from noisegate.server.runs import Run
 from noisegate.server.views import View
-from noisegate.sources.policy.purposes import PURPOSE
 
 CONFIDENCE: Final = 0.95
 ROWS_MAX: Final = 200
