@@ -69,6 +69,15 @@ def test_one_sees_the_purposes_that_one_may_ask_for(everybody):
     assert sent(everybody, "ben", "ask", purpose="trial").status_code == 403
 
 
+def test_a_bar_says_why_less_is_left_than_the_share(everybody):
+    wide, narrow = (
+        words(sent(everybody, "ana", "ask", purpose=why, do="price", sql=f"{SQL} WHERE age > 7"))
+        for why in ("report", "trial")
+    )
+    assert "have no more" not in wide
+    assert "of 2: the accounts above it have no more" in narrow
+
+
 def test_history_audit_and_budget_say_what_for(everybody):
     sent(everybody, "ana", "ask", purpose="report", key="again")
     assert "For Question" in words(everybody["ana"].page("history"))

@@ -129,11 +129,13 @@ def meter(
     adds_up = balance.accountant == "pure"
     after = room.epsilon - cost.epsilon if cost and fits and adds_up else room.epsilon
     bite = f"this question ε = {_of(cost)}, {up(share)} % of the budget" if share else ""
+    held = room.epsilon < balance.remaining.epsilon
+    above = ": the accounts above it have no more" if held else ""
     words = {
         "spent_words": f"spent ε = {_of(balance.spent)}",
         "bite_words": bite if cost else "",
         "left_words": f"left {'afterwards ' if bite and fits and adds_up else ''}"
-        f"ε = {down(float(after))} of {_of(balance.budget)}",
+        f"ε = {down(float(after))} of {_of(balance.budget)}{above}",
     }
     said = ", ".join(filter(None, words.values()))
     drawn = max(min(100 - taken, share), 0.4) if share else 0
