@@ -87,6 +87,7 @@ class Provider:
         claims = {
             "iss": self.url, "aud": CLIENT, "sub": "1", "iat": time.time(),
             "exp": time.time() + 60, "nonce": code["nonce"], "email": self.who,
+            "email_verified": True,
         } | self.wrong.get("claims", {})  # fmt: skip
         key = self.wrong.get("key") or {"RS256": RSA, "EdDSA": EDWARDS}[self.alg]
         made = jwt.encode(claims, key, algorithm=self.alg, headers={"kid": self.alg})

@@ -37,6 +37,14 @@ def test_a_question_is_priced_practised_asked_and_free_again(browsers, service):
     assert service.view(caller, "clinic").gate.spent.epsilon == 0.5
 
 
+def test_a_part_of_the_rest_is_paid_for_and_shown(browsers, service):
+    reply = asked(browsers["ana"], epsilon="1/4 of rest")
+    assert reply.status_code == 200
+    assert "north" in words(reply)
+    assert 'value="1/4 of rest"' in reply.text
+    assert service.view(service.people.caller_of("ana"), "clinic").gate.spent.epsilon == 0.5
+
+
 def test_a_button_that_is_pressed_twice_asks_once(browsers, service):
     one, two = run_id(asked(browsers["ana"])), run_id(asked(browsers["ana"]))
     assert one == two

@@ -91,7 +91,6 @@ def test_what_leaves_is_a_challenge_and_no_secret(browser, peer):
     [
         ("mallory", {}),
         (None, {}),
-        ("ana", {"back": {"state": "x"}}),
         ("ana", {"back": {"code": "x"}}),
         ("ana", {"back": {"iss": "http://localhost:1"}}),
         ("ana", {"claims": {"nonce": "x"}}),
@@ -100,6 +99,7 @@ def test_what_leaves_is_a_challenge_and_no_secret(browser, peer):
         ("ana", {"claims": {"iss": "http://localhost:1"}}),
         ("ana", {"claims": {"exp": 1_000_000_000}}),
         ("ana", {"claims": {"email_verified": False}}),
+        ("ana", {"claims": {"email_verified": None}}),
         ("ana", {"key": STRANGER}),
     ],
 )
@@ -115,6 +115,22 @@ def test_what_is_not_right_lets_nobody_in_and_is_written_down(service, way, peer
     assert line not in before
     assert (line.action, line.person) == ("sign-in", "")
     assert line.detail["refused"].startswith("unauthenticated")
+
+
+def test_another_site_cannot_use_up_the_attempts_of_an_address(service, way):
+    """Its pictures can point at our way back; who did not leave from here fails at nothing."""
+    browser = Browser(service, sign_in=way)
+    before, where = service.log.lines(limit=1), away(browser)
+    memory = browser.cookies["noisegate_away"]
+    for number in range(60):
+        browser.cookies.clear()
+        if number % 2:
+            browser.cookies.set("noisegate_away", memory, path=f"{HOME}/oidc/back")
+        reply = browser.get(f"{HOME}/oidc/back?state=x&code=y")
+        assert reply.status_code == 401
+    assert "was begun in this browser" in words(reply)
+    assert service.log.lines(limit=1) == before
+    assert "Signed in" in words(back(browser, where))  # what was begun goes on
 
 
 def test_a_code_is_good_for_the_browser_that_asked_and_once(service, way):

@@ -6,7 +6,9 @@ import tomllib
 import pytest
 from browser import BY_WARD, Browser, asked, clinic_service, words
 
+from noisegate.orders import order_from
 from noisegate.root import amendment
+from noisegate.server.console.shares import renewed
 from noisegate.server.service import Service
 from noisegate.server.settings import Settings
 
@@ -98,6 +100,28 @@ def test_renewing_adds_what_is_spent(service, sam):
     page = proposed(sam, epsilon="", renew="1")
     wanted = float(root.budget.epsilon + root.spent.epsilon)
     assert f"From now on it is ε = {wanted:g}." in words(page)
+
+
+def test_who_renews_again_adds_what_was_spent_in_between(tmp_path):
+    """5, all spent, 10, all spent, 15: and not the sum of all charges on top each time."""
+
+    def changed(text):
+        text = re.sub(r"\[analysts\].*?\n\n", "", text, flags=re.DOTALL)
+        return re.sub(r"max_epsilon = .*\n", "", text).replace("epsilon = 4", "epsilon = 5", 1)
+
+    service = clinic_service(tmp_path, changed=changed)
+    sam, ana = service.people.caller_of("sam"), service.people.caller_of("ana")
+    ledger, hosted = service.view(sam, "clinic").ledger, service.view(sam, "clinic").hosted
+    offered = []
+    for year in (1950, 1960, 1970):
+        sql = f"SELECT COUNT(*) AS n FROM patients WHERE birth_year > {year}"
+        left = str(ledger.balance("clinic").remaining.epsilon)
+        service.view(ana, "clinic").ask(order_from({"kind": "sql", "sql": sql, "epsilon": left}))
+        offered.append(renewed(ledger.balance("clinic"), ledger.history("clinic")))
+        service.amend(sam, amendment(hosted, offered[-1], None), "once more")
+        assert float(ledger.balance("clinic").remaining.epsilon) == 5
+    assert offered == ["10", "15", "20"]
+    service.close()
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from noisegate.errors import OperatorError, Unauthenticated
+from noisegate.server import oidc
 from noisegate.server.oidc import Issuer
 from noisegate.server.people import People
 from noisegate.server.serve import Serving
@@ -26,7 +27,8 @@ def issuer(tmp_path):
 
 
 def token(key=KEY, algorithm="ES256", kid="k1", **claims):
-    said = {"iss": ISSUER, "aud": HERE, "exp": time.time() + 60, "email": "ana", **claims}
+    said = {"iss": ISSUER, "aud": HERE, "exp": time.time() + 60, "email": "ana"}
+    said |= {"email_verified": True} | claims
     kept = {name: value for name, value in said.items() if value is not None}
     return jwt.encode(kept, key, algorithm=algorithm, headers={"kid": kid})
 
@@ -56,6 +58,10 @@ def test_somebody_whom_only_the_provider_knows_does_not(service, issuer):
         {"email": None},
         {"email": ["ana"]},
         {"email_verified": False},
+        {"email_verified": "false"},
+        {"email_verified": "true"},
+        {"email_verified": 1},
+        {"email_verified": None},
         {"key": "secret" * 10, "algorithm": "HS256"},
         {"key": rsa.generate_private_key(65537, 2048), "algorithm": "RS256"},
     ],
@@ -81,6 +87,36 @@ def test_the_public_key_as_a_secret_is_refused(issuer):
         issuer.name_of(token(key=text, algorithm="HS256"))
 
 
+def test_an_address_that_is_not_verified_needs_the_operators_word(issuer):
+    trusting = Issuer(issuer=ISSUER, audience=HERE, keys=issuer.keys, unverified=True)
+    assert trusting.name_of(token(email_verified=None)) == "ana"
+    for said in (False, "false", "true", 0):
+        with pytest.raises(Unauthenticated):
+            trusting.name_of(token(email_verified=said))
+    other = Issuer(issuer=ISSUER, audience=HERE, keys=issuer.keys, claim="sub")
+    assert other.name_of(token(sub="ana", email_verified=None)) == "ana"
+
+
+def test_a_provider_that_does_not_answer_is_not_asked_for_each_token(monkeypatch):
+    """Neither for keys nor for its description; some seconds later it is asked again."""
+    asked, clock = [], [100.0]
+
+    def fetched(where):
+        asked.append(where)
+        raise OSError
+
+    monkeypatch.setattr(oidc, "fetched", fetched)
+    monkeypatch.setattr(oidc.time, "monotonic", lambda: clock[0])
+    issuer = Issuer(issuer=ISSUER, audience=HERE, keys="https://id.example/keys")
+    way = oidc.SignIn(issuer=issuer, client="c")
+    for wanted in (2, 2, 2, 4):
+        clock[0] += 11 if wanted == 4 else 1
+        for ask in (lambda: issuer.name_of(token()), lambda: way.address("m", "b")):
+            with pytest.raises(OperatorError):
+                ask()
+        assert len(asked) == wanted
+
+
 def test_keys_that_cannot_be_read_are_the_operators_matter(tmp_path):
     with pytest.raises(OperatorError):
         Issuer(issuer=ISSUER, audience=HERE, keys=str(tmp_path / "none.json")).name_of(token())
@@ -89,6 +125,6 @@ def test_keys_that_cannot_be_read_are_the_operators_matter(tmp_path):
 def test_settings_are_all_there_or_none(tmp_path):
     assert Serving.chosen().issuer is None
     made = Serving.chosen(oidc_issuer=ISSUER, oidc_audience=HERE, oidc_keys="keys.json").issuer
-    assert (made.issuer, made.claim) == (ISSUER, "email")
+    assert (made.issuer, made.claim, made.unverified) == (ISSUER, "email", False)
     with pytest.raises(Exception, match="oidc_keys"):
         Serving.chosen(oidc_issuer=ISSUER).issuer  # noqa: B018 - a property

@@ -9,12 +9,12 @@ import hmac
 import json
 import time
 from base64 import b64encode, urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from threading import Lock
-from typing import Any, Final, final
+from typing import Any, Final, TypeAlias, final
 from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
@@ -24,10 +24,51 @@ from noisegate.extras import extra
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDSA")  # public keys
 _KEPT_S: Final = 600  # keys are asked for anew after so long
 _AGAIN_S: Final = 30  # and where a token names one that is not there, not more often than this
+_FAILED_S: Final = 10  # and where reading failed, not more often than this
+_WAIT_S: Final = 1  # for somebody else who reads just now
 _LEEWAY_S: Final = 30
 _SIZE_MAX: Final = 1 << 20
 _PATIENCE_S: Final = 10
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
+Found: TypeAlias = dict[str, Any]
+
+
+@final
+class Kept:
+    """What was last read of a provider. One thread reads; the others do not wait for long.
+
+    That reading failed is remembered too: else junk tokens could hold all threads of the service
+    while a provider does not answer.
+    """
+
+    def __init__(self) -> None:
+        self._found: Found = {}
+        self._read_at = self._failed_at = float("-inf")
+        self._lock = Lock()
+
+    def get(self, read: Callable[[], Found], is_old: Callable[[Found, float], bool]) -> Found:
+        """What was found, or is found now if that ``is_old``, by its age in seconds."""
+        if not is_old(self._found, self._age):
+            return self._found
+        if not self._lock.acquire(timeout=_WAIT_S):
+            raise OSError
+        try:
+            if is_old(self._found, self._age):
+                if time.monotonic() - self._failed_at < _FAILED_S:
+                    raise OSError
+                try:
+                    self._found = read()
+                except Exception:
+                    self._failed_at = time.monotonic()
+                    raise
+                self._read_at = time.monotonic()
+            return self._found
+        finally:
+            self._lock.release()
+
+    @property
+    def _age(self) -> float:
+        return time.monotonic() - self._read_at
 
 
 @final
@@ -35,16 +76,17 @@ _LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 class Issuer:
     """A provider: its name, for whom its tokens are, where its keys are, which claim is the name.
 
-    ``keys`` is a file or an https URL of a JSON Web Key Set.
+    ``keys`` is a file or an https URL of a JSON Web Key Set. An e-mail address is a name only if
+    the provider says ``email_verified``: else anybody could claim that of a steward there.
+    ``unverified``: the provider does not say so, and vouches for all of its addresses.
     """
 
     issuer: str
     audience: str
     keys: str
     claim: str = "email"
-    _found: dict[str, Any] = field(default_factory=dict)
-    _read_at: float = float("-inf")
-    _lock: Lock = field(default_factory=Lock)
+    unverified: bool = False
+    _kept: Kept = field(default_factory=Kept)
 
     def name_of(self, text: str, *, client: str | None = None, nonce: str | None = None) -> str:
         """Whose token this is; refuses one that is forged, expired, or for somebody else.
@@ -59,7 +101,8 @@ class Issuer:
                 text, self._key(named), algorithms=ALGORITHMS, audience=client or self.audience,
                 issuer=self.issuer, leeway=_LEEWAY_S, options={"require": ["exp", "iss", "aud"]},
             )  # fmt: skip
-            doubted = self.claim == "email" and said.get("email_verified") is False
+            sure = said.get("email_verified", self.unverified) is True
+            doubted = self.claim == "email" and not sure
             if client is not None and (
                 said.get("nonce") != nonce or said.get("azp", client) != client
             ):
@@ -75,24 +118,25 @@ class Issuer:
         return name
 
     def _key(self, named: str) -> Any:  # noqa: ANN401 - a key of any kind
-        with self._lock:
-            age = time.monotonic() - self._read_at
-            if age > _KEPT_S or (named not in self._found and age > _AGAIN_S):
-                self._found, self._read_at = self._read(), time.monotonic()
-        return self._found[named]
+        def is_old(found: Found, age: float) -> bool:
+            return age > _KEPT_S or (named not in found and age > _AGAIN_S)
 
-    def _read(self) -> dict[str, Any]:
         jwt = extra("jwt", "Tokens of a provider", "server")
         try:
-            text = fetched(self.keys) if "://" in self.keys else Path(self.keys).read_bytes()
-            listed = json.loads(text)["keys"]
-            return {each["kid"]: jwt.PyJWK(each).key for each in listed if each.get("use") != "enc"}
+            found = self._kept.get(self._read, is_old)
         except (OSError, ValueError, KeyError, TypeError, jwt.PyJWTError):
             raise OperatorError(
                 "The keys of the provider cannot be read.",
                 fix="Give a file or an https URL of a JSON Web Key Set as oidc_keys.",
                 about="oidc",
             ) from None
+        return found[named]
+
+    def _read(self) -> Found:
+        jwt = extra("jwt", "Tokens of a provider", "server")
+        text = fetched(self.keys) if "://" in self.keys else Path(self.keys).read_bytes()
+        listed = json.loads(text)["keys"]
+        return {each["kid"]: jwt.PyJWK(each).key for each in listed if each.get("use") != "enc"}
 
 
 @final
@@ -108,8 +152,7 @@ class SignIn:
     issuer: Issuer
     client: str
     secret: str | None = None
-    _found: dict[str, str] = field(default_factory=dict)
-    _lock: Lock = field(default_factory=Lock)
+    _kept: Kept = field(default_factory=Kept)
 
     def address(self, memory: str, back: str) -> str:
         """Where to send somebody; ``back`` is our own address for their return."""
@@ -125,12 +168,16 @@ class SignIn:
         }
         return self._joined("authorization_endpoint", asked)
 
+    @staticmethod
+    def began(said: Mapping[str, str], memory: str) -> bool:
+        """Whether what was ``said`` in the address belongs to a sign-in of this browser."""
+        state = said.get("state", "").encode()
+        return hmac.compare_digest(state, derived(memory, "state").encode())
+
     def name_of(self, said: Mapping[str, str], memory: str, back: str) -> str:
         """Who came back, by what the provider ``said`` in the address."""
-        ours = hmac.compare_digest(
-            said.get("state", "").encode(), derived(memory, "state").encode()
-        )
-        if not ours or said.get("iss", self.issuer.issuer) != self.issuer.issuer:
+        ours = said.get("iss", self.issuer.issuer) == self.issuer.issuer
+        if not ours or not self.began(said, memory):
             raise _refused("This sign-in was not begun here, or too long ago.")
         if "code" not in said:
             raise _refused("The provider did not let you in.")
@@ -170,19 +217,20 @@ class SignIn:
     def _endpoint(self, name: str) -> str:
         """A place of the provider, as it describes itself; the description is read once."""
         try:
-            with self._lock:
-                if not self._found:
-                    place = f"{self.issuer.issuer.rstrip('/')}/.well-known/openid-configuration"
-                    told = json.loads(fetched(place))
-                    ours = told["issuer"] == self.issuer.issuer
-                    self._found = {k: v for k, v in told.items() if ours and isinstance(v, str)}
-            return _safe(self._found[name])
+            return _safe(self._kept.get(self._described, lambda found, _: not found)[name])
         except (OSError, ValueError, KeyError, TypeError):
             raise OperatorError(
                 "The provider does not describe itself as it should.",
                 fix="Check oidc_issuer: it must serve /.well-known/openid-configuration.",
                 about="oidc",
             ) from None
+
+    def _described(self) -> Found:
+        place = f"{self.issuer.issuer.rstrip('/')}/.well-known/openid-configuration"
+        told = json.loads(fetched(place))
+        if told["issuer"] != self.issuer.issuer:
+            raise ValueError
+        return {name: each for name, each in told.items() if isinstance(each, str)}
 
 
 class _Stay(HTTPRedirectHandler):

@@ -66,6 +66,7 @@ class Serving:
     oidc_audience: str | None = None
     oidc_keys: str | None = None
     oidc_claim: str = "email"
+    oidc_unverified: bool = False
     oidc_client: str | None = None
     oidc_secret: str | None = None
     hosts: tuple[str, ...] = ()
@@ -112,7 +113,10 @@ class Serving:
                 fix="Set oidc_issuer, oidc_audience and oidc_keys.",
                 about="oidc",
             )
-        return Issuer(issuer=issuer, audience=audience, keys=keys, claim=self.oidc_claim)
+        return Issuer(
+            issuer=issuer, audience=audience, keys=keys, claim=self.oidc_claim,
+            unverified=self.oidc_unverified,
+        )  # fmt: skip
 
     @property
     def sign_in(self) -> SignIn | None:

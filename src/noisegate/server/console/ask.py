@@ -12,8 +12,9 @@ from noisegate.algebra.functions import FUNCTIONS
 from noisegate.desk.order import Order
 from noisegate.errors import NoisegateError
 from noisegate.exact import fraction
+from noisegate.inert import json_text
 from noisegate.orders import SqlOrder
-from noisegate.server.console.shown import CONFIDENCE, plan_shown, run_shown
+from noisegate.server.console.shown import CONFIDENCE, down, plan_shown, run_shown
 from noisegate.server.console.visits import Visit
 from noisegate.server.refusals import status_of
 from noisegate.server.runs import Run
@@ -33,7 +34,7 @@ _PATIENCE: Final = 2.0  # seconds until a page says that it is still waiting
 def ask_page(visit: Visit) -> Response:
     """An empty question, or one that was asked before, with its answer."""
     run = visit.service.run_of(visit.caller, name) if (name := visit.said("run")) else None
-    view = visit.view() if run is None else visit.service.view(visit.caller, run.dataset)
+    view = view_of(visit, run)
     said = _blank(view) if run is None else _said_by(run, view)
     if run is None and (text := visit.said("sql")):
         said["sql"] = text
@@ -46,7 +47,7 @@ def ask_page(visit: Visit) -> Response:
 
 def ask(visit: Visit) -> Response:
     """Price, practise or ask. What was asked has an address: loading it again asks nothing."""
-    view, said = visit.view(), _said(visit)
+    view, said = view_of(visit), _said(visit)
     try:
         order = _order(said)
         if visit.form.get("do") == "price":
@@ -55,7 +56,8 @@ def ask(visit: Visit) -> Response:
         run = started(visit, view, order)
     except NoisegateError as error:
         return _page(visit, view, said, status=status_of(error), error=visit.refused(error))
-    reply = visit.to("ask", data=view.name, run=run.id)
+    why = {"purpose": named} if (named := visit.said("purpose")) else {}
+    reply = visit.to("ask", data=view.name, run=run.id, **why)
     reply.headers["location"] += "#result"
     return reply
 
@@ -70,14 +72,16 @@ def _plan(view: View, order: Order[Any, Any]) -> dict[str, Any] | None:
 
 def price(visit: Visit) -> Response:
     """The same as JSON, while one types: what to show, and what moves the sliders."""
-    view, said = visit.view(), _said(visit)
+    view, said = view_of(visit), _said(visit)
     if not said["sql"].strip():
         return JSONResponse({"html": visit.write("plan.html", plan=None), "words": ""})
     return priced(visit, view, _order(said))
 
 
 def priced(visit: Visit, view: View, order: Order[Any, Any]) -> Response:
-    """A plan as JSON."""
+    """A plan as JSON; nothing yet while it is not said what it is for."""
+    if not view.has_purpose:
+        return JSONResponse({"html": visit.write("plan.html", plan=None), "words": ""})
     plan = view.plan(order)
     margins = list(plan.margins(CONFIDENCE).values())
     known = [each for each in margins if each is not None]
@@ -100,20 +104,53 @@ def started(visit: Visit, view: View, order: Order[Any, Any]) -> Run:
     """
     practice = visit.form.get("do") != "ask"
     view.plan(order, practice=practice)
-    key = _key(visit.form.get("key", ""), order, practice=practice)
+    why = None if practice else view.purpose
+    key = _key(visit.form.get("key", ""), order, why, practice=practice)
     run = view.start(order, key=key, practice=practice, face="console")
     if run.told != "waiting":
         run.wait(_PATIENCE)
     return run
 
 
-def _key(page: str, order: Order[Any, Any], *, practice: bool) -> str:
-    """One page asks one order once, however often its button is pressed."""
-    return sha256(f"{page}\n{practice}\n{order.to_json()}".encode()).hexdigest()
+def _key(page: str, order: Order[Any, Any], why: str | None, *, practice: bool) -> str:
+    """One page asks one order for one purpose once, however often its button is pressed."""
+    return sha256(f"{page}\n{practice}\n{why}\n{order.to_json()}".encode()).hexdigest()
+
+
+def view_of(visit: Visit, run: Run | None = None) -> View:
+    """The data set for the purpose that a form says, or that a run was asked for."""
+    view = visit.view() if run is None else visit.service.view(visit.caller, run.dataset)
+    said = None if run is None else run.purpose
+    return view.on(said or visit.said("purpose") or None)
+
+
+def facts_of(visit: Visit, view: View) -> dict[str, Any]:
+    """What is known about a data set, also where the purpose that was said is refused."""
+    try:
+        return view.facts()
+    except NoisegateError:
+        return visit.service.view(visit.caller, view.name).facts()
+
+
+def purposes_of(view: View, facts: dict[str, Any]) -> dict[str, Any]:
+    """The field that says what is asked for; no choices where the policy has no purposes."""
+    choices = [{"name": each["name"], "words": _purpose_words(each)} for each in facts["purposes"]]
+    try:
+        chosen = view.purpose
+    except NoisegateError:
+        chosen = None  # none was said, or none that there is
+    known = any(each["name"] == chosen for each in choices)
+    return {"chosen": chosen if known else "", "choices": choices}
+
+
+def _purpose_words(each: dict[str, Any]) -> str:
+    left = "" if each["remaining"] is None else f", left ε = {down(each['remaining'])}"
+    more = f": {each['description']}" if each["description"] else ""
+    return f"{each['name']}{left}{more}"
 
 
 def _page(visit: Visit, view: View, said: dict[str, str], **values: Any) -> Response:  # noqa: ANN401 - of a template
-    facts = view.facts()
+    facts = facts_of(visit, view)
     shared = {
         "title": f"Ask {view.name}",
         "names": visit.names(),
@@ -127,6 +164,7 @@ def _page(visit: Visit, view: View, said: dict[str, str], **values: Any) -> Resp
             "words": _words(),
         },
         "said": said,
+        "purpose": purposes_of(view, facts),
         "key": uuid4().hex,
         "plan": None,
         "run": None,
@@ -136,10 +174,10 @@ def _page(visit: Visit, view: View, said: dict[str, str], **values: Any) -> Resp
 
 
 def _blank(view: View) -> dict[str, str]:
-    default = view.facts()["default_epsilon"]
+    default = view.hosted.policy.default_epsilon
     return {
         "sql": "", "by": "epsilon", "within": "",
-        "epsilon": "" if default is None else field(default),
+        "epsilon": "" if default is None else field(float(default)),
     }  # fmt: skip
 
 
@@ -157,7 +195,7 @@ def _said_by(run: Run, view: View) -> dict[str, str]:
     by = "within" if record.get("within") is not None else "epsilon"
     paid = record.get(by)
     said = _blank(view) | {"sql": str(record["sql"]), "by": by}
-    return said if paid is None else said | {by: field(float(fraction(paid)))}
+    return said if paid is None else said | {by: said_again(paid)}
 
 
 def _order(said: dict[str, str]) -> Order[Any, Any]:
@@ -177,6 +215,18 @@ def field(value: float) -> str:
         return ""
     place = 10.0 ** (ceil(log10(value)) - 3)
     return f"{ceil(value / place - 1e-9) * place:.6g}"
+
+
+def said_again(value: object) -> str:
+    """A term of a run for a field: a number as people write it, words as they are.
+
+    >>> said_again("1/5"), said_again("1/4 of rest")
+    ('0.2', '1/4 of rest')
+    """
+    try:
+        return field(float(fraction(str(value))))
+    except (NoisegateError, OverflowError):
+        return value if isinstance(value, str) else json_text(value)
 
 
 def _example(tables: list[dict[str, Any]]) -> str:

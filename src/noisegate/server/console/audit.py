@@ -10,7 +10,7 @@ from starlette.responses import Response
 from noisegate.planning.meaning import meaning
 from noisegate.server.access import Access
 from noisegate.server.console.paper import pdf
-from noisegate.server.console.shown import meter, up
+from noisegate.server.console.shown import Holder, meter, up
 from noisegate.server.console.visits import Visit
 from noisegate.server.views import View
 from noisegate.sheets import csv_text
@@ -18,7 +18,8 @@ from noisegate.sheets import csv_text
 _SHOWN: Final = 300  # lines on a page
 _LOOKED_AT: Final = 10_000  # of whom and what can be filtered by
 _COLUMNS: Final = (
-    "seq", "at", "person", "token", "face", "action", "dataset", "price", "what", "refused", "hash",
+    "seq", "at", "person", "token", "face", "action", "dataset", "purpose", "price", "what",
+    "refused", "hash",
 )  # fmt: skip
 _BESIDE: Final = ("order", "price", "rows", "refused", "kind", "run")  # shown otherwise, or not
 _NOT_PROMISED: Final = (
@@ -36,7 +37,8 @@ def audit_page(visit: Visit, **values: Any) -> Response:  # noqa: ANN401 - of a 
     shared = {
         "title": "Audit",
         "names": visit.names(),
-        "lines": [_line(each) for each in lines[:_SHOWN]],
+        "lines": (shown := [_line(each) for each in lines[:_SHOWN]]),
+        "purposes": any(each["purpose"] for each in shown),
         "left_out": max(0, len(lines) - _SHOWN),
         "count": len(lines),
         "said": {name: visit.said(name) for name in _FILTERS},
@@ -140,14 +142,16 @@ def _seen(visit: Visit, lines: list[Access]) -> list[Access]:
 
 def _line(each: Access) -> dict[str, Any]:
     order, paid = each.detail.get("order") or {}, each.detail.get("price")
-    others = {k: v for k, v in each.detail.items() if k not in _BESIDE}
+    beside = _BESIDE if order else _BESIDE[:-1]  # a run has its order
+    others = {k: v for k, v in each.detail.items() if k not in beside}
     what = (
         order.get("sql") or order.get("name") or ", ".join(f"{k}: {v}" for k, v in others.items())
     )
     return {
         "seq": each.seq, "at": each.at[:19].replace("T", " "), "person": each.person,
         "token": each.token or "", "face": each.face, "action": each.action,
-        "dataset": each.dataset or "", "price": "" if paid is None else _price(str(paid)),
+        "dataset": each.dataset or "", "purpose": order.get("purpose") or "",
+        "price": "" if paid is None else _price(str(paid)),
         "what": str(what), "refused": each.detail.get("refused") or "", "hash": each.hash,
     }  # fmt: skip
 
@@ -179,7 +183,7 @@ def _shares(view: View) -> list[dict[str, str]]:
     names = [each for each in view.ledger.accounts() if each.startswith(f"{view.name}/")]
     balances = [(name, view.ledger.balance(name)) for name in names]
     return [
-        {"name": name.removeprefix(f"{view.name}/"), "budget": str(each.budget),
+        {"name": Holder.of(view, name).words, "budget": str(each.budget),
          "spent": str(each.spent)}
         for name, each in balances
     ]  # fmt: skip

@@ -1,6 +1,6 @@
 """Budget: what is spent by whom, what the rest buys, and the steward's levers."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, final
@@ -17,7 +17,7 @@ from noisegate.privacy.distance import L1
 from noisegate.privacy.event import GeometricEvent
 from noisegate.server.console.runs import order_shown
 from noisegate.server.console.shares import EVERY, Proposal, limit, renewed
-from noisegate.server.console.shown import CONFIDENCE, meter, number, up
+from noisegate.server.console.shown import CONFIDENCE, Holder, meter, number, up
 from noisegate.server.console.visits import Visit
 from noisegate.server.people import ROLES
 from noisegate.server.refusals import no_such, status_of
@@ -40,8 +40,9 @@ class Burn:
 def budget_page(visit: Visit, **values: Any) -> Response:  # noqa: ANN401 - of a template
     """All levers of one data set, and the tokens of everybody."""
     view, people = visit.view(), visit.service.people
-    root = view.ledger.balance(view.name)
+    root, entries = view.ledger.balance(view.name), view.ledger.history(view.name)
     names = [each for each in view.ledger.accounts() if each.startswith(f"{view.name}/")]
+    accounts = [_account(view, name, entries) for name in names]
     shared = {
         "title": f"Budget of {view.name}",
         "names": visit.names(),
@@ -49,9 +50,11 @@ def budget_page(visit: Visit, **values: Any) -> Response:  # noqa: ANN401 - of a
         "paused": visit.service.is_paused(view.name),
         "accountant": root.accountant,
         "bar": meter(root),
-        "burn": burn_down(root, view.ledger.history(view.name), datetime.now(UTC)),
+        "burn": burn_down(root, entries, datetime.now(UTC)),
         "buys": _buys(root),
-        "shares": [*(_share(view, name) for name in names), *_unused(view, names)],
+        "shares": _shares(view, accounts),
+        "purposes": _purposes(view, accounts),
+        "reasons": _reasons(visit),
         "waiting": [
             _waiting(run) for run in visit.service.waiting() if visit.caller.may_see(run.dataset)
         ],
@@ -63,7 +66,7 @@ def budget_page(visit: Visit, **values: Any) -> Response:  # noqa: ANN401 - of a
         "proposal": None,
         "listed": sorted(view.hosted.policy.analysts),
         "every": EVERY,
-        "renewed": renewed(root),
+        "renewed": renewed(root, entries),
     }
     status = values.pop("status", 200)
     return visit.page("budget.html", status, **(shared | values))
@@ -123,15 +126,28 @@ def _token(visit: Visit, _: View) -> str:
         name: visit.form.get(name, "").strip() or None
         for name in ("epsilon_question", "epsilon_hour")
     }
+    why = visit.form.get("purpose") or None
+    if why is not None and why not in _reasons(visit):
+        raise SpecError(
+            "There is no such purpose.", fix="Use one that a policy has.", about="purpose"
+        )
     text = visit.service.people.new_token(
         person,
         label=visit.form.get("label", "")[:100],
         expires=timedelta(days=int(days)) if days else None,
         datasets=names or None,
+        purpose=why,
         **limits,
     )
-    visit.log("new-token", whom=person, made=text.split("_")[1], datasets=names, **limits)
+    told = limits | ({} if why is None else {"purpose": why})
+    visit.log("new-token", whom=person, made=text.split("_")[1], datasets=names, **told)
     return text
+
+
+def _reasons(visit: Visit) -> list[str]:
+    """The purposes of all data sets that the caller sees."""
+    views = visit.service.views(visit.caller)
+    return sorted({name for view in views for name in view.hosted.policy.purposes})
 
 
 def _person(visit: Visit, _: View) -> None:
@@ -190,38 +206,73 @@ def burn_down(balance: Balance, entries: Iterable[Entry], now: datetime) -> Burn
     return Burn(points=" ".join(f"{x:.2f},{y:.2f}" for x, y in corners), words=words)
 
 
-def _share(view: View, account: str) -> dict[str, Any]:
-    balance = view.ledger.balance(account)
+def _account(view: View, account: str, entries: Sequence[Entry]) -> dict[str, Any]:
+    """An account below the data set's, with what is left of it."""
+    balance, holder = view.ledger.balance(account), Holder.of(view, account)
     return {
-        "name": account.removeprefix(f"{view.name}/"),
-        "analyst": _analyst(view, account),
-        "epsilon": number(float(balance.budget.epsilon)),
-        "window": _window(view, _analyst(view, account)),
+        "name": holder.words,
+        "analyst": holder.analyst,
+        "purpose": holder.purpose,
+        "epsilon": "",
         "words": "",
+        "window": None,
+        "more": "",
         "bar": meter(balance),
-        "burn": burn_down(balance, view.ledger.history(account), datetime.now(UTC)),
+        "burn": burn_down(balance, entries, datetime.now(UTC)),
         "questions": balance.reservations,
         "unsettled": balance.unsettled,
     }
 
 
-def _unused(view: View, accounts: list[str]) -> list[dict[str, Any]]:
+def _shares(view: View, accounts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """By analyst; the last account of each has the form that changes the share."""
+    listed = view.hosted.policy.analysts
+    found = [each for each in accounts if each["analyst"]] + _unused(view, accounts)
+    found.sort(key=lambda each: str(each["analyst"]))
+    last = {each["analyst"]: each for each in found if each["analyst"] in listed}
+    for name, each in last.items():
+        each |= {"window": _window(view, name), "epsilon": number(float(listed[name].epsilon))}
+    return found
+
+
+def _unused(view: View, accounts: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Shares of those who have not asked yet: no account of theirs is open."""
-    policy = view.hosted.policy
-    asked = {_analyst(view, each) for each in accounts}
+    policy, asked = view.hosted.policy, {each["analyst"] for each in accounts}
+    why = " for each purpose" if policy.purposes else ""
     return [
-        {"name": name, "analyst": name, "bar": None, "burn": None, "questions": 0, "unsettled": 0,
-         "epsilon": number(float(share.epsilon)), "window": _window(view, name),
-         "words": f"may spend {share}{policy.windows.get(name) or ''}; has not asked yet"}
+        _nothing(name) | {
+            "analyst": name,
+            "words": f"may spend {share}{policy.windows.get(name) or ''}{why}; has not asked yet",
+        }
         for name, share in policy.analysts.items()
         if name not in asked
     ]  # fmt: skip
 
 
-def _analyst(view: View, account: str) -> str:
-    """Whose account it is; that of a window has its time behind the name."""
-    name = account.removeprefix(f"{view.name}/")
-    return name if name in view.hosted.policy.analysts else name.rpartition(" ")[0]
+def _purposes(view: View, accounts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """By purpose; those of the policy for which nobody has asked yet stand last."""
+    policy = view.hosted.policy
+    found = [
+        each | {"name": each["name"].partition(", for ")[2]}
+        for each in accounts
+        if each["purpose"] and not each["analyst"]
+    ]
+    asked = {each["purpose"] for each in found}
+    found += [
+        _nothing(name)
+        | {"words": f"{each.budget}{each.window}; nobody has asked yet", "purpose": name}
+        for name, each in policy.purposes.items()
+        if name not in asked
+    ]
+    more = {name: each.description for name, each in policy.purposes.items()}
+    return [each | {"more": more.get(each["purpose"]) or ""} for each in found]
+
+
+def _nothing(name: str) -> dict[str, Any]:
+    return {
+        "name": name, "analyst": None, "purpose": None, "bar": None, "burn": None, "words": "",
+        "window": None, "more": "", "questions": 0, "unsettled": 0, "epsilon": "",
+    }  # fmt: skip
 
 
 def _window(view: View, analyst: str) -> dict[str, Any]:
@@ -245,6 +296,6 @@ def _waiting(run: Run) -> dict[str, Any]:
     return {
         "id": run.id, "person": run.person, "data": run.dataset,
         "at": run.created[:16].replace("T", " "),
-        "what": order_shown(run.order.to_dict()),
+        "what": order_shown(run.order.to_dict()), "purpose": run.purpose or "",
         "epsilon": "" if run.price is None else up(float(run.price)),
     }  # fmt: skip

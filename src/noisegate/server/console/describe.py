@@ -7,7 +7,15 @@ from starlette.responses import Response
 
 from noisegate.errors import NoisegateError
 from noisegate.orders import DescribeOrder
-from noisegate.server.console.ask import field, priced, slider_of, started
+from noisegate.server.console.ask import (
+    facts_of,
+    field,
+    priced,
+    purposes_of,
+    slider_of,
+    started,
+    view_of,
+)
 from noisegate.server.console.shown import plan_shown
 from noisegate.server.console.visits import Visit
 from noisegate.server.refusals import status_of
@@ -16,8 +24,8 @@ from noisegate.server.views import View
 
 def describe_page(visit: Visit, **values: Any) -> Response:  # noqa: ANN401 - of a template
     """Which table, for which price."""
-    view = visit.view()
-    facts = view.facts()
+    view = view_of(visit)
+    facts = facts_of(visit, view)
     tables = [table["name"] for table in facts["tables"] if not table["public"]]
     default = facts["default_epsilon"]
     shared = {
@@ -26,6 +34,7 @@ def describe_page(visit: Visit, **values: Any) -> Response:  # noqa: ANN401 - of
         "data": view.name,
         "tables": tables,
         "slider": slider_of(facts),
+        "purpose": purposes_of(view, facts),
         "said": {
             "table": visit.said("table"),
             "epsilon": visit.said("epsilon") or ("" if default is None else field(default)),
@@ -40,7 +49,7 @@ def describe_page(visit: Visit, **values: Any) -> Response:  # noqa: ANN401 - of
 
 def describe(visit: Visit) -> Response:
     """Price, practise or pay for a description."""
-    view = visit.view()
+    view = view_of(visit)
     try:
         order = _order(visit)
         if visit.form.get("do") == "price":
@@ -53,7 +62,7 @@ def describe(visit: Visit) -> Response:
 
 def describe_price(visit: Visit) -> Response:
     """The same as JSON."""
-    return priced(visit, visit.view(), _order(visit))
+    return priced(visit, view_of(visit), _order(visit))
 
 
 def _plan(view: View, order: DescribeOrder) -> dict[str, Any]:

@@ -8,9 +8,17 @@ from starlette.responses import Response
 
 from noisegate.desk.order import Order
 from noisegate.errors import NoisegateError
-from noisegate.exact import fraction
 from noisegate.orders import order_from
-from noisegate.server.console.ask import field, priced, slider_of, started
+from noisegate.server.console.ask import (
+    facts_of,
+    field,
+    priced,
+    purposes_of,
+    said_again,
+    slider_of,
+    started,
+    view_of,
+)
 from noisegate.server.console.forms import fields, kinds, record, said_by
 from noisegate.server.console.shown import plan_shown
 from noisegate.server.console.visits import Visit
@@ -64,7 +72,7 @@ _GROUPS: Final = (
 def order_page(visit: Visit, **values: Any) -> Response:  # noqa: ANN401 - of a template
     """All kinds; or the form of one, empty or as a run was ordered."""
     run = visit.service.run_of(visit.caller, name) if (name := visit.said("run")) else None
-    view = visit.view() if run is None else visit.service.view(visit.caller, run.dataset)
+    view = view_of(visit, run)
     kind = _kind_of(run) if run is not None else visit.said("kind")
     if not kind:
         return visit.page(
@@ -79,7 +87,7 @@ def order_page(visit: Visit, **values: Any) -> Response:  # noqa: ANN401 - of a 
 
 def order(visit: Visit) -> Response:
     """Price, practise or pay. What was ordered has an address: loading it again costs nothing."""
-    view = visit.view()
+    view = view_of(visit)
     try:
         made = _made(visit)
         if visit.form.get("do") == "price":
@@ -92,7 +100,7 @@ def order(visit: Visit) -> Response:
 
 def order_price(visit: Visit) -> Response:
     """The price as JSON, while the form is filled in."""
-    return priced(visit, visit.view(), _made(visit))
+    return priced(visit, view_of(visit), _made(visit))
 
 
 def _made(visit: Visit) -> Order[Any, Any]:
@@ -109,7 +117,7 @@ def _form(
     said: dict[str, str],
     **values: Any,  # noqa: ANN401 - of a template
 ) -> Response:
-    facts = view.facts()
+    facts = facts_of(visit, view)
     tables = [table for table in facts["tables"] if not table["public"]]
     listed = [table["name"] for table in tables]
     table = said.get("table") or visit.said("table")
@@ -121,7 +129,7 @@ def _form(
     if "epsilon" not in said and default is not None:
         said["epsilon"] = field(default)
     elif said.get("epsilon"):
-        said["epsilon"] = _number(said["epsilon"])
+        said["epsilon"] = said_again(said["epsilon"])
     shared = {
         "title": f"Order: {kind}",
         "names": visit.names(),
@@ -132,19 +140,12 @@ def _form(
         "table": table,
         "fields": fields(kind, columns, said),
         "slider": slider_of(facts),
+        "purpose": purposes_of(view, facts),
         "key": uuid4().hex,
         "plan": None,
     }
     status = values.pop("status", 200)
     return visit.page("order.html", status, **(shared | values))
-
-
-def _number(text: str) -> str:
-    """An ε as people write it, where a run has it as a fraction."""
-    try:
-        return field(float(fraction(text)))
-    except NoisegateError:
-        return text
 
 
 def _kind_of(run: Run) -> str:

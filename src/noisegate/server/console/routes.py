@@ -80,6 +80,7 @@ def console_routes(
         get("/runs/{run}/card.json", runs.card_file, _OWNERS),
         get("/runs/{run}/{form}", runs.run_file, _OWNERS),
         post("/runs/{run}/cancel", runs.cancel, _OWNERS),
+        post("/runs/{run}/public", runs.publish, _STEWARDS),
         get("/releases", runs.releases_page, _OWNERS),
         get("/history", runs.history_page, EVERYBODY),
         get("/budget", budget.budget_page, _STEWARDS),

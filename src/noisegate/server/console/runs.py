@@ -13,6 +13,7 @@ from noisegate.inert import json_text
 from noisegate.server.console.orders import may_change
 from noisegate.server.console.shown import CONFIDENCE, markdown, number, result_of, run_shown, up
 from noisegate.server.console.visits import Visit
+from noisegate.server.published import KINDS
 from noisegate.server.refusals import no_such
 from noisegate.server.runs import Run
 
@@ -37,7 +38,13 @@ def run_page(visit: Visit) -> Response:
         title="Question",
         run=shown,
         order=order_shown(run.order.to_dict()),
-        asked={"by": run.person, "at": _time(run.created), "data": run.dataset},
+        asked={
+            "by": run.person,
+            "at": _time(run.created),
+            "data": run.dataset,
+            "why": run.purpose,
+        },
+        public=_public(visit, run) if shown["done"] else None,
         change=_change(run) if run.person == visit.caller.name else None,
         refresh=shown["refresh"],
     )
@@ -93,13 +100,33 @@ def cancel(visit: Visit) -> Response:
     return visit.to(f"runs/{run.id}")
 
 
+def publish(visit: Visit) -> Response:
+    """Show a release to everybody, without a token, or to nobody else again."""
+    run = visit.service.run_of(visit.caller, visit.request.path_params["run"])
+    if not run_shown(visit, run)["done"]:
+        raise SpecError(
+            "This is not done.", fix="Publish a release once it has an answer.", about="state"
+        )
+    public = visit.form.get("do") == "publish"
+    visit.service.published.publish(visit.caller, run.id, public=public)
+    return visit.to(f"runs/{run.id}")
+
+
+def _public(visit: Visit, run: Run) -> bool | None:
+    """Whether everybody sees a release; None: the caller cannot change that."""
+    if not visit.caller.is_steward or run.practice or run.order.kind not in KINDS:
+        return None
+    return any(each["id"] == run.id for each in visit.service.published.listed())
+
+
 def history_page(visit: Visit) -> Response:
     """My questions, or everybody's for those who see all."""
     view = visit.view()
     rows = [_line(each, visit) for each in view.history(_SHOWN)]
+    purposes = any(each["purpose"] for each in rows)
     return visit.page(
         "history.html", title="History", names=visit.names(), data=view.name, runs=rows,
-        everybody=visit.caller.sees_all,
+        everybody=visit.caller.sees_all, purposes=purposes,
     )  # fmt: skip
 
 
@@ -117,7 +144,9 @@ def releases_page(visit: Visit) -> Response:
     for each, run in zip(done, runs, strict=False):
         drawn = run_shown(visit, run, max(0.0, until - time.monotonic()))
         shown.append(
-            _line(each, visit) | {"run": drawn, "charts": drawn["charts"][:1], "name": _name(each)}
+            _line(each, visit)
+            | {"run": drawn, "charts": drawn["charts"][:1], "name": _name(each)}
+            | {"public": _public(visit, run) if drawn["done"] else None}
         )
     return visit.page(
         "releases.html", title="Releases", names=visit.names(), data=view.name, releases=shown,
@@ -131,6 +160,7 @@ def _line(each: dict[str, Any], visit: Visit) -> dict[str, Any]:
         "id": each["id"],
         "at": _time(each["created"]),
         "person": each["person"],
+        "purpose": each["purpose"] or "",
         "what": order_shown(each["order"]),
         "practice": each["practice"],
         "state": each["state"],

@@ -3,15 +3,18 @@
 What is confirmed is the sentence that was shown: a form that says yes to another is refused.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date
 from decimal import ROUND_CEILING, Context, Decimal
 from hashlib import sha256
 from typing import Any, Final, final
 
+from noisegate.accounting.accountant import Charge
 from noisegate.accounting.accountants import accountant_named
 from noisegate.errors import SpecError
-from noisegate.ledger.account import Balance
+from noisegate.ledger.account import NOTHING, Balance
+from noisegate.ledger.entry import Entry, decode_charges
 from noisegate.planning.meaning import meaning
 from noisegate.privacy.loss import ApproxDP
 from noisegate.root import Amendment, amendment
@@ -69,7 +72,7 @@ def _said(visit: Visit, view: View, analyst: str | None) -> dict[str, Any]:
     """The terms of a change, as a form says them."""
     epsilon = visit.form.get("epsilon", "").strip()
     if visit.form.get("renew"):
-        epsilon = renewed(view.ledger.balance(view.name))
+        epsilon = renewed(view.ledger.balance(view.name), view.ledger.history(view.name))
     found: dict[str, Any] = {"epsilon": epsilon, "analyst": analyst}
     if analyst is None:
         return found
@@ -85,10 +88,20 @@ def _said(visit: Visit, view: View, analyst: str | None) -> dict[str, Any]:
     return found | {"every": every or None, "until": last}
 
 
-def renewed(balance: Balance) -> str:
-    """The ε with which as much is left as there was at first; shown and written rounded up."""
+def renewed(balance: Balance, entries: Iterable[Entry]) -> str:
+    """The ε that gives back what was spent since the budget was last set; rounded up.
+
+    With it, as much is left as there was then: who renews twice adds what was spent in between,
+    and not all that was ever spent.
+    """
+    then, held = NOTHING, dict[str, Charge]()
+    for entry in entries:
+        if entry.kind == "limit" and entry.body["account"] == balance.account:
+            then = sum(held.values(), NOTHING)
+        elif entry.kind in ("reserve", "close") and balance.account in entry.body["charges"]:
+            held[entry.body["request"]] = decode_charges(entry.body["charges"])[balance.account]
     accountant = accountant_named(balance.accountant)
-    whole = accountant.implied(balance.limit + balance.charge, balance.budget).epsilon
+    whole = accountant.implied(balance.limit + balance.charge - then, balance.budget).epsilon
     exact = Decimal(whole.numerator) / Decimal(whole.denominator)
     return f"{Context(prec=4, rounding=ROUND_CEILING).plus(exact):f}"
 

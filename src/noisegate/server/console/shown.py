@@ -1,8 +1,9 @@
 """Plans, budgets and runs as templates write them: words and places, nothing to compute."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
-from typing import Any, Final
+from typing import Any, Final, Self, final
 
 from markdown_it import MarkdownIt
 from markupsafe import Markup
@@ -18,10 +19,12 @@ from noisegate.ledger.account import Balance
 from noisegate.privacy.loss import ApproxDP
 from noisegate.releases.cells.axes import Axis
 from noisegate.releases.describe.description import Description
+from noisegate.root import PURPOSE
 from noisegate.server.console.charts import charts
 from noisegate.server.console.visits import Visit
 from noisegate.server.results import Result
 from noisegate.server.runs import Run
+from noisegate.server.views import View
 
 CONFIDENCE: Final = 0.95
 ROWS_MAX: Final = 200
@@ -66,12 +69,46 @@ def up(value: float) -> str:
     return number(value, ROUND_CEILING)
 
 
+def down(value: float) -> str:
+    """What is left: never shown larger than it is."""
+    return number(max(0.0, value), ROUND_FLOOR)
+
+
 def markdown(text: str) -> Markup:
     """A page in Markdown as HTML; tags in it are shown, not obeyed."""
     page = MarkdownIt("commonmark", {"html": False}).enable("table").render(text)
     for plain, ours in (("<table>", _SCROLLED), ("</table>", "</table></div>")):
         page = page.replace(plain, ours)
     return Markup(page)  # noqa: S704 - written by the renderer, which escapes tags
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """Whose account below that of a data set it is: an analyst's, a purpose's, or of both."""
+
+    analyst: str | None
+    purpose: str | None
+    words: str
+
+    @classmethod
+    def of(cls, view: View, account: str) -> Self:
+        """By the account's name; that of a window has its time behind the name."""
+        policy, name = view.hosted.policy, account.removeprefix(f"{view.name}/")
+        if name in policy.analysts or not name.startswith(PURPOSE):
+            return cls(analyst=_known(name, policy.analysts), purpose=None, words=name)
+        why, _, who = name.removeprefix(PURPOSE).partition("/")
+        return cls(
+            analyst=_known(who, policy.analysts) if who else None,
+            purpose=_known(why, policy.purposes),
+            words=f"{who or 'everybody'}, for {why}",
+        )
+
+
+def _known(name: str, names: Container[str]) -> str:
+    """A name without the time of its window."""
+    head = name.rpartition(" ")[0]
+    return head if name not in names and head in names else name
 
 
 def meter(
@@ -92,11 +129,13 @@ def meter(
     adds_up = balance.accountant == "pure"
     after = room.epsilon - cost.epsilon if cost and fits and adds_up else room.epsilon
     bite = f"this question ε = {_of(cost)}, {up(share)} % of the budget" if share else ""
+    held = room.epsilon < balance.remaining.epsilon
+    above = ": the accounts above it have no more" if held else ""
     words = {
         "spent_words": f"spent ε = {_of(balance.spent)}",
         "bite_words": bite if cost else "",
         "left_words": f"left {'afterwards ' if bite and fits and adds_up else ''}"
-        f"ε = {number(max(0.0, float(after)), ROUND_FLOOR)} of {_of(balance.budget)}",
+        f"ε = {down(float(after))} of {_of(balance.budget)}{above}",
     }
     said = ", ".join(filter(None, words.values()))
     drawn = max(min(100 - taken, share), 0.4) if share else 0
@@ -163,7 +202,7 @@ def run_shown(visit: Visit, run: Run, seconds: float = 1.0) -> dict[str, Any]:
         "title": _TITLES.get(state, "Answer"), "words": run.words or _WORDS.get(state, ""),
         "percent": round(100 * run.progress), "facts": [], "columns": [], "rows": [], "charts": [],
         "left_out": 0, "caption": "", "promise": "", "caveats": [], "files": [],
-        "price": None, "headline": "",
+        "price": None, "headline": "", "done": state == "done",
     }  # fmt: skip
     if not ended:
         return shown

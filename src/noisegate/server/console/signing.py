@@ -63,13 +63,15 @@ def come_back(visit: Visit) -> Response:
     """From the provider, with a code. Who is known here has a new session.
 
     A page of ours leads on: a browser that another site sends here does not show its cookie yet.
+    Who did not leave from here has failed at nothing: that is neither counted nor written down.
     """
     provider, who = _provider(visit), {"address": visit.address}
     memory, said = visit.request.cookies.get(AWAY, ""), visit.request.query_params
+    if not memory or not SignIn.began(said, memory):  # any site can send a browser here
+        error = Unauthenticated("No sign-in was begun in this browser.", fix="Sign in again.")
+        return visit.keep(_page(visit, status_of(error), error=visit.refused(error)), visit.session)
     try:
         visit.console.attempts.require(**who)
-        if not memory:
-            raise Unauthenticated("No sign-in was begun in this browser.", fix="Sign in again.")
         name = provider.name_of(said, memory, f"{visit.site}/{_BACK}")
         caller = visit.service.people.caller_of(name)
     except NoisegateError as error:
