@@ -262,10 +262,9 @@ class Service:
     def _write(self, view: View, run: Run, do: Do, ready: Result | None = None) -> Run | None:
         """Write a run down, with the price that is planned for; or find the one with its key.
 
-        In one transaction with the limit of the hour and with nobody else writing, so that neither
-        a thread nor another replica can come between.
+        In one transaction with the limit of the hour, and nobody else writes meanwhile: neither a
+        thread nor another replica can come between.
         """
-        self.store.alone(do, "runs")
         known = self._named(run, do)
         if known is not None or run.finding:
             return known
@@ -384,7 +383,6 @@ class Service:
 
     def _paid(self, do: Do, run: Run, price: Fraction, state: State) -> None:
         """Write down how a run ended; what it was charged adds to what it was before."""
-        self.store.alone(do, "runs")  # else two replicas with one key would add to the same price
         rows = do("SELECT price FROM runs WHERE id = ?", (run.id,))
         before = Fraction(rows[0][0]) if rows and rows[0][0] is not None else _NOTHING
         do(

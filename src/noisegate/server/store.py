@@ -67,6 +67,7 @@ CREATE TABLE IF NOT EXISTS sessions (
 """.strip().split("\n\n")
 
 _ALONE: Final = "SELECT pg_advisory_xact_lock(5651012)"  # replicas that start at once make it once
+_IN_TURN: Final = "LOCK TABLE runs, access IN EXCLUSIVE MODE"  # who looks does not wait
 
 
 class _Wish:
@@ -119,7 +120,8 @@ class Store:
         """Run ``work`` in a transaction; on any error nothing of it remains.
 
         Whoever comes while others write is waited for: the next transaction is that of them all,
-        one after another, and they return when it is on the disk.
+        one after another, and they return when it is on the disk. Nobody else writes meanwhile, no
+        other replica either.
         """
         wish = _Wish(work)
         self._wishes.append(wish)
@@ -135,6 +137,8 @@ class Store:
         wishes = [self._wishes.popleft() for _ in range(len(self._wishes))]
         try:
             with self._transaction() as run:
+                if self._is_server:  # else two replicas could wait for each other's tables
+                    run(_IN_TURN, ())
                 for wish in wishes:
                     wish.grant(run)
         except BaseException as error:
@@ -144,11 +148,6 @@ class Store:
         finally:
             for wish in wishes:
                 wish.is_over = True
-
-    def alone(self, run: Do, table: str) -> None:
-        """Inside of a transaction: nobody else writes to ``table`` before it ends."""
-        if self._is_server:  # SQLite has one writer anyway
-            run(f"LOCK TABLE {table} IN EXCLUSIVE MODE", ())
 
     def one(self, statement: str, *parameters: object) -> Row | None:
         """The first row of a statement."""
