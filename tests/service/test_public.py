@@ -3,15 +3,20 @@
 import json
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import httpx
 import pytest
-from served import serving
+from served import QUICK, serving
 from wires import Wire
 
+from noisegate.errors import Forbidden
+from noisegate.orders import order_from
 from noisegate.server.http import http_app
 from noisegate.server.serve import Serving
+from noisegate.server.service import Service
+from refusals import about
 
 RELEASE = {
     "kind": "release", "name": "histogram", "columns": {"ward": None}, "table": "visits",
@@ -73,6 +78,25 @@ def test_an_export_can_be_restored_but_not_in_place_of_a_later_one(call, tmp_pat
     assert restored("late.db", "--head", str(tmp_path / "head.json")) != 0
     assert not (tmp_path / "late.db").exists()
     assert restored("early.db", "--head", early.headers["noisegate-head"]) == 0
+
+
+def test_an_export_is_for_those_who_may_see_all_of_the_ledger(clinic):
+    """A token for one data set does not show what was asked of another in the same ledger."""
+    text = clinic.read_text().replace("[budget]", 'ledger = "both.db"\n\n[budget]', 1)
+    clinic.write_text(text)
+    other = clinic.with_name("other.toml")
+    other.write_text(text.replace('name = "clinic"', 'name = "other"'))
+    with closing(Service([clinic, other], settings=QUICK)) as made:
+        made.people.add("ana", "analyst")
+        made.people.add("aud", "auditor")
+        made.view(made.people.caller_of("ana"), "other").ask(order_from(COUNT))
+        part, whole = (
+            made.people.by_token(made.people.new_token("aud", datasets=names))
+            for names in (["clinic"], ["clinic", "other"])
+        )
+        with pytest.raises(Forbidden, check=about("shared-ledger")):
+            made.view(part, "clinic").export()
+        assert b"other/ana" in made.view(whole, "clinic").export()[0]
 
 
 def test_a_request_for_another_name_is_refused(service):

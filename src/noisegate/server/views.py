@@ -234,10 +234,18 @@ class View:
         """The ledger as JSON lines, and the head that they end with: of stewards and auditors.
 
         The head is read before the lines, so that it lies among them: `noisegate ledger restore`
-        refuses an export that does not hold a head which somebody kept.
+        refuses an export that does not hold a head which somebody kept. Several data sets may share
+        a ledger: who may not see one of them is given none of it.
         """
-        head, lines = self.head(), StringIO()
-        self.hosted.ledger.export(lines)
+        head, lines, ledger = self.head(), StringIO(), self.hosted.ledger
+        kept = [name for name in ledger.accounts() if ledger.balance(name).parent is None]
+        if not all(map(self.caller.may_see, kept)):
+            raise Forbidden(
+                "This ledger is also that of a data set which you may not see.",
+                fix="Use a token for all of them, or ask another steward or auditor.",
+                about="shared-ledger",
+            )
+        ledger.export(lines)
         self._service.log.add(
             self.caller.name, "export", face="http", token=self.caller.token, dataset=self.name
         )
