@@ -11,6 +11,7 @@ import pytest
 from served import QUICK, serving
 from wires import Wire
 
+from noisegate.desk.card import Card, verify
 from noisegate.errors import Forbidden
 from noisegate.orders import order_from
 from noisegate.server.http import http_app
@@ -56,6 +57,30 @@ def test_a_release_is_public_only_while_the_steward_says_so(call):
     assert call(None, "GET", place).status_code == 404
     other = call("ana", "POST", ORDERS, json=COUNT).headers["content-location"].split("/")[2]
     assert call("sam", "POST", f"/releases/{other}/public").status_code == 404, "no release"
+
+
+def test_a_public_card_names_nobody_and_the_ledger_confirms_it(call, service):
+    name = call("ana", "POST", ORDERS, json=RELEASE).headers["content-location"].split("/")[2]
+    call("sam", "POST", f"/releases/{name}/public")
+    own = call("ana", "GET", f"/orders/{name}/card").text
+    text = call(None, "GET", f"/public/{name}/card").text
+    assert "clinic/ana" in own
+    assert "clinic/ana" not in text
+    ledger = service._hosted["clinic"].ledger
+    assert verify(Card.from_json(text), ledger) == []
+    lied = json.loads(text)
+    lied["ledger"][0]["request"] = "clinic/ben: 1"
+    assert verify(Card(lied), ledger), "a name that is said is checked"
+
+
+def test_what_failed_cannot_be_public(call, service):
+    call("ana", "POST", ORDERS, json=RELEASE | {"columns": {"nowhere": None}})
+    (name,) = service.store.one("SELECT id FROM runs WHERE state = 'failed'")
+    assert call("sam", "POST", f"/releases/{name}/public").status_code == 404
+    assert call(None, "GET", "/public").json()["releases"] == []
+    service.store.all("INSERT INTO published VALUES (?, 'clinic', '2026', 'sam')", name)
+    assert call(None, "GET", f"/public/{name}").status_code == 404
+    assert call("sam", "DELETE", f"/releases/{name}/public").status_code == 200
 
 
 def test_an_export_can_be_restored_but_not_in_place_of_a_later_one(call, tmp_path):

@@ -100,10 +100,11 @@ class Result:
             record = signed({"format": RESULT, "order": self.order.to_dict()} | record, self.signer)
         return json_text(record).encode()
 
-    def card(self, confidence: Number = 0.95) -> Card:
-        """The card of a table."""
+    def card(self, confidence: Number = 0.95, *, public: bool = False) -> Card:
+        """The card of a table; one that is ``public`` names nobody."""
         own = getattr(self.made, "card", None)
         made: Card = self._table().card(confidence) if own is None else own(confidence)
+        made = made.nameless() if public else made
         return made if self.signer is None else made.signed(self.signer)
 
     def exact(self) -> dict[str, Any]:

@@ -148,10 +148,9 @@ async def card_of(asked: Asked) -> Response:
     return await _card(asked, await asked.run())
 
 
-async def _card(asked: Asked, run: Run) -> Response:
+async def _card(asked: Asked, run: Run, *, public: bool = False) -> Response:
     found, at = await _table(asked, run), asked.confidence
-
-    made = await asked.off(found.card, at)
+    made = await asked.off(found.card, at, public=public)
     return Response(made.to_json().encode(), media_type="application/json")
 
 
@@ -266,8 +265,8 @@ async def public_release(asked: Asked) -> Response:
 
 
 async def public_card(asked: Asked) -> Response:
-    """The card of a public release."""
-    return await _card(asked, await _public(asked))
+    """The card of a public release, which names nobody."""
+    return await _card(asked, await _public(asked), public=True)
 
 
 async def public_picture(asked: Asked) -> Response:
@@ -282,6 +281,8 @@ async def _public(asked: Asked) -> Run:
     run = await asked.off(asked.service.published.find, asked.request.path_params["id"])
     if not await run.until(asked.wait):
         raise Waiting("It is being read from the ledger.", fix="Look again.", about="running")
+    if run.told != "done":
+        raise no_such("release")
     return run
 
 
