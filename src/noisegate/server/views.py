@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from noisegate.desk.order import Order
 from noisegate.desk.plan import Expected, Plan
-from noisegate.errors import Forbidden, Paused, SpecError
+from noisegate.errors import Forbidden, Paused, SpecError, UserError
 from noisegate.gate import Gate
 from noisegate.ledger.anchor import signed
 from noisegate.ledger.signing import Signer
@@ -84,12 +84,6 @@ class View:
         return None if found is None else found.name
 
     @property
-    def has_purpose(self) -> bool:
-        """Whether it is known what is asked for, or need not be."""
-        known = any(each.default for each in self.hosted.policy.purposes.values())
-        return self._said is not None or known or not self.hosted.policy.purposes
-
-    @property
     def name(self) -> str:
         """The data set."""
         return self.hosted.policy.name
@@ -125,8 +119,18 @@ class View:
     def facts(self) -> dict[str, Any]:
         """What is public about the data set, and the caller's balance."""
         paused = self._service.is_paused(self.name)
-        gate = self.gate if self.may_ask and self.has_purpose else None
-        return facts_of(self.hosted, gate) | {"paused": paused, "purposes": self._purposes()}
+        if self._said not in (None, self.caller.purpose):
+            self.hosted.purpose(self._said)  # refuses one that there is not
+        facts = facts_of(self.hosted, self._open)
+        return facts | {"paused": paused, "purposes": self._purposes()}
+
+    @property
+    def _open(self) -> Gate | None:
+        """The gate, where the caller may ask just now: not after a last day, nor for no purpose."""
+        try:
+            return self.gate if self.may_ask else None
+        except UserError:
+            return None
 
     def _purposes(self) -> list[dict[str, Any]]:
         """What the caller may ask for, and what is left of each."""
@@ -135,7 +139,8 @@ class View:
             bound = self.caller.purpose not in (None, purpose.name)
             if bound or (purpose.analysts is not None and self.caller.name not in purpose.analysts):
                 continue
-            left = self.on(purpose.name).gate.remaining if self.may_ask else None
+            gate = self.on(purpose.name)._open  # noqa: SLF001 - of the same class
+            left = None if gate is None else gate.remaining
             found.append({
                 "name": purpose.name, "description": purpose.description,
                 "default": purpose.default, "epsilon": float(purpose.budget.epsilon),
