@@ -97,7 +97,7 @@ def test_what_names_no_purpose_is_refused_before_any_charge(tmp_path):
     "more",
     ["[purposes.big]\nepsilon = 50", "[purposes.who]\nepsilon = 1\nanalysts = ['eve']",
      "[purposes.a]\nepsilon = 1\ndefault = true\n[purposes.b]\nepsilon = 1\ndefault = true",
-     '[purposes."a/b"]\nepsilon = 1'],
+     '[purposes."a/b"]\nepsilon = 1', '[purposes."report 2026-11"]\nepsilon = 1'],
 )  # fmt: skip
 def test_purposes_that_cannot_be_are_refused(tmp_path, more):
     file = policy(tmp_path)
