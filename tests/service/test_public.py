@@ -3,6 +3,8 @@
 import json
 import subprocess
 import sys
+import threading
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from wires import Wire
 from noisegate.desk.card import Card, verify
 from noisegate.errors import Forbidden
 from noisegate.orders import order_from
+from noisegate.server import pictures
 from noisegate.server.http import http_app
 from noisegate.server.serve import Serving
 from noisegate.server.service import Service
@@ -53,6 +56,8 @@ def test_a_release_is_public_only_while_the_steward_says_so(call):
     picture = call(None, "GET", f"{place}/picture.svg")
     assert picture.headers["content-type"].startswith("image/svg+xml")
     assert b"<svg" in picture.content
+    assert picture.headers["content-security-policy"].startswith("default-src 'none'")
+    assert picture.headers["x-content-type-options"] == "nosniff"
     assert call("sam", "DELETE", f"/releases/{name}/public").status_code == 200
     assert call(None, "GET", place).status_code == 404
     other = call("ana", "POST", ORDERS, json=COUNT).headers["content-location"].split("/")[2]
@@ -71,6 +76,43 @@ def test_a_public_card_names_nobody_and_the_ledger_confirms_it(call, service):
     lied = json.loads(text)
     lied["ledger"][0]["request"] = "clinic/ben: 1"
     assert verify(Card(lied), ledger), "a name that is said is checked"
+
+
+def test_pictures_are_drawn_once_and_few_at_a_time(call, monkeypatch):
+    """Whoever looks at public pictures keeps nobody waiting who has a token."""
+    names = [
+        call("ana", "POST", ORDERS, json=RELEASE | {"epsilon": each}).headers["content-location"]
+        for each in ("0.1", "0.2", "0.3")
+    ]
+    names = [each.split("/")[2] for each in names]
+    for name in names:
+        call("sam", "POST", f"/releases/{name}/public")
+    drawn, working, most, go = [], [], [], threading.Event()
+
+    def slow(release):
+        drawn.append(release)
+        working.append(1)
+        most.append(len(working))
+        go.wait(20)
+        working.pop()
+        return b"<svg/>"
+
+    monkeypatch.setattr(pictures, "svg_of", slow)
+    looks = [
+        threading.Thread(target=call, args=(None, "GET", f"/public/{name}/picture.svg"))
+        for name in names * 12
+    ]
+    for look in looks:
+        look.start()
+    try:
+        time.sleep(0.3)
+        assert call("ana", "GET", "/datasets", timeout=5).status_code == 200
+    finally:
+        go.set()
+        for look in looks:
+            look.join()
+    assert len(drawn) == len(names)
+    assert max(most) <= pictures.AT_ONCE
 
 
 def test_what_failed_cannot_be_public(call, service):

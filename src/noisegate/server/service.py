@@ -39,6 +39,7 @@ from noisegate.root import Amendment, Hosted, read_policy, stopping
 from noisegate.server.access import AuditLog, line, now
 from noisegate.server.oidc import Issuer
 from noisegate.server.people import Caller, People
+from noisegate.server.pictures import Pictures
 from noisegate.server.published import Published
 from noisegate.server.queue import FairQueue
 from noisegate.server.refusals import no_such
@@ -87,7 +88,7 @@ class Service:
         self._answers: OrderedDict[tuple[object, ...], Result] = OrderedDict()  # by who asked what
         self._lock, self._keyed = RLock(), [RLock() for _ in range(_KEYED)]
         self.queue = FairQueue(self.settings.workers)
-        self.published = Published(self)
+        self.published, self.pictures = Published(self), Pictures()
         self.counts = {"asked": 0, "answered": 0, "refused": 0}
 
     @property
@@ -192,6 +193,7 @@ class Service:
     def close(self) -> None:
         """Take nothing new, finish what is being worked on, let go of everything."""
         self.queue.close()
+        self.pictures.close()
         for hosted in self._hosted.values():
             hosted.ledger.close()
         self.store.close()
