@@ -136,14 +136,12 @@ class Service:
         """Let a waiting run go on: of stewards alone."""
         _require_steward(caller)
         run = self.run_of(caller, run_id)
-        with self._lock:
-            if run.state != "waiting":
-                raise SpecError("This run is not waiting.", fix="Look at its state.", about="state")
-            run.state = "queued"
-        self.log.add(
-            caller.name, "approve", face="console", token=caller.token, dataset=run.dataset,
-            run=run.id, asked_by=run.person,
+        log = partial(
+            self.log.add, caller.name, "approve", face="console", token=caller.token,
+            dataset=run.dataset, run=run.id, asked_by=run.person,
         )  # fmt: skip
+        if not run.approve(log):
+            raise SpecError("This run is not waiting.", fix="Look at its state.", about="state")
         asker = Caller(name=run.person, role="analyst", token=run.token, allow=run.allow)
         self._submit(View(self, self._hosted[run.dataset], asker, run.purpose), run)
         return run
