@@ -103,10 +103,10 @@ class Run:
             return True
 
     def tell(self, part: float, words: str) -> None:
-        """How far it is; here a run that was cancelled stops. Its end is told by `finish` alone."""
+        """How far it is; here a run stops that is cut. Its end is told by `finish` alone."""
         if part < 1:
             self.progress, self.words = part, words
-        if self.state == "cancelled":
+        if self.stop.is_set:  # at a time of the ladder, as the engine is
             raise _cancelled()
 
     def finish(self, made: Result | Exception) -> None:
