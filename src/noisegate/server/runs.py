@@ -24,7 +24,8 @@ from noisegate.server.results import Result
 
 State: TypeAlias = Literal["waiting", "queued", "running", "done", "failed", "cancelled"]
 RUN: Final = (
-    "id, person, dataset, key, ordered, fresh, practice, face, token, state, created, period, allow"
+    "id, person, dataset, key, ordered, fresh, practice, face, token, state, created, period, "
+    "allow, settled"
 )
 _ENDED: Final = ("done", "failed", "cancelled")
 _EVEN: Final = 8  # steps of the same length
@@ -55,7 +56,7 @@ class Run:
     progress: float = 0.0
     words: str = ""
     quantum: float = 0.0
-    settled_order: Order[Any, Expected] | None = None  # at the price that was planned for
+    settled_order: Order[Any, Expected] | None = None  # at the price that it is asked for
     price: Fraction | None = None  # that was planned for, where that had to be known
     ended_at: float = 0.0  # when the answer may leave, by the monotonic clock
     begun_at: float = field(default_factory=time.monotonic)

@@ -270,8 +270,9 @@ class Service:
             return known
         view.require_hour(run, do)
         pending = None if run.price is None else str(run.price)
+        settled = None if run.settled_order == run.order else run.settled_order
         do(
-            f"INSERT INTO runs ({RUN}, asked, pending) VALUES ({', '.join('?' * 15)}) "  # noqa: S608 - constants
+            f"INSERT INTO runs ({RUN}, asked, pending) VALUES ({', '.join('?' * 16)}) "  # noqa: S608 - constants
             "ON CONFLICT (id) DO UPDATE SET state = excluded.state, asked = excluded.asked, "
             "pending = excluded.pending, token = CASE WHEN COALESCE(runs.price, '0') = '0' "
             "THEN excluded.token ELSE runs.token END",
@@ -279,7 +280,7 @@ class Service:
                 run.id, run.person, run.dataset, run.key, json.dumps(run.said),
                 int(run.fresh), int(run.practice), run.face, run.token, run.state, run.created,
                 run.window, None if run.allow is None else json.dumps(sorted(run.allow)),
-                now(), pending,
+                settled and settled.to_json(), now(), pending,
             ),
         )  # fmt: skip
         if ready is not None:
@@ -417,6 +418,7 @@ class Service:
             return known  # one that was cancelled goes on when its work is over
         over = kept.window != run.window
         run.id, run.window, run.created, run.again = kept.id, kept.window, kept.created, True
+        run.settled_order = kept.settled_order  # what is left by now does not matter
         if not run.practice and (row[_STATE] == "done" or over):
             run.finding, run.price, run.state = True, None, "queued"
         return None
@@ -434,7 +436,8 @@ class Service:
         """Find a forgotten run in the ledger, which is free; whether it can be there."""
         asker = Caller(name=run.person, role="analyst")
         view = View(self, self._hosted[run.dataset], asker, run.purpose)
-        if not run.practice and not run.fresh and not view.gate_for(run).plan(run.order).free:
+        order = run.settled_order or run.order
+        if not run.practice and not run.fresh and not view.gate_for(run).plan(order).free:
             return False  # of rows that are not there any more: to look again must not cost
         with self._lock:
             if run.id in self._runs:
@@ -470,7 +473,8 @@ def _require_steward(caller: Caller) -> None:
 
 
 def _run_of(row: Sequence[Any], quantum: float) -> Run:
-    name, person, dataset, key, text, fresh, practice, face, token, _, created, window, allow = row
+    name, person, dataset, key, text, fresh, practice, face, token, _, created, *more = row
+    window, allow, settled = more
     said = json.loads(text)
     purpose = said.pop("purpose", None)
     return Run(
@@ -478,4 +482,5 @@ def _run_of(row: Sequence[Any], quantum: float) -> Run:
         fresh=bool(fresh), practice=bool(practice), face=face, created=created, key=key,
         token=token, quantum=quantum, window=window,
         allow=None if allow is None else frozenset(json.loads(allow)),
+        settled_order=None if settled is None else order_from(json.loads(settled)),
     )  # fmt: skip

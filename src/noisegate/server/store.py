@@ -40,7 +40,7 @@ CREATE TABLE IF NOT EXISTS runs (
     id TEXT PRIMARY KEY, person TEXT NOT NULL, dataset TEXT NOT NULL, key TEXT,
     ordered TEXT NOT NULL, fresh INTEGER NOT NULL, practice INTEGER NOT NULL, face TEXT NOT NULL,
     token TEXT, state TEXT NOT NULL, created TEXT NOT NULL, finished TEXT, price TEXT,
-    period TEXT, allow TEXT, asked TEXT, pending TEXT, charged TEXT,
+    period TEXT, allow TEXT, asked TEXT, pending TEXT, charged TEXT, settled TEXT,
     UNIQUE (person, dataset, key))
 
 CREATE INDEX IF NOT EXISTS runs_by_person ON runs (person, created)
@@ -66,6 +66,7 @@ CREATE TABLE IF NOT EXISTS sessions (
     expires TEXT NOT NULL)
 """.strip().split("\n\n")
 
+_ADDED: Final = (("tokens", "purpose"), ("runs", "settled"))
 _ALONE: Final = "SELECT pg_advisory_xact_lock(5651012)"  # replicas that start at once make it once
 _IN_TURN: Final = "LOCK TABLE runs, access IN EXCLUSIVE MODE"  # who looks does not wait
 
@@ -103,14 +104,15 @@ class Store:
                 run(_ALONE, ())
             for table in _TABLES:
                 run(table.replace("seq INTEGER", "seq BIGINT") if self._is_server else table, ())
-            self._add_purposes(run)
+            for table, column in _ADDED:
+                self._add(run, table, column)
 
-    def _add_purposes(self, run: Do) -> None:
-        """A column that tokens of earlier stores do not have."""
+    def _add(self, run: Do, table: str, column: str) -> None:
+        """A column that earlier stores do not have."""
         if self._is_server:
-            run("ALTER TABLE tokens ADD COLUMN IF NOT EXISTS purpose TEXT", ())
-        elif "purpose" not in {row[1] for row in run("PRAGMA table_info(tokens)", ())}:
-            run("ALTER TABLE tokens ADD COLUMN purpose TEXT", ())
+            run(f"ALTER TABLE {table} ADD COLUMN IF NOT EXISTS {column} TEXT", ())
+        elif column not in {row[1] for row in run(f"PRAGMA table_info({table})", ())}:
+            run(f"ALTER TABLE {table} ADD COLUMN {column} TEXT", ())
 
     @property
     def _is_server(self) -> bool:

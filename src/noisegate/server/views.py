@@ -158,6 +158,13 @@ class View:
         self._require_asker()
         return (self.practice if practice else self.gate).plan(order, fresh=fresh)
 
+    def settled(
+        self, order: Order[Any, Expected], *, fresh: bool = False, practice: bool = False
+    ) -> Order[Any, Expected]:
+        """The order with a number for its price, where that is a part of what is left now."""
+        self._require_asker()
+        return (self.practice if practice else self.gate).settled(order, fresh=fresh)
+
     def start(
         self,
         order: Order[Any, Expected],
@@ -302,11 +309,19 @@ class View:
             )
 
     def price_of(self, run: Run) -> Fraction | None:
-        """What a run may cost, where a limit asks for that; refused above that of one question."""
+        """What a run may cost, where a limit asks for that; refused above that of one question.
+
+        A part of what is left is what was left when it was asked first.
+        """
         caller, above = self.caller, self._service.settings.approve_above
-        if caller.epsilon_question is None and caller.epsilon_hour is None and above is None:
-            return None
-        run.settled_order = self.gate.settled(run.order, fresh=run.fresh)  # a limit is about that
+        unlimited = (caller.epsilon_question, caller.epsilon_hour, above) == (None, None, None)
+        try:
+            run.settled_order = run.settled_order or self.settled(run.order, fresh=run.fresh)
+        except UserError:
+            if not unlimited:
+                raise
+        if unlimited:
+            return None  # what is refused is refused as it is worked on
         price = self.gate.plan(run.settled_order, fresh=run.fresh).price.epsilon
         if caller.epsilon_question is not None and price > caller.epsilon_question:
             raise _over("one question", caller.epsilon_question)

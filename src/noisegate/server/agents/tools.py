@@ -163,7 +163,8 @@ class Tools:
     def _plan_question(self, caller: Caller, asked: Planning) -> Said:
         view, order = self._view(caller, asked.dataset).on(asked.purpose), asked.ordered()
         confidence = _confidence(order)
-        plan = view.plan(order, fresh=asked.fresh)
+        settled = view.settled(order, fresh=asked.fresh)  # asked later for the price that is shown
+        plan = view.plan(settled, fresh=asked.fresh)
         price = plan.price.epsilon
         lines, why = words.planned(plan, confidence), None
         most = caller.epsilon_question
@@ -174,7 +175,7 @@ class Tools:
         name = None
         if why is None:
             name = self._plans.keep(
-                caller, view.name, order, fresh=asked.fresh, price=price, purpose=view.purpose
+                caller, view.name, settled, fresh=asked.fresh, price=price, purpose=view.purpose
             )
             lines.append(f"To ask it for {plan.price}: ask_question, plan_id {name}.")
             lines.append(f"The plan_id holds for {MINUTES} minutes.")
