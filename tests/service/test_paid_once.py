@@ -138,6 +138,24 @@ def test_a_part_of_the_rest_goes_on_at_the_same_price(clinic, state, fresh):
         assert spent(made) == paid
 
 
+@pytest.mark.parametrize("fresh", [True, False])
+def test_what_a_dead_process_was_charged_counts_for_the_hour(clinic, fresh):
+    with closing(Service([clinic], settings=QUICK)) as made:
+        made.people.add("ana", "analyst")
+        token = made.people.new_token("ana", epsilon_hour="1")
+        ana = made.people.by_token(token)
+        made.view(ana, "clinic").ask(count(epsilon="0.7"), key="k", fresh=fresh)
+        left = "state = 'queued', finished = NULL, price = NULL, charged = NULL, pending = '7/10'"
+        made.store.all(f"UPDATE runs SET {left}")  # as it dies between the charge and the log
+    with closing(Service([clinic], settings=QUICK)) as made:
+        view = made.view(ana, "clinic")
+        view.ask(count(epsilon="0.7"), key="k", fresh=fresh)
+        assert view.spent_this_hour() == Fraction(7, 10)
+        with pytest.raises(Forbidden):
+            view.ask(count(3, epsilon="0.7"))
+        assert spent(made) == Fraction(7, 10)
+
+
 def test_an_agent_asks_a_part_of_the_rest_for_the_price_that_it_was_shown(service, callers):
     tools, ana = Tools(service), callers["ana"]
 

@@ -274,7 +274,7 @@ class Service:
         do(
             f"INSERT INTO runs ({RUN}, asked, pending) VALUES ({', '.join('?' * 16)}) "  # noqa: S608 - constants
             "ON CONFLICT (id) DO UPDATE SET state = excluded.state, asked = excluded.asked, "
-            "pending = excluded.pending, token = CASE WHEN COALESCE(runs.price, '0') = '0' "
+            "pending = COALESCE(NULLIF(runs.pending, '0'), excluded.pending), token = CASE WHEN COALESCE(runs.price, '0') = '0' "
             "THEN excluded.token ELSE runs.token END",
             (
                 run.id, run.person, run.dataset, run.key, json.dumps(run.said),
@@ -384,8 +384,10 @@ class Service:
 
     def _paid(self, do: Do, run: Run, price: Fraction, state: State) -> None:
         """Write down how a run ended; what it was charged adds to what it was before."""
-        rows = do("SELECT price FROM runs WHERE id = ?", (run.id,))
-        before = Fraction(rows[0][0]) if rows and rows[0][0] is not None else _NOTHING
+        rows = do("SELECT price, pending FROM runs WHERE id = ?", (run.id,))
+        before, pending = (Fraction(each or 0) for each in (rows[0] if rows else (0, 0)))
+        if run.again and state == "done" and not before + price:
+            price = pending  # charged by a process that died before it could say so
         do(
             "UPDATE runs SET state = CASE state WHEN 'cancelled' THEN state ELSE ? END, "
             "finished = ?, price = ?, pending = NULL, charged = COALESCE(?, charged) WHERE id = ?",
