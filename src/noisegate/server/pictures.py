@@ -24,7 +24,7 @@ _CHILD: Final = """
 import resource, sys
 from importlib import import_module
 resource.setrlimit(resource.RLIMIT_CPU, (50, 50))
-resource.setrlimit(resource.RLIMIT_AS, (1 << 31, 1 << 31))
+resource.setrlimit(resource.RLIMIT_DATA, (1 << 31, 1 << 31))  # it reserves addresses by the 64 GB
 module, name, file, picture = sys.argv[1:]
 getattr(import_module(module), name).load(file).plot().save(picture)
 """
