@@ -182,7 +182,12 @@ def _differences(stated: Card, ledger: Ledger) -> list[str]:
             continue
         request = entry.body.get("request")  # which a card for everybody leaves out
         facts = (entry.kind, request, entry.at, entry.hash)
-        if facts != (line.get("kind"), line.get("request", request), line.get("at"), line.get("hash")):
+        if facts != (
+            line.get("kind"),
+            line.get("request", request),
+            line.get("at"),
+            line.get("hash"),
+        ):
             problems.append(f"Entry {entry.seq} is not the one that the card names.")
         if entry.kind == "reserve":
             settled.append(str(entry.body["question"]))

@@ -18,7 +18,7 @@ from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from threading import RLock
-from typing import Any, Final, final
+from typing import Final, final
 
 from noisegate.accounting.accountant import Charge
 from noisegate.accounting.accountants import accountant_named
@@ -34,7 +34,6 @@ from noisegate.errors import (
 from noisegate.gate import Gate
 from noisegate.ledger.rules import require_text
 from noisegate.ledger.signing import Signer
-from noisegate.orders import order_from
 from noisegate.root import Amendment, Hosted, read_policy, stopping
 from noisegate.server.access import AuditLog, line, now
 from noisegate.server.oidc import Issuer
@@ -44,9 +43,10 @@ from noisegate.server.published import Published
 from noisegate.server.queue import FairQueue
 from noisegate.server.refusals import no_such
 from noisegate.server.results import UNPRICED, Result
-from noisegate.server.runs import RUN, Run, State
+from noisegate.server.runs import RUN, Run, State, stored_run
 from noisegate.server.settings import Settings
 from noisegate.server.store import Do, Store
+from noisegate.server.untold import Untold
 from noisegate.server.views import View, asked
 
 _NOTHING: Final = Fraction(0)
@@ -88,7 +88,7 @@ class Service:
         self._answers: OrderedDict[tuple[object, ...], Result] = OrderedDict()  # by who asked what
         self._lock, self._keyed = RLock(), [RLock() for _ in range(_KEYED)]
         self.queue = FairQueue(self.settings.workers)
-        self.published, self.pictures = Published(self), Pictures()
+        self.published, self.pictures, self.untold = Published(self), Pictures(), Untold()
         self.counts = {"asked": 0, "answered": 0, "refused": 0}
 
     @property
@@ -236,7 +236,7 @@ class Service:
                 return known
             self._keep(run)
         if ready is not None and run.begin():
-            run.finish(ready)
+            self.untold.finish(run, ready)
         elif run.state == "queued":
             self._submit(view, run)
         return run
@@ -250,6 +250,7 @@ class Service:
 
     def _keep(self, run: Run) -> None:
         run.on_cancel = lambda: self._cancelled(run)
+        self.untold.add(run)
         with self._lock:
             self._runs[run.id] = run
             while len(self._runs) > self.settings.kept:
@@ -274,8 +275,8 @@ class Service:
         do(
             f"INSERT INTO runs ({RUN}, asked, pending) VALUES ({', '.join('?' * 16)}) "  # noqa: S608 - constants
             "ON CONFLICT (id) DO UPDATE SET state = excluded.state, asked = excluded.asked, "
-            "pending = COALESCE(NULLIF(runs.pending, '0'), excluded.pending), token = CASE WHEN COALESCE(runs.price, '0') = '0' "
-            "THEN excluded.token ELSE runs.token END",
+            "pending = COALESCE(NULLIF(runs.pending, '0'), excluded.pending), token = CASE WHEN "
+            "COALESCE(runs.price, '0') = '0' THEN excluded.token ELSE runs.token END",
             (
                 run.id, run.person, run.dataset, run.key, json.dumps(run.said),
                 int(run.fresh), int(run.practice), run.face, run.token, run.state, run.created,
@@ -355,7 +356,7 @@ class Service:
             self.store.do(partial(self._record, run=run, made=made, lost=lost))
         except Exception as error:  # noqa: BLE001 - the same request finds what was drawn
             made = stumbled(error)
-        run.finish(made)
+        self.untold.finish(run, made)
 
     def _record(self, do: Do, run: Run, made: Result | Exception, lost: Fraction) -> None:
         """Who asked what for which price, on the disk before the answer leaves.
@@ -407,7 +408,7 @@ class Service:
         rows = self.store.all(told, *name) if do is None else do(told, name)
         if not rows:
             return None
-        row, kept = rows[0], _run_of(rows[0], self.settings.quantum)
+        row, kept = rows[0], stored_run(rows[0], self.settings.quantum)
         if kept.text != run.text:
             raise RequestConflict(
                 "The idempotency key was used for another order.",
@@ -430,7 +431,7 @@ class Service:
         row = self.store.one(f"SELECT {RUN} FROM runs WHERE id = ?", run_id)  # noqa: S608 - constants
         if row is None or row[_STATE] != "done" or row[2] not in self._hosted:
             return None
-        run = _run_of(row, self.settings.quantum)
+        run = stored_run(row, self.settings.quantum)
         run.finding = True
         return run
 
@@ -472,17 +473,3 @@ def _has_share(hosted: Hosted, caller: Caller) -> bool:
 def _require_steward(caller: Caller) -> None:
     if not caller.is_steward:
         raise Forbidden("This is for stewards.", fix="Ask the steward.", about="role")
-
-
-def _run_of(row: Sequence[Any], quantum: float) -> Run:
-    name, person, dataset, key, text, fresh, practice, face, token, _, created, *more = row
-    window, allow, settled = more
-    said = json.loads(text)
-    purpose = said.pop("purpose", None)
-    return Run(
-        id=name, person=person, dataset=dataset, order=order_from(said), purpose=purpose,
-        fresh=bool(fresh), practice=bool(practice), face=face, created=created, key=key,
-        token=token, quantum=quantum, window=window,
-        allow=None if allow is None else frozenset(json.loads(allow)),
-        settled_order=None if settled is None else order_from(json.loads(settled)),
-    )  # fmt: skip

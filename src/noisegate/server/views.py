@@ -26,6 +26,7 @@ from noisegate.server.refusals import no_such
 from noisegate.server.runs import RUN, Run
 from noisegate.server.settings import Settings
 from noisegate.server.store import Do, Store
+from noisegate.server.untold import Untold
 
 _KEY_MAX: Final = 200
 _SESSIONS: Final = ("many", "series")  # that hold a door open, which no request can
@@ -38,6 +39,7 @@ class Runs(Protocol):
     settings: Settings
     signer: Signer | None
     log: AuditLog
+    untold: Untold
 
     def gate(
         self, hosted: Hosted, caller: Caller, *, practice: bool, purpose: str | None = None,
@@ -154,9 +156,16 @@ class View:
     def plan(
         self, order: Order[Any, Expected], *, fresh: bool = False, practice: bool = False
     ) -> Plan[Expected]:
-        """Price and error of an order: free, reads no row."""
+        """Price and error of an order: free, reads no row.
+
+        While a run of the caller's is not told of, as if nothing had been released: see `untold`.
+        """
         self._require_asker()
-        return (self.practice if practice else self.gate).plan(order, fresh=fresh)
+        if practice:
+            return self.practice.plan(order, fresh=fresh)
+        anew = fresh or _grows(order)  # what grows is not run here
+        early = not anew and self._service.untold.has(self.caller.name, self.name)
+        return self.gate.plan(order, fresh=fresh or early)
 
     def settled(
         self, order: Order[Any, Expected], *, fresh: bool = False, practice: bool = False
@@ -211,6 +220,11 @@ class View:
         run.wait(seconds)
         run.result()
         return run
+
+    def has_begun(self, key: str) -> bool:
+        """Whether the caller asked with this key before: then it goes on at its price."""
+        found = "SELECT 1 FROM runs WHERE person = ? AND dataset = ? AND key = ?"
+        return self._service.store.one(found, self.caller.name, self.name, key) is not None
 
     def history(self, limit: int = 100) -> list[dict[str, Any]]:
         """The caller's runs, the latest first; stewards and auditors see everybody's."""
@@ -322,7 +336,7 @@ class View:
                 raise
         if unlimited:
             return None  # what is refused is refused as it is worked on
-        price = self.gate.plan(run.settled_order, fresh=run.fresh).price.epsilon
+        price = self.plan(run.settled_order or run.order, fresh=run.fresh).price.epsilon
         if caller.epsilon_question is not None and price > caller.epsilon_question:
             raise _over("one question", caller.epsilon_question)
         return price

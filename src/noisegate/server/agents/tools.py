@@ -199,8 +199,9 @@ class Tools:
     def _start(self, caller: Caller, asked: OfPlan) -> tuple[Run, View]:
         planned = self._plans.find(caller, asked.plan_id)
         view = self._service.view(caller, planned.dataset).on(planned.purpose)
-        now = view.plan(planned.order, fresh=planned.fresh)
-        require_price(planned, now.price.epsilon)
+        if not view.has_begun(planned.id):
+            now = view.plan(planned.order, fresh=planned.fresh)
+            require_price(planned, now.price.epsilon)
         run = view.start(planned.order, key=planned.id, fresh=planned.fresh, face=FACE)
         return run, view
 
