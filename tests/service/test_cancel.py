@@ -11,6 +11,7 @@ import pytest
 
 from noisegate.errors import Cancelled
 from noisegate.orders import order_from
+from noisegate.server.runs import Run
 from noisegate.server.service import Service
 from noisegate.server.settings import Settings
 from noisegate.sources.stopping import Stop, stopping
@@ -128,6 +129,21 @@ def test_a_cancel_touches_no_other_question(service, held):
     assert found == ["cancelled"]
     threads[1].join(60)
     assert found[1] == [(PAIRS,)]
+
+
+def test_work_by_steps_stops_at_a_time_of_the_ladder():
+    """Not at the next step: how many were paid for would tell of any moment that one likes."""
+    run = Run(
+        id="r", person="ana", dataset="long", order=order(), fresh=False, practice=False,
+        face="http", created="", quantum=0.3,
+    )  # fmt: skip
+    assert run.begin()
+    run.cancel()
+    run.tell(0.5, "half")
+    until(lambda: run.stop.is_set)
+    assert time.monotonic() - run.begun_at > 0.29
+    with pytest.raises(Cancelled):
+        run.tell(0.6, "more")
 
 
 def test_what_was_cancelled_asks_nothing_any_more(service):

@@ -11,7 +11,7 @@ import pytest
 from served import serving
 from wires import Wire
 
-from noisegate.errors import Cancelled, Waiting
+from noisegate.errors import Cancelled, Forbidden, Waiting
 from noisegate.gate import Gate
 from noisegate.orders import order_from
 from noisegate.server.service import Service
@@ -105,6 +105,42 @@ def test_who_cancels_early_does_not_learn_whether_the_work_was_over(slow, monkey
         )
     assert told[0] == told[1]
     assert told[0][1:4] == ("cancelled", None, ("cancelled",))
+
+
+def test_a_plan_does_not_turn_free_before_the_answer_leaves(slow):
+    view = slow.view(slow.people.caller_of("ana"), "clinic")
+    run = view.start(COUNT)
+    over(run)
+    early = view.plan(COUNT)
+    assert run.told == "running"
+    assert early.price.epsilon == COUNT.epsilon
+    assert run.wait()
+    assert view.plan(COUNT).free
+
+
+@pytest.mark.parametrize("person", ["ana", "ben"])
+@pytest.mark.parametrize("sql", [COUNT.sql, COUNT.sql.lower()], ids=["same", "in other words"])
+def test_what_was_made_is_not_shown_again_before_it_leaves(slow, person, sql):
+    slow.people.add("ben", "analyst")
+    run = slow.view(slow.people.caller_of("ana"), "clinic").start(COUNT)
+    over(run)
+    run.ended_at += 60  # as if it had taken long
+    view = slow.view(slow.people.caller_of(person), "clinic")
+    again = view.start(order_from(COUNT.to_dict() | {"sql": sql}))
+    over(again)
+    assert again.ended_at == run.ended_at
+    other = view.start(order_from(COUNT.to_dict() | {"sql": sql + " WHERE cost > 5"}))
+    over(other)
+    assert other.ended_at < run.ended_at, "another question is not held"
+
+
+def test_a_limit_does_not_tell_that_an_answer_is_there(slow):
+    run = slow.view(slow.people.caller_of("ana"), "clinic").start(COUNT)
+    over(run)
+    run.ended_at += 60
+    poor = slow.people.by_token(slow.people.new_token("ana", epsilon_question="0.01"))
+    with pytest.raises(Forbidden):
+        slow.view(poor, "clinic").start(COUNT)
 
 
 def test_a_statement_that_times_out_gives_no_answer_before_its_time():

@@ -1,5 +1,6 @@
 """What was asked once is paid once: over windows, replicas and retries; and what stops it holds."""
 
+import asyncio
 import threading
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -10,6 +11,7 @@ import pytest
 from noisegate.errors import Forbidden, RequestConflict, Unauthenticated
 from noisegate.orders import order_from
 from noisegate.root import hosting
+from noisegate.server.agents.tools import Tools
 from noisegate.server.refusals import NotFound, Paused
 from noisegate.server.runs import Run
 from noisegate.server.service import Service
@@ -114,6 +116,56 @@ def test_a_key_that_was_not_answered_in_its_window_is_refused_after_it(daily, la
     with pytest.raises(RequestConflict):
         view.ask(count(9), key="dead", fresh=True)
     assert spent(daily) == paid
+
+
+@pytest.mark.parametrize("state", ["done", "running"], ids=["restart", "crash"])
+@pytest.mark.parametrize("fresh", [True, False])
+def test_a_part_of_the_rest_goes_on_at_the_same_price(clinic, state, fresh):
+    """Under its key, though less is left by now; and what was made is found by its name."""
+    clinic.write_text(clinic.read_text().replace("max_epsilon = 1", "max_epsilon = 2"))
+    half = count(epsilon="1/2 of rest")
+    with closing(Service([clinic], settings=QUICK)) as made:
+        made.people.add("ana", "analyst")
+        ana = made.people.caller_of("ana")
+        first = made.view(ana, "clinic").ask(half, key="k", fresh=fresh)
+        told, paid = rows(first), spent(made)
+        assert paid == 1
+        made.store.all("UPDATE runs SET state = ?", state)
+    with closing(Service([clinic], settings=QUICK)) as made:
+        if state == "done":
+            assert rows(made.run_of(ana, first.id)) == told
+        assert rows(made.view(ana, "clinic").ask(half, key="k", fresh=fresh)) == told
+        assert spent(made) == paid
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+def test_what_a_dead_process_was_charged_counts_for_the_hour(clinic, fresh):
+    with closing(Service([clinic], settings=QUICK)) as made:
+        made.people.add("ana", "analyst")
+        token = made.people.new_token("ana", epsilon_hour="1")
+        ana = made.people.by_token(token)
+        made.view(ana, "clinic").ask(count(epsilon="0.7"), key="k", fresh=fresh)
+        left = "state = 'queued', finished = NULL, price = NULL, charged = NULL, pending = '7/10'"
+        made.store.all(f"UPDATE runs SET {left}")  # as it dies between the charge and the log
+    with closing(Service([clinic], settings=QUICK)) as made:
+        view = made.view(ana, "clinic")
+        view.ask(count(epsilon="0.7"), key="k", fresh=fresh)
+        assert view.spent_this_hour() == Fraction(7, 10)
+        with pytest.raises(Forbidden):
+            view.ask(count(3, epsilon="0.7"))
+        assert spent(made) == Fraction(7, 10)
+
+
+def test_an_agent_asks_a_part_of_the_rest_for_the_price_that_it_was_shown(service, callers):
+    tools, ana = Tools(service), callers["ana"]
+
+    def use(name, **said):
+        return asyncio.run(tools.call(ana, name, said)).facts
+
+    planned = use("plan_question", sql=count().sql, epsilon="1/4 of rest")
+    assert planned["price"] == 0.5
+    service.view(ana, "clinic").ask(count(7, epsilon="1"))
+    assert use("ask_question", plan_id=planned["plan_id"])["price"] == 0.5
 
 
 def test_a_run_that_is_not_ones_own_is_not_even_looked_for(service, callers, monkeypatch):

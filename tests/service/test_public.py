@@ -1,17 +1,27 @@
 """What leaves without a token, and what only stewards and auditors take along."""
 
 import json
+import shutil
 import subprocess
 import sys
+import threading
+import time
+from contextlib import closing
 from pathlib import Path
 
 import httpx
 import pytest
-from served import serving
+from served import QUICK, serving
 from wires import Wire
 
+from noisegate.desk.card import Card, verify
+from noisegate.errors import Forbidden
+from noisegate.orders import order_from
+from noisegate.server import pictures
 from noisegate.server.http import http_app
 from noisegate.server.serve import Serving
+from noisegate.server.service import Service
+from refusals import about
 
 RELEASE = {
     "kind": "release", "name": "histogram", "columns": {"ward": None}, "table": "visits",
@@ -47,10 +57,73 @@ def test_a_release_is_public_only_while_the_steward_says_so(call):
     picture = call(None, "GET", f"{place}/picture.svg")
     assert picture.headers["content-type"].startswith("image/svg+xml")
     assert b"<svg" in picture.content
+    assert picture.headers["content-security-policy"].startswith("default-src 'none'")
+    assert picture.headers["x-content-type-options"] == "nosniff"
     assert call("sam", "DELETE", f"/releases/{name}/public").status_code == 200
     assert call(None, "GET", place).status_code == 404
     other = call("ana", "POST", ORDERS, json=COUNT).headers["content-location"].split("/")[2]
     assert call("sam", "POST", f"/releases/{other}/public").status_code == 404, "no release"
+
+
+def test_a_public_card_names_nobody_and_the_ledger_confirms_it(call, service):
+    name = call("ana", "POST", ORDERS, json=RELEASE).headers["content-location"].split("/")[2]
+    call("sam", "POST", f"/releases/{name}/public")
+    own = call("ana", "GET", f"/orders/{name}/card").text
+    text = call(None, "GET", f"/public/{name}/card").text
+    assert "clinic/ana" in own
+    assert "clinic/ana" not in text
+    ledger = service._hosted["clinic"].ledger
+    assert verify(Card.from_json(text), ledger) == []
+    lied = json.loads(text)
+    lied["ledger"][0]["request"] = "clinic/ben: 1"
+    assert verify(Card(lied), ledger), "a name that is said is checked"
+
+
+def test_pictures_are_drawn_once_and_few_at_a_time(call, monkeypatch):
+    """Whoever looks at public pictures keeps nobody waiting who has a token."""
+    names = [
+        call("ana", "POST", ORDERS, json=RELEASE | {"epsilon": each}).headers["content-location"]
+        for each in ("0.1", "0.2", "0.3")
+    ]
+    names = [each.split("/")[2] for each in names]
+    for name in names:
+        call("sam", "POST", f"/releases/{name}/public")
+    drawn, working, most, go = [], [], [], threading.Event()
+
+    def slow(release):
+        drawn.append(release)
+        working.append(1)
+        most.append(len(working))
+        go.wait(20)
+        working.pop()
+        return b"<svg/>"
+
+    monkeypatch.setattr(pictures, "svg_of", slow)
+    looks = [
+        threading.Thread(target=call, args=(None, "GET", f"/public/{name}/picture.svg"))
+        for name in names * 12
+    ]
+    for look in looks:
+        look.start()
+    try:
+        time.sleep(0.3)
+        assert call("ana", "GET", "/datasets", timeout=5).status_code == 200
+    finally:
+        go.set()
+        for look in looks:
+            look.join()
+    assert len(drawn) == len(names)
+    assert max(most) <= pictures.AT_ONCE
+
+
+def test_what_failed_cannot_be_public(call, service):
+    call("ana", "POST", ORDERS, json=RELEASE | {"columns": {"nowhere": None}})
+    (name,) = service.store.one("SELECT id FROM runs WHERE state = 'failed'")
+    assert call("sam", "POST", f"/releases/{name}/public").status_code == 404
+    assert call(None, "GET", "/public").json()["releases"] == []
+    service.store.all("INSERT INTO published VALUES (?, 'clinic', '2026', 'sam')", name)
+    assert call(None, "GET", f"/public/{name}").status_code == 404
+    assert call("sam", "DELETE", f"/releases/{name}/public").status_code == 200
 
 
 def test_an_export_can_be_restored_but_not_in_place_of_a_later_one(call, tmp_path):
@@ -73,6 +146,26 @@ def test_an_export_can_be_restored_but_not_in_place_of_a_later_one(call, tmp_pat
     assert restored("late.db", "--head", str(tmp_path / "head.json")) != 0
     assert not (tmp_path / "late.db").exists()
     assert restored("early.db", "--head", early.headers["noisegate-head"]) == 0
+
+
+def test_an_export_is_for_those_who_may_see_all_of_the_ledger(clinic):
+    """A token for one data set does not show what was asked of another in the same ledger."""
+    text = clinic.read_text().replace("[budget]", 'ledger = "both.db"\n\n[budget]', 1)
+    clinic.write_text(text)
+    other = clinic.with_name("other.toml")
+    other.write_text(text.replace('"clinic"', '"other"'))
+    shutil.copytree(clinic.with_name("clinic"), clinic.with_name("other"))
+    with closing(Service([clinic, other], settings=QUICK)) as made:
+        made.people.add("ana", "analyst")
+        made.people.add("aud", "auditor")
+        made.view(made.people.caller_of("ana"), "other").ask(order_from(COUNT))
+        part, whole = (
+            made.people.by_token(made.people.new_token("aud", datasets=names))
+            for names in (["clinic"], ["clinic", "other"])
+        )
+        with pytest.raises(Forbidden, check=about("shared-ledger")):
+            made.view(part, "clinic").export()
+        assert b"other/ana" in made.view(whole, "clinic").export()[0]
 
 
 def test_a_request_for_another_name_is_refused(service):

@@ -10,6 +10,7 @@ import noisegate as ng
 from noisegate.errors import Forbidden, OverBudget, PolicyError, SpecError
 from noisegate.orders import order_from
 from noisegate.root import amendment
+from noisegate.server.agents import words
 from noisegate.server.service import Service
 from refusals import about
 
@@ -97,7 +98,7 @@ def test_what_names_no_purpose_is_refused_before_any_charge(tmp_path):
     "more",
     ["[purposes.big]\nepsilon = 50", "[purposes.who]\nepsilon = 1\nanalysts = ['eve']",
      "[purposes.a]\nepsilon = 1\ndefault = true\n[purposes.b]\nepsilon = 1\ndefault = true",
-     '[purposes."a/b"]\nepsilon = 1'],
+     '[purposes."a/b"]\nepsilon = 1', '[purposes."report 2026-11"]\nepsilon = 1'],
 )  # fmt: skip
 def test_purposes_that_cannot_be_are_refused(tmp_path, more):
     file = policy(tmp_path)
@@ -138,6 +139,30 @@ def test_a_token_may_be_bound_to_a_purpose(study):
     assert view.ask(count(2)).purpose == "report"
     with pytest.raises(Forbidden, check=about("purpose")):
         view.on("trial")
+
+
+def test_a_purpose_that_cannot_be_asked_hides_no_other(tmp_path):
+    """One that is over, a default of somebody else, a token for a purpose that is not there."""
+    file = policy(tmp_path, default="default = true")
+    file.write_text(file.read_text() + "[purposes.old]\nepsilon = 1\nuntil = 2026-01-01\n")
+    bare = tmp_path / "bare.toml"
+    bare.write_text(file.read_text().partition("[purposes")[0].replace("study", "bare"))
+    with closing(Service([file, bare], settings=QUICK)) as made:
+        for name in ("ana", "ben"):
+            made.people.add(name, "analyst")
+        ana, ben = map(made.people.caller_of, ("ana", "ben"))
+        seen = made.view(ana, "study").facts()
+        assert [each["remaining"] for each in seen["purposes"]] == [2, 1, None]
+        seen = made.view(ben, "study").facts()
+        assert (seen["budget"], [each["name"] for each in seen["purposes"]]) == (
+            None, ["report", "old"],
+        )  # fmt: skip
+        with pytest.raises(SpecError, check=about("purpose")):
+            made.view(ben, "study").on("gossip").facts()
+        bound = made.people.by_token(made.people.new_token("ana", purpose="report"))
+        assert made.view(bound, "bare").facts()["budget"] is None
+        assert "bare" in words.left(made.view(ana, "bare"))
+        assert words.left(made.view(bound, "bare"))
 
 
 def test_a_key_stands_for_one_purpose(study):

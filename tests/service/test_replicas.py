@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from fractions import Fraction
 from http.client import HTTPException
 from pathlib import Path
@@ -15,6 +16,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from noisegate.ledger.open import open_ledger
+from noisegate.server.access import AuditLog, line
 from noisegate.server.people import People
 from noisegate.server.store import Store
 
@@ -86,3 +88,38 @@ def test_a_replica_that_is_killed_loses_nothing_and_nobody_pays_twice(replicas):
     with open_ledger(ledger) as book:
         assert book.balance("clinic").spent.epsilon == len(answers) * EPSILON
         assert book.verify().ok
+
+
+def test_replicas_that_write_at_the_same_time_do_not_wait_for_each_other_for_ever(server):
+    """One writes a line of the log, then a run; the other a run, then a line."""
+    address = server.fresh()
+    stores, failed = [Store(address) for _ in range(2)], []
+
+    def steps(store, *, run_first):
+        def work(do):
+            for step in (run_first, not run_first):
+                if step:
+                    do("UPDATE runs SET state = 'done'", ())
+                    do("LOCK TABLE runs IN EXCLUSIVE MODE", ())
+                else:
+                    AuditLog(store).write(do, line("ana", "ask", face="http"))
+                    do("LOCK TABLE access IN EXCLUSIVE MODE", ())
+                time.sleep(0.3)
+
+        try:
+            store.do(work)
+        except Exception as error:  # noqa: BLE001 - counted
+            failed.append(error)
+
+    threads = [
+        threading.Thread(target=steps, args=(store,), kwargs={"run_first": first})
+        for store, first in zip(stores, (True, False), strict=True)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+    assert AuditLog(stores[0]).broken() is None
+    for store in stores:
+        store.close()

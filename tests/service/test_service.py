@@ -499,5 +499,6 @@ def test_a_run_that_is_cancelled_at_work_says_so_at_once():
     assert run.wait(0)
     with pytest.raises(Cancelled, match="stays charged"):
         run.result()
+    run.stop.set()  # as a clock does, at a time of the ladder
     with pytest.raises(Cancelled):
         run.tell(0.5, "half")

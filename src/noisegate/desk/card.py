@@ -55,6 +55,16 @@ class Card:
             )
         return cls(record)
 
+    def nameless(self) -> "Card":
+        """The statement for everybody: without the names of requests, which begin with accounts.
+
+        The hashes of the entries hold them, so the ledger can confirm it as well.
+        """
+        lines = [dict(each) for each in self.record["ledger"]]
+        for each in lines:
+            del each["request"]
+        return Card({**self.record, "ledger": lines})
+
     def signed(self, signer: Signer) -> "Card":
         """The statement with a signature, which `noisegate verify` checks."""
         return Card(signed(self.record, signer))
@@ -170,8 +180,14 @@ def _differences(stated: Card, ledger: Ledger) -> list[str]:
         if entry is None:
             problems.append("The ledger has no entry with the number that the card names.")
             continue
-        facts = (entry.kind, entry.body.get("request"), entry.at, entry.hash)
-        if facts != tuple(line.get(name) for name in ("kind", "request", "at", "hash")):
+        request = entry.body.get("request")  # which a card for everybody leaves out
+        facts = (entry.kind, request, entry.at, entry.hash)
+        if facts != (
+            line.get("kind"),
+            line.get("request", request),
+            line.get("at"),
+            line.get("hash"),
+        ):
             problems.append(f"Entry {entry.seq} is not the one that the card names.")
         if entry.kind == "reserve":
             settled.append(str(entry.body["question"]))

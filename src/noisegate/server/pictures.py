@@ -1,25 +1,56 @@
 """Pictures of releases, drawn in a process of their own.
 
 Whoever draws is code of others, and gets released numbers alone: no rows, no ledger, no tokens.
+Everybody may look at what is public, so each picture is drawn once, few at a time, by threads that
+do nothing else.
 """
 
 import subprocess
 import sys
+from collections import OrderedDict
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from threading import Lock
+from typing import Final, final
 
 from noisegate.desk.release import Held
 from noisegate.errors import Unsupported
 
+AT_ONCE: Final = 2
+_KEPT: Final = 200
 _SECONDS: Final = 60
 _CHILD: Final = """
 import resource, sys
 from importlib import import_module
 resource.setrlimit(resource.RLIMIT_CPU, (50, 50))
+resource.setrlimit(resource.RLIMIT_DATA, (1 << 31, 1 << 31))  # it reserves addresses by the 64 GB
 module, name, file, picture = sys.argv[1:]
 getattr(import_module(module), name).load(file).plot().save(picture)
 """
+
+
+@final
+class Pictures:
+    """Pictures by the names of runs: drawn once, also those that cannot be."""
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="noisegate-picture")
+        self._drawn: OrderedDict[str, Future[bytes]] = OrderedDict()
+        self._lock = Lock()
+
+    def of(self, run: str, release: Held) -> "Future[bytes]":
+        """The picture of a run's release, once it is drawn."""
+        with self._lock:
+            if run not in self._drawn:
+                self._drawn[run] = self._pool.submit(svg_of, release)
+                if len(self._drawn) > _KEPT:
+                    self._drawn.popitem(last=False)
+            return self._drawn[run]
+
+    def close(self) -> None:
+        """Draw nothing more."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
 
 
 def svg_of(release: Held) -> bytes:

@@ -36,7 +36,9 @@ class Published:
     def publish(self, caller: Caller, run_id: str, *, public: bool) -> None:
         """Show a release to everybody, or to nobody else again: of stewards alone."""
         run = self._service.run_of(caller, run_id)
-        if not caller.is_steward or run.order.kind not in KINDS or run.practice:
+        is_there = run.told == "done" or run.finding  # or being read from the ledger again
+        shows = is_there or not public
+        if not caller.is_steward or run.order.kind not in KINDS or run.practice or not shows:
             raise no_such("release")
         said = line(
             caller.name, "publish" if public else "withdraw", face="http", token=caller.token,

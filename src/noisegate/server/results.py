@@ -66,6 +66,12 @@ class Result:
         return found or self.planned or ApproxDP(0)
 
     @property
+    def questions(self) -> frozenset[str]:
+        """What it shows, by the names that the ledger has for it; empty where it does not say."""
+        own = getattr(self.made, "question", None)
+        return frozenset(getattr(self.made, "questions", () if own is None else (own,)))
+
+    @property
     def is_lasting(self) -> bool:
         """Whether it is a value with a price of its own, which can be shown again for nothing."""
         names = {each.name for each in fields(self.made)} if is_dataclass(self.made) else set()
@@ -100,10 +106,11 @@ class Result:
             record = signed({"format": RESULT, "order": self.order.to_dict()} | record, self.signer)
         return json_text(record).encode()
 
-    def card(self, confidence: Number = 0.95) -> Card:
-        """The card of a table."""
+    def card(self, confidence: Number = 0.95, *, public: bool = False) -> Card:
+        """The card of a table; one that is ``public`` names nobody."""
         own = getattr(self.made, "card", None)
         made: Card = self._table().card(confidence) if own is None else own(confidence)
+        made = made.nameless() if public else made
         return made if self.signer is None else made.signed(self.signer)
 
     def exact(self) -> dict[str, Any]:

@@ -8,7 +8,7 @@ key goes on from there, at no second charge.
 import json
 import time
 from asyncio import AbstractEventLoop, Future
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -18,13 +18,15 @@ from typing import Any, Final, Literal, TypeAlias, final
 from noisegate.desk.order import Order
 from noisegate.desk.plan import Expected
 from noisegate.errors import Cancelled, Waiting
+from noisegate.orders import order_from
 from noisegate.root import Stop
 from noisegate.server.refusals import body_of
 from noisegate.server.results import Result
 
 State: TypeAlias = Literal["waiting", "queued", "running", "done", "failed", "cancelled"]
 RUN: Final = (
-    "id, person, dataset, key, ordered, fresh, practice, face, token, state, created, period, allow"
+    "id, person, dataset, key, ordered, fresh, practice, face, token, state, created, period, "
+    "allow, settled"
 )
 _ENDED: Final = ("done", "failed", "cancelled")
 _EVEN: Final = 8  # steps of the same length
@@ -55,8 +57,9 @@ class Run:
     progress: float = 0.0
     words: str = ""
     quantum: float = 0.0
-    settled_order: Order[Any, Expected] | None = None  # at the price that was planned for
+    settled_order: Order[Any, Expected] | None = None  # at the price that it is asked for
     price: Fraction | None = None  # that was planned for, where that had to be known
+    questions: frozenset[str] = frozenset()  # of what it made, as the ledger names them
     ended_at: float = 0.0  # when the answer may leave, by the monotonic clock
     begun_at: float = field(default_factory=time.monotonic)
     on_cancel: Callable[[], None] | None = None  # writes it down, wherever it was
@@ -70,6 +73,11 @@ class Run:
     def ended(self) -> bool:
         """Whether it will not change any more."""
         return self.state in _ENDED
+
+    @property
+    def is_going(self) -> bool:
+        """Whether it may make something without anybody doing more."""
+        return self.state != "waiting"
 
     @property
     def told(self) -> State:
@@ -90,14 +98,26 @@ class Run:
             self.state = "running"
             return True
 
+    def approve(self, log: Callable[[], None]) -> bool:
+        """Queue a run that waits, once that is in the ``log``; whether it was waiting.
+
+        Its ladder of times begins now: how long a steward took says nothing about rows.
+        """
+        with self._changed:
+            if self.state != "waiting":
+                return False
+            log()
+            self.state, self.begun_at = "queued", time.monotonic()
+            return True
+
     def tell(self, part: float, words: str) -> None:
-        """How far it is; here a run that was cancelled stops. Its end is told by `finish` alone."""
+        """How far it is; here a run stops that is cut. Its end is told by `finish` alone."""
         if part < 1:
             self.progress, self.words = part, words
-        if self.state == "cancelled":
+        if self.stop.is_set:  # at a time of the ladder, as the engine is
             raise _cancelled()
 
-    def finish(self, made: Result | Exception) -> None:
+    def finish(self, made: Result | Exception, not_before: float = 0.0) -> None:
         """The end: a result or a refusal. It leaves on the ladder of times."""
         with self._changed:
             if self.state == "cancelled":
@@ -110,7 +130,8 @@ class Run:
                 self._error = made
             else:
                 self._result = made
-            self.ended_at = self.begun_at + rung(time.monotonic() - self.begun_at, self.quantum)
+            taken = time.monotonic() - self.begun_at
+            self.ended_at = max(self.begun_at + rung(taken, self.quantum), not_before)
             waiters, self._waiters = self._waiters, []
             self._changed.notify_all()
         for tell in waiters:
@@ -222,6 +243,21 @@ class Run:
     def text(self) -> str:
         """The order as JSON: what an idempotency key stands for."""
         return json.dumps([self.said, self.fresh, self.practice], sort_keys=True)
+
+
+def stored_run(row: Sequence[Any], quantum: float) -> Run:
+    """The run of a row of the store, in the order of `RUN`."""
+    name, person, dataset, key, text, fresh, practice, face, token, _, created, *more = row
+    window, allow, settled = more
+    said = json.loads(text)
+    purpose = said.pop("purpose", None)
+    return Run(
+        id=name, person=person, dataset=dataset, order=order_from(said), purpose=purpose,
+        fresh=bool(fresh), practice=bool(practice), face=face, created=created, key=key,
+        token=token, quantum=quantum, window=window,
+        allow=None if allow is None else frozenset(json.loads(allow)),
+        settled_order=None if settled is None else order_from(json.loads(settled)),
+    )  # fmt: skip
 
 
 def rung(seconds: float, quantum: float) -> float:

@@ -18,7 +18,7 @@ from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from threading import RLock
-from typing import Any, Final, final
+from typing import Final, final
 
 from noisegate.accounting.accountant import Charge
 from noisegate.accounting.accountants import accountant_named
@@ -34,18 +34,19 @@ from noisegate.errors import (
 from noisegate.gate import Gate
 from noisegate.ledger.rules import require_text
 from noisegate.ledger.signing import Signer
-from noisegate.orders import order_from
 from noisegate.root import Amendment, Hosted, read_policy, stopping
 from noisegate.server.access import AuditLog, line, now
 from noisegate.server.oidc import Issuer
 from noisegate.server.people import Caller, People
+from noisegate.server.pictures import Pictures
 from noisegate.server.published import Published
 from noisegate.server.queue import FairQueue
 from noisegate.server.refusals import no_such
 from noisegate.server.results import UNPRICED, Result
-from noisegate.server.runs import RUN, Run, State
+from noisegate.server.runs import RUN, Run, State, stored_run
 from noisegate.server.settings import Settings
 from noisegate.server.store import Do, Store
+from noisegate.server.untold import Untold
 from noisegate.server.views import View, asked
 
 _NOTHING: Final = Fraction(0)
@@ -87,7 +88,7 @@ class Service:
         self._answers: OrderedDict[tuple[object, ...], Result] = OrderedDict()  # by who asked what
         self._lock, self._keyed = RLock(), [RLock() for _ in range(_KEYED)]
         self.queue = FairQueue(self.settings.workers)
-        self.published = Published(self)
+        self.published, self.pictures, self.untold = Published(self), Pictures(), Untold()
         self.counts = {"asked": 0, "answered": 0, "refused": 0}
 
     @property
@@ -135,14 +136,12 @@ class Service:
         """Let a waiting run go on: of stewards alone."""
         _require_steward(caller)
         run = self.run_of(caller, run_id)
-        with self._lock:
-            if run.state != "waiting":
-                raise SpecError("This run is not waiting.", fix="Look at its state.", about="state")
-            run.state = "queued"
-        self.log.add(
-            caller.name, "approve", face="console", token=caller.token, dataset=run.dataset,
-            run=run.id, asked_by=run.person,
+        log = partial(
+            self.log.add, caller.name, "approve", face="console", token=caller.token,
+            dataset=run.dataset, run=run.id, asked_by=run.person,
         )  # fmt: skip
+        if not run.approve(log):
+            raise SpecError("This run is not waiting.", fix="Look at its state.", about="state")
         asker = Caller(name=run.person, role="analyst", token=run.token, allow=run.allow)
         self._submit(View(self, self._hosted[run.dataset], asker, run.purpose), run)
         return run
@@ -194,6 +193,7 @@ class Service:
     def close(self) -> None:
         """Take nothing new, finish what is being worked on, let go of everything."""
         self.queue.close()
+        self.pictures.close()
         for hosted in self._hosted.values():
             hosted.ledger.close()
         self.store.close()
@@ -238,7 +238,7 @@ class Service:
                 return known
             self._keep(run)
         if ready is not None and run.begin():
-            run.finish(ready)
+            self.untold.finish(run, ready)
         elif run.state == "queued":
             self._submit(view, run)
         return run
@@ -252,6 +252,7 @@ class Service:
 
     def _keep(self, run: Run) -> None:
         run.on_cancel = lambda: self._cancelled(run)
+        self.untold.add(run)
         with self._lock:
             self._runs[run.id] = run
             while len(self._runs) > self.settings.kept:
@@ -264,25 +265,25 @@ class Service:
     def _write(self, view: View, run: Run, do: Do, ready: Result | None = None) -> Run | None:
         """Write a run down, with the price that is planned for; or find the one with its key.
 
-        In one transaction with the limit of the hour and with nobody else writing, so that neither
-        a thread nor another replica can come between.
+        In one transaction with the limit of the hour, and nobody else writes meanwhile: neither a
+        thread nor another replica can come between.
         """
-        self.store.alone(do, "runs")
         known = self._named(run, do)
         if known is not None or run.finding:
             return known
         view.require_hour(run, do)
         pending = None if run.price is None else str(run.price)
+        settled = None if run.settled_order == run.order else run.settled_order
         do(
-            f"INSERT INTO runs ({RUN}, asked, pending) VALUES ({', '.join('?' * 15)}) "  # noqa: S608 - constants
+            f"INSERT INTO runs ({RUN}, asked, pending) VALUES ({', '.join('?' * 16)}) "  # noqa: S608 - constants
             "ON CONFLICT (id) DO UPDATE SET state = excluded.state, asked = excluded.asked, "
-            "pending = excluded.pending, token = CASE WHEN COALESCE(runs.price, '0') = '0' "
-            "THEN excluded.token ELSE runs.token END",
+            "pending = COALESCE(NULLIF(runs.pending, '0'), excluded.pending), token = CASE WHEN "
+            "COALESCE(runs.price, '0') = '0' THEN excluded.token ELSE runs.token END",
             (
                 run.id, run.person, run.dataset, run.key, json.dumps(run.said),
                 int(run.fresh), int(run.practice), run.face, run.token, run.state, run.created,
                 run.window, None if run.allow is None else json.dumps(sorted(run.allow)),
-                now(), pending,
+                settled and settled.to_json(), now(), pending,
             ),
         )  # fmt: skip
         if ready is not None:
@@ -357,7 +358,7 @@ class Service:
             self.store.do(partial(self._record, run=run, made=made, lost=lost))
         except Exception as error:  # noqa: BLE001 - the same request finds what was drawn
             made = stumbled(error)
-        run.finish(made)
+        self.untold.finish(run, made)
 
     def _record(self, do: Do, run: Run, made: Result | Exception, lost: Fraction) -> None:
         """Who asked what for which price, on the disk before the answer leaves.
@@ -386,9 +387,10 @@ class Service:
 
     def _paid(self, do: Do, run: Run, price: Fraction, state: State) -> None:
         """Write down how a run ended; what it was charged adds to what it was before."""
-        self.store.alone(do, "runs")  # else two replicas with one key would add to the same price
-        rows = do("SELECT price FROM runs WHERE id = ?", (run.id,))
-        before = Fraction(rows[0][0]) if rows and rows[0][0] is not None else _NOTHING
+        rows = do("SELECT price, pending FROM runs WHERE id = ?", (run.id,))
+        before, pending = (Fraction(each or 0) for each in (rows[0] if rows else (0, 0)))
+        if run.again and state == "done" and not before + price:
+            price = pending  # charged by a process that died before it could say so
         do(
             "UPDATE runs SET state = CASE state WHEN 'cancelled' THEN state ELSE ? END, "
             "finished = ?, price = ?, pending = NULL, charged = COALESCE(?, charged) WHERE id = ?",
@@ -408,7 +410,7 @@ class Service:
         rows = self.store.all(told, *name) if do is None else do(told, name)
         if not rows:
             return None
-        row, kept = rows[0], _run_of(rows[0], self.settings.quantum)
+        row, kept = rows[0], stored_run(rows[0], self.settings.quantum)
         if kept.text != run.text:
             raise RequestConflict(
                 "The idempotency key was used for another order.",
@@ -421,6 +423,7 @@ class Service:
             return known  # one that was cancelled goes on when its work is over
         over = kept.window != run.window
         run.id, run.window, run.created, run.again = kept.id, kept.window, kept.created, True
+        run.settled_order = kept.settled_order  # what is left by now does not matter
         if not run.practice and (row[_STATE] == "done" or over):
             run.finding, run.price, run.state = True, None, "queued"
         return None
@@ -430,7 +433,7 @@ class Service:
         row = self.store.one(f"SELECT {RUN} FROM runs WHERE id = ?", run_id)  # noqa: S608 - constants
         if row is None or row[_STATE] != "done" or row[2] not in self._hosted:
             return None
-        run = _run_of(row, self.settings.quantum)
+        run = stored_run(row, self.settings.quantum)
         run.finding = True
         return run
 
@@ -438,7 +441,8 @@ class Service:
         """Find a forgotten run in the ledger, which is free; whether it can be there."""
         asker = Caller(name=run.person, role="analyst")
         view = View(self, self._hosted[run.dataset], asker, run.purpose)
-        if not run.practice and not run.fresh and not view.gate_for(run).plan(run.order).free:
+        order = run.settled_order or run.order
+        if not run.practice and not run.fresh and not view.gate_for(run).plan(order).free:
             return False  # of rows that are not there any more: to look again must not cost
         with self._lock:
             if run.id in self._runs:
@@ -471,15 +475,3 @@ def _has_share(hosted: Hosted, caller: Caller) -> bool:
 def _require_steward(caller: Caller) -> None:
     if not caller.is_steward:
         raise Forbidden("This is for stewards.", fix="Ask the steward.", about="role")
-
-
-def _run_of(row: Sequence[Any], quantum: float) -> Run:
-    name, person, dataset, key, text, fresh, practice, face, token, _, created, window, allow = row
-    said = json.loads(text)
-    purpose = said.pop("purpose", None)
-    return Run(
-        id=name, person=person, dataset=dataset, order=order_from(said), purpose=purpose,
-        fresh=bool(fresh), practice=bool(practice), face=face, created=created, key=key,
-        token=token, quantum=quantum, window=window,
-        allow=None if allow is None else frozenset(json.loads(allow)),
-    )  # fmt: skip

@@ -40,7 +40,7 @@ CREATE TABLE IF NOT EXISTS runs (
     id TEXT PRIMARY KEY, person TEXT NOT NULL, dataset TEXT NOT NULL, key TEXT,
     ordered TEXT NOT NULL, fresh INTEGER NOT NULL, practice INTEGER NOT NULL, face TEXT NOT NULL,
     token TEXT, state TEXT NOT NULL, created TEXT NOT NULL, finished TEXT, price TEXT,
-    period TEXT, allow TEXT, asked TEXT, pending TEXT, charged TEXT,
+    period TEXT, allow TEXT, asked TEXT, pending TEXT, charged TEXT, settled TEXT,
     UNIQUE (person, dataset, key))
 
 CREATE INDEX IF NOT EXISTS runs_by_person ON runs (person, created)
@@ -66,7 +66,9 @@ CREATE TABLE IF NOT EXISTS sessions (
     expires TEXT NOT NULL)
 """.strip().split("\n\n")
 
+_ADDED: Final = (("tokens", "purpose"), ("runs", "settled"))
 _ALONE: Final = "SELECT pg_advisory_xact_lock(5651012)"  # replicas that start at once make it once
+_IN_TURN: Final = "LOCK TABLE runs, access IN EXCLUSIVE MODE"  # who looks does not wait
 
 
 class _Wish:
@@ -102,14 +104,15 @@ class Store:
                 run(_ALONE, ())
             for table in _TABLES:
                 run(table.replace("seq INTEGER", "seq BIGINT") if self._is_server else table, ())
-            self._add_purposes(run)
+            for table, column in _ADDED:
+                self._add(run, table, column)
 
-    def _add_purposes(self, run: Do) -> None:
-        """A column that tokens of earlier stores do not have."""
+    def _add(self, run: Do, table: str, column: str) -> None:
+        """A column that earlier stores do not have."""
         if self._is_server:
-            run("ALTER TABLE tokens ADD COLUMN IF NOT EXISTS purpose TEXT", ())
-        elif "purpose" not in {row[1] for row in run("PRAGMA table_info(tokens)", ())}:
-            run("ALTER TABLE tokens ADD COLUMN purpose TEXT", ())
+            run(f"ALTER TABLE {table} ADD COLUMN IF NOT EXISTS {column} TEXT", ())
+        elif column not in {row[1] for row in run(f"PRAGMA table_info({table})", ())}:
+            run(f"ALTER TABLE {table} ADD COLUMN {column} TEXT", ())
 
     @property
     def _is_server(self) -> bool:
@@ -119,7 +122,8 @@ class Store:
         """Run ``work`` in a transaction; on any error nothing of it remains.
 
         Whoever comes while others write is waited for: the next transaction is that of them all,
-        one after another, and they return when it is on the disk.
+        one after another, and they return when it is on the disk. Nobody else writes meanwhile, no
+        other replica either.
         """
         wish = _Wish(work)
         self._wishes.append(wish)
@@ -135,6 +139,8 @@ class Store:
         wishes = [self._wishes.popleft() for _ in range(len(self._wishes))]
         try:
             with self._transaction() as run:
+                if self._is_server:  # else two replicas could wait for each other's tables
+                    run(_IN_TURN, ())
                 for wish in wishes:
                     wish.grant(run)
         except BaseException as error:
@@ -144,11 +150,6 @@ class Store:
         finally:
             for wish in wishes:
                 wish.is_over = True
-
-    def alone(self, run: Do, table: str) -> None:
-        """Inside of a transaction: nobody else writes to ``table`` before it ends."""
-        if self._is_server:  # SQLite has one writer anyway
-            run(f"LOCK TABLE {table} IN EXCLUSIVE MODE", ())
 
     def one(self, statement: str, *parameters: object) -> Row | None:
         """The first row of a statement."""

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from noisegate.desk.order import Order
 from noisegate.desk.plan import Expected, Plan
-from noisegate.errors import Forbidden, Paused, SpecError
+from noisegate.errors import Forbidden, Paused, SpecError, UserError
 from noisegate.gate import Gate
 from noisegate.ledger.anchor import signed
 from noisegate.ledger.signing import Signer
@@ -26,6 +26,7 @@ from noisegate.server.refusals import no_such
 from noisegate.server.runs import RUN, Run
 from noisegate.server.settings import Settings
 from noisegate.server.store import Do, Store
+from noisegate.server.untold import Untold
 
 _KEY_MAX: Final = 200
 _SESSIONS: Final = ("many", "series")  # that hold a door open, which no request can
@@ -38,6 +39,7 @@ class Runs(Protocol):
     settings: Settings
     signer: Signer | None
     log: AuditLog
+    untold: Untold
 
     def gate(
         self, hosted: Hosted, caller: Caller, *, practice: bool, purpose: str | None = None,
@@ -125,8 +127,18 @@ class View:
     def facts(self) -> dict[str, Any]:
         """What is public about the data set, and the caller's balance."""
         paused = self._service.is_paused(self.name)
-        gate = self.gate if self.may_ask and self.has_purpose else None
-        return facts_of(self.hosted, gate) | {"paused": paused, "purposes": self._purposes()}
+        if self._said not in (None, self.caller.purpose):
+            self.hosted.purpose(self._said)  # refuses one that there is not
+        facts = facts_of(self.hosted, self._open)
+        return facts | {"paused": paused, "purposes": self._purposes()}
+
+    @property
+    def _open(self) -> Gate | None:
+        """The gate, where the caller may ask just now: not after a last day, nor for no purpose."""
+        try:
+            return self.gate if self.may_ask else None
+        except UserError:
+            return None
 
     def _purposes(self) -> list[dict[str, Any]]:
         """What the caller may ask for, and what is left of each."""
@@ -135,7 +147,8 @@ class View:
             bound = self.caller.purpose not in (None, purpose.name)
             if bound or (purpose.analysts is not None and self.caller.name not in purpose.analysts):
                 continue
-            left = self.on(purpose.name).gate.remaining if self.may_ask else None
+            gate = self.on(purpose.name)._open  # noqa: SLF001 - of the same class
+            left = None if gate is None else gate.remaining
             found.append({
                 "name": purpose.name, "description": purpose.description,
                 "default": purpose.default, "epsilon": float(purpose.budget.epsilon),
@@ -149,9 +162,23 @@ class View:
     def plan(
         self, order: Order[Any, Expected], *, fresh: bool = False, practice: bool = False
     ) -> Plan[Expected]:
-        """Price and error of an order: free, reads no row."""
+        """Price and error of an order: free, reads no row.
+
+        While a run of the caller's is not told of, as if nothing had been released: see `untold`.
+        """
         self._require_asker()
-        return (self.practice if practice else self.gate).plan(order, fresh=fresh)
+        if practice:
+            return self.practice.plan(order, fresh=fresh)
+        anew = fresh or _grows(order)  # what grows is not run here
+        early = not anew and self._service.untold.has(self.caller.name, self.name)
+        return self.gate.plan(order, fresh=fresh or early)
+
+    def settled(
+        self, order: Order[Any, Expected], *, fresh: bool = False, practice: bool = False
+    ) -> Order[Any, Expected]:
+        """The order with a number for its price, where that is a part of what is left now."""
+        self._require_asker()
+        return (self.practice if practice else self.gate).settled(order, fresh=fresh)
 
     def start(
         self,
@@ -200,6 +227,11 @@ class View:
         run.result()
         return run
 
+    def has_begun(self, key: str) -> bool:
+        """Whether the caller asked with this key before: then it goes on at its price."""
+        found = "SELECT 1 FROM runs WHERE person = ? AND dataset = ? AND key = ?"
+        return self._service.store.one(found, self.caller.name, self.name, key) is not None
+
     def history(self, limit: int = 100) -> list[dict[str, Any]]:
         """The caller's runs, the latest first; stewards and auditors see everybody's."""
         mine = "" if self.caller.sees_all else " AND person = ?"
@@ -234,10 +266,18 @@ class View:
         """The ledger as JSON lines, and the head that they end with: of stewards and auditors.
 
         The head is read before the lines, so that it lies among them: `noisegate ledger restore`
-        refuses an export that does not hold a head which somebody kept.
+        refuses an export that does not hold a head which somebody kept. Several data sets may share
+        a ledger: who may not see one of them is given none of it.
         """
-        head, lines = self.head(), StringIO()
-        self.hosted.ledger.export(lines)
+        head, lines, ledger = self.head(), StringIO(), self.hosted.ledger
+        kept = [name for name in ledger.accounts() if ledger.balance(name).parent is None]
+        if not all(map(self.caller.may_see, kept)):
+            raise Forbidden(
+                "This ledger is also that of a data set which you may not see.",
+                fix="Use a token for all of them, or ask another steward or auditor.",
+                about="shared-ledger",
+            )
+        ledger.export(lines)
         self._service.log.add(
             self.caller.name, "export", face="http", token=self.caller.token, dataset=self.name
         )
@@ -289,12 +329,20 @@ class View:
             )
 
     def price_of(self, run: Run) -> Fraction | None:
-        """What a run may cost, where a limit asks for that; refused above that of one question."""
+        """What a run may cost, where a limit asks for that; refused above that of one question.
+
+        A part of what is left is what was left when it was asked first.
+        """
         caller, above = self.caller, self._service.settings.approve_above
-        if caller.epsilon_question is None and caller.epsilon_hour is None and above is None:
-            return None
-        run.settled_order = self.gate.settled(run.order, fresh=run.fresh)  # a limit is about that
-        price = self.gate.plan(run.settled_order, fresh=run.fresh).price.epsilon
+        unlimited = (caller.epsilon_question, caller.epsilon_hour, above) == (None, None, None)
+        try:
+            run.settled_order = run.settled_order or self.settled(run.order, fresh=run.fresh)
+        except UserError:
+            if not unlimited:
+                raise
+        if unlimited:
+            return None  # what is refused is refused as it is worked on
+        price = self.plan(run.settled_order or run.order, fresh=run.fresh).price.epsilon
         if caller.epsilon_question is not None and price > caller.epsilon_question:
             raise _over("one question", caller.epsilon_question)
         return price

@@ -55,6 +55,11 @@ class Stop:
         if (work := self._work) is not None:
             work.stop()
 
+    @property
+    def is_set(self) -> bool:
+        """Whether it is wished."""
+        return self._wished
+
     def begin(self, work: Work | None) -> None:
         """Say what is at work, which `set` ends."""
         self._work = work

@@ -163,7 +163,8 @@ class Tools:
     def _plan_question(self, caller: Caller, asked: Planning) -> Said:
         view, order = self._view(caller, asked.dataset).on(asked.purpose), asked.ordered()
         confidence = _confidence(order)
-        plan = view.plan(order, fresh=asked.fresh)
+        settled = view.settled(order, fresh=asked.fresh)  # asked later for the price that is shown
+        plan = view.plan(settled, fresh=asked.fresh)
         price = plan.price.epsilon
         lines, why = words.planned(plan, confidence), None
         most = caller.epsilon_question
@@ -174,7 +175,7 @@ class Tools:
         name = None
         if why is None:
             name = self._plans.keep(
-                caller, view.name, order, fresh=asked.fresh, price=price, purpose=view.purpose
+                caller, view.name, settled, fresh=asked.fresh, price=price, purpose=view.purpose
             )
             lines.append(f"To ask it for {plan.price}: ask_question, plan_id {name}.")
             lines.append(f"The plan_id holds for {MINUTES} minutes.")
@@ -198,8 +199,9 @@ class Tools:
     def _start(self, caller: Caller, asked: OfPlan) -> tuple[Run, View]:
         planned = self._plans.find(caller, asked.plan_id)
         view = self._service.view(caller, planned.dataset).on(planned.purpose)
-        now = view.plan(planned.order, fresh=planned.fresh)
-        require_price(planned, now.price.epsilon)
+        if not view.has_begun(planned.id):
+            now = view.plan(planned.order, fresh=planned.fresh)
+            require_price(planned, now.price.epsilon)
         run = view.start(planned.order, key=planned.id, fresh=planned.fresh, face=FACE)
         return run, view
 

@@ -1,5 +1,6 @@
 """What each call does: it asks the service, and writes what comes back."""
 
+from asyncio import shield, wrap_future
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -14,7 +15,6 @@ from noisegate.errors import Forbidden, OverBudget, SpecError, Unsupported, Wait
 from noisegate.exact import Number
 from noisegate.inert import json_text
 from noisegate.server.http.asked import TYPES, Asked
-from noisegate.server.pictures import svg_of
 from noisegate.server.published import KINDS, shown
 from noisegate.server.refusals import no_such
 from noisegate.server.results import Result
@@ -22,6 +22,10 @@ from noisegate.server.runs import Run
 from noisegate.server.views import View
 
 _USUAL: Final = "0.95"
+_INERT: Final = {  # what a picture may do where a browser opens it as a page: be seen
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'",
+    "X-Content-Type-Options": "nosniff",
+}
 
 
 def say(record: Mapping[str, Any], status: int = 200, **headers: str) -> Response:
@@ -148,10 +152,9 @@ async def card_of(asked: Asked) -> Response:
     return await _card(asked, await asked.run())
 
 
-async def _card(asked: Asked, run: Run) -> Response:
+async def _card(asked: Asked, run: Run, *, public: bool = False) -> Response:
     found, at = await _table(asked, run), asked.confidence
-
-    made = await asked.off(found.card, at)
+    made = await asked.off(found.card, at, public=public)
     return Response(made.to_json().encode(), media_type="application/json")
 
 
@@ -266,22 +269,26 @@ async def public_release(asked: Asked) -> Response:
 
 
 async def public_card(asked: Asked) -> Response:
-    """The card of a public release."""
-    return await _card(asked, await _public(asked))
+    """The card of a public release, which names nobody."""
+    return await _card(asked, await _public(asked), public=True)
 
 
 async def public_picture(asked: Asked) -> Response:
     """A public release as a picture."""
-    made = (await _public(asked)).result().made
+    run = await _public(asked)
+    made = run.result().made
     if not isinstance(made, Held):
         raise no_such("picture")
-    return Response(await asked.off(svg_of, made), media_type="image/svg+xml")
+    drawn = await shield(wrap_future(asked.service.pictures.of(run.id, made)))
+    return Response(drawn, headers=_INERT, media_type="image/svg+xml")
 
 
 async def _public(asked: Asked) -> Run:
     run = await asked.off(asked.service.published.find, asked.request.path_params["id"])
     if not await run.until(asked.wait):
         raise Waiting("It is being read from the ledger.", fix="Look again.", about="running")
+    if run.told != "done":
+        raise no_such("release")
     return run
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, final
 
 from noisegate.desk.answer import Answer
 from noisegate.desk.display import percent
+from noisegate.desk.order import Order
 from noisegate.desk.plan import Expected, Plan
 from noisegate.errors import Forbidden, Unsupported, UserError
 from noisegate.inert import json_text
@@ -217,12 +218,13 @@ class Answering:
 
     # questions
 
-    def _planned(self, asked: Asked) -> tuple[Plan[Expected], SqlOrder]:
+    def _planned(self, asked: Asked) -> tuple[Plan[Expected], Order[Any, Expected]]:
         said = {each.name: getattr(asked.terms, each.name) for each in fields(asked.terms)}
         said = {} if asked.exact else {k: v for k, v in said.items() if v is not None}
-        order = SqlOrder.make(sql=asked.sql, **said, **self.settings.terms(asked.terms))
+        made = SqlOrder.make(sql=asked.sql, **said, **self.settings.terms(asked.terms))
         practice = self._practises(asked)
         view = self.view if practice else self.view.on(self.settings.purpose)
+        order = view.settled(made, practice=practice)  # asked for the price that is planned
         return view.plan(order, practice=practice), order
 
     def _require_caps(self, plan: Plan[Expected]) -> None:
@@ -234,7 +236,7 @@ class Answering:
         if total is not None and price and spent + price > total:
             raise _capped("this session", "session_max", total)
 
-    async def _run(self, order: SqlOrder, *, practice: bool) -> Answer:
+    async def _run(self, order: Order[Any, Expected], *, practice: bool) -> Answer:
         view = self.view if practice else self.view.on(self.settings.purpose)
         run = await self.off(lambda: view.start(order, practice=practice, face="wire"))
         self.run = run

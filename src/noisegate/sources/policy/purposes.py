@@ -17,7 +17,7 @@ from noisegate.privacy.loss import ApproxDP
 from noisegate.sources.policy.windows import Window
 
 PURPOSE: Final = "for "  # how the account of a purpose begins
-_MARKS: Final = frozenset("/:")
+_MARKS: Final = frozenset("/: ")  # of the names of accounts and windows
 
 
 @final
@@ -50,7 +50,7 @@ def purposes_of(
     found = {name: _purpose(name, said, budget) for name, said in terms.items()}
     for name, purpose in found.items():
         place = f"purposes.{name}"
-        if not name.strip() or not name.isprintable() or _MARKS & set(name):
+        if not name or not name.isprintable() or _MARKS & set(name):
             raise PolicyError(f"{place}: this cannot be a name.", fix="Use letters, digits, _, -.")
         if not purpose.budget <= budget:
             raise PolicyError(
