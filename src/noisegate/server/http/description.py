@@ -115,7 +115,8 @@ def _responses(call: Call) -> Json:
             "headers": {"Location": {"schema": _TEXT}},
             "content": _json("Run"),
         }
-    statuses = [400, *(() if call.public else (401, 403, 404)), 503]
+    statuses = [400, *(() if call.public else (401, 403)), 503]
+    statuses += [404] if not call.public or "{" in call.path else []
     statuses += [*_OF_ORDERS] if call.takes_order else [409, 402, 422] if call.runs else []
     statuses += [406] if call.gives == "result" else []
     statuses += [422, 409] if call.path.endswith(("/card", "/entries")) else []
