@@ -138,6 +138,17 @@ def test_a_part_of_the_rest_goes_on_at_the_same_price(clinic, state, fresh):
         assert spent(made) == paid
 
 
+def test_what_was_paid_for_is_found_also_where_less_is_left(service, callers):
+    ana = callers["ana"]
+    first = service.view(ana, "clinic").ask(count(epsilon="1"), key="k", fresh=True)
+    service.view(ana, "clinic").ask(count(5, epsilon="0.5"))
+    service._runs.clear()
+    assert rows(service.run_of(ana, first.id)) == rows(first)
+    service._runs.clear()
+    assert rows(service.view(ana, "clinic").ask(count(epsilon="1"), key="k", fresh=True))
+    assert spent(service) == Fraction(3, 2)
+
+
 @pytest.mark.parametrize("fresh", [True, False])
 def test_what_a_dead_process_was_charged_counts_for_the_hour(clinic, fresh):
     with closing(Service([clinic], settings=QUICK)) as made:

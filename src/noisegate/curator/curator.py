@@ -82,7 +82,7 @@ class Curator:
         self._source, self._bits = source, bits
         self._packages = None if packages is None else frozenset(packages)
         self._allowed = frozenset(CAPABILITIES if allowed is None else allowed)
-        self.request, self._numbers, self._finding = request, count(), finding
+        self.request, self._numbers, self.finding = request, count(), finding
         self.tables, self.ledger, self.account = MappingProxyType(dict(tables)), ledger, account
 
     def measure(self, measurement: Asked, *, request_id: str | None = None) -> Release:
@@ -259,7 +259,7 @@ class Curator:
 
     def _reserve(self, request_id: str, *, question: str, event: Event, kind: Use) -> Reservation:
         """Debit first; who only finds is refused what was not settled before."""
-        if self._finding and self.ledger.find(request_id, question, self.account) is None:
+        if self.finding and self.ledger.find(request_id, question, self.account) is None:
             raise RequestConflict(
                 "This was not answered before, and to look again charges nobody.",
                 fix="Ask it as a new question, with a new key.",

@@ -18,7 +18,7 @@ from noisegate.accounting.accountant import Charge
 from noisegate.accounting.accountants import accountant_named
 from noisegate.accounting.search import digits_down, digits_up
 from noisegate.curator.curator import Curator
-from noisegate.desk.job import E, Job, Progress, R, Receipt, all_of
+from noisegate.desk.job import E, Job, Progress, R, Receipt, all_of, require_room
 from noisegate.desk.plan import Plan
 from noisegate.desk.price import Funds, Price, Step, inner_price, step_of, together
 from noisegate.desk.rest import Rest, rest_of
@@ -213,7 +213,7 @@ class Desk:
         said = job.epsilon
         if job.before:
             together = all_of((*job.before, job.event))
-            self.curator.ledger.require_room(together, account=self.curator.account)
+            require_room(self.curator, together)
             job = job.ready()
         drawn = None if fresh else job.found(self.curator)
         if drawn is None:

@@ -241,6 +241,12 @@ def all_of(events: Sequence[Event]) -> Event:
     return events[0] if len(events) == 1 else Sequential(events=tuple(events))
 
 
+def require_room(curator: Curator, event: Event) -> None:
+    """Refuse what would not fit now; who only finds pays nothing, and needs no room."""
+    if not curator.finding:
+        curator.ledger.require_room(event, account=curator.account)
+
+
 def drawn_of(release: Measurements) -> Drawn[Measurements]:
     """A measurement as a job has it."""
     return Drawn(

@@ -18,7 +18,7 @@ from noisegate.algebra.expression import Expression
 from noisegate.curator.curator import Curator
 from noisegate.desk.answer import CHOSEN, Answer
 from noisegate.desk.desk import Desk
-from noisegate.desk.job import Drawn, Job, Progress, Receipt, all_of
+from noisegate.desk.job import Drawn, Job, Progress, Receipt, all_of, require_room
 from noisegate.desk.price import together
 from noisegate.desk.terms import USUAL, Terms
 from noisegate.errors import OverBudget, Unsupported
@@ -151,7 +151,7 @@ class QuestionJob(Job[Collected, Answer, AnswerExpected]):
         looked = [*(each for first in firsts for each in first.releases), *self.looked]
         measured = list(looked)
         try:
-            curator.ledger.require_room(self.event, account=curator.account)
+            require_room(curator, self.event)
             parcels = tuple(
                 fetched(curator, order, measured, fresh=self.fresh) for order in self.orders
             )

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, TypeAlias, final
 
 from noisegate.curator.curator import Curator
 from noisegate.desk.desk import Desk
-from noisegate.desk.job import Drawn, Job, Progress, Receipt, all_of
+from noisegate.desk.job import Drawn, Job, Progress, Receipt, all_of, require_room
 from noisegate.desk.plan import Fact
 from noisegate.desk.price import Price
 from noisegate.desk.terms import Terms, checked_terms
@@ -156,7 +156,7 @@ class DescribeJob(Job[Content, Description, DescribeExpected]):
 
     def drawn(self, curator: Curator, progress: Progress, *, fresh: bool) -> Drawn[Content]:
         """Measure what is missing, if all of it fits."""
-        curator.ledger.require_room(self.event, account=curator.account)
+        require_room(curator, self.event)
         content: dict[str, Drawn[Collected]] = {}
         for place, (name, part) in enumerate(self.parts.items()):
             progress(place / len(self.parts), "measuring")
