@@ -405,6 +405,7 @@ class DuckDBSource(Source):
             connection.execute(f"SET temp_directory = {quoted(self._spill)}")
             connection.execute("SET max_temp_directory_size = '64GB'")
             connection.execute("SET preserve_insertion_order = false")
+            connection.execute("SET enable_progress_bar = false")  # which tells how far rows are
             for setting in self._settings():
                 connection.execute(setting)
             files = map(file_of, self._data.values())
