@@ -90,6 +90,7 @@ def test_the_account_and_the_terms_decide_on_the_noise(more, terms, noise, price
     if price is not None:
         assert float(answer.cost.epsilon) == pytest.approx(price, rel=1e-9)
         assert answer.guarantee.loss.delta <= 1e-6
+        assert answer.cost.delta <= 1e-6 or more.get("accountant") == "zcdp"  # the account's own
 
 
 def test_a_bound_that_stands_the_test_gives_an_answer_with_its_error():
