@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     from noisegate.desk.job import Job
     from noisegate.learners.matrix import Matrix
     from noisegate.ledger.entry import Entry
-    from noisegate.privacy.domain import TableDomain
+    from noisegate.privacy.domain import Key, TableDomain
     from noisegate.robust.graphs import GraphOrder
+    from noisegate.sql.partition import Where
 
 __all__ = ["Gate", "Rules"]
 R = TypeVar("R")
@@ -129,6 +130,39 @@ class Gate(Asks):
         if self._rules.sample is not None:
             raise SpecError("This gate already samples.", fix="Sample once.")
         return Gate(self._curator, replace(self._rules, sample=chance))
+
+    def partition(
+        self,
+        column: str | None = None,
+        *,
+        where: "Where | None" = None,
+        table: str | None = None,
+        several: str | None = None,
+    ) -> "dict[Key, Gate]":
+        """Gates of disjoint parts, by key: all their questions cost what the dearest part does.
+
+        ``parts = gate.partition("ward"); parts["north"].sql("SELECT AVG(age) FROM patients")``.
+        Each part has its own running total, which the ledger keeps: whoever asks, today or later,
+        the account pays only what takes one part above all that was paid for parts so far.
+
+        Args:
+            column: A column with declared keys: one part for each.
+            where: Conditions, or names of parts with conditions. A row is in the first that is
+                true, so parts never overlap.
+            table: The table, if several have the column.
+            several: "first" where one unit may have rows in several parts: it then counts in the
+                first of them alone.
+        """
+        from noisegate.sql.partition import parts_of  # noqa: PLC0415 - when asked for
+
+        require_texts(column=column, table=table, several=several)
+        if self._curator.part is not None:
+            raise SpecError(
+                "This gate is already one part.", fix="Split by all conditions at once.",
+                about="partition",
+            )  # fmt: skip
+        found = parts_of(self.tables, column, where, table=table, several=several)
+        return {key: Gate(self._curator.within(part), self._rules) for key, part in found.items()}
 
     @property
     def tables(self) -> "Mapping[str, TableDomain]":

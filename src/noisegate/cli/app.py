@@ -79,6 +79,20 @@ Sample = Annotated[
         help="Ask about a secret sample: the probability of each person to be in it, such as 1/10."
     ),
 ]
+Partition = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Split the table: a column with declared keys, or conditions (repeatable). Questions "
+        "about different parts cost together what the dearest part does."
+    ),
+]
+PartOf = Annotated[
+    str | None, typer.Option("--part", help="With --partition: the key or condition to ask about.")
+]
+Several = Annotated[
+    str | None,
+    typer.Option(help="With --partition and units: first, the part in which a person counts."),
+]
 RowsPerUnit = Annotated[
     int | None,
     typer.Option(help="With --unit: contribution bound, the rows that count per person."),

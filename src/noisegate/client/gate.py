@@ -154,6 +154,11 @@ class RemoteGate(Asks):
         del probability
         raise Unsupported("A service does not sample.", fix=_HERE, about="sample")
 
+    def partition(self, *column: object, **terms: object) -> NoReturn:
+        """Not over a network: whose question is about which part is said at the gate."""
+        del column, terms
+        raise Unsupported("A service does not split tables.", fix=_HERE, about="partition")
+
     def matrix(self, *columns: object, **terms: object) -> NoReturn:
         """Not over a network: a matrix is a handle of rows. Send the model as an order instead."""
         del columns, terms
