@@ -55,6 +55,8 @@ Confidence = Annotated[
 Rows = Annotated[
     int | None, typer.Option(help="Approximate number of rows, for the error of averages.")
 ]
+Noise = Annotated[str | None, typer.Option(help="truncated: counts stay between 0 and --top.")]
+Top = Annotated[int | None, typer.Option(help="With --noise truncated: the largest count.")]
 KeysDelta = Annotated[
     str | None, typer.Option(help="δ for partition selection, where groups are not declared.")
 ]
