@@ -6,7 +6,7 @@ orders of what is said to them: see `noisegate.orders.asking`.
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar, final
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, final
 
 from noisegate.curator.curator import Curator
 from noisegate.desk.desk import Desk
@@ -27,12 +27,18 @@ from noisegate.sql.order import SqlOrder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from contextlib import AbstractContextManager
 
     from noisegate.desk.answer import Answer
     from noisegate.desk.job import Job
     from noisegate.learners.matrix import Matrix
     from noisegate.ledger.entry import Entry
     from noisegate.privacy.domain import Key, TableDomain
+    from noisegate.releases.thresholds.session import (
+        ThresholdExpected,
+        ThresholdSession,
+        ThresholdTerms,
+    )
     from noisegate.robust.graphs import GraphOrder
     from noisegate.sql.partition import Where
 
@@ -163,6 +169,34 @@ class Gate(Asks):
             )  # fmt: skip
         found = parts_of(self.tables, column, where, table=table, several=several)
         return {key: Gate(self._curator.within(part), self._rules) for key, part in found.items()}
+
+    def thresholds(
+        self, threshold: Number, **terms: "Unpack[ThresholdTerms]"
+    ) -> "AbstractContextManager[ThresholdSession]":
+        """A session of questions against one threshold, chosen one after the other.
+
+        ``with gate.thresholds(100, count=3, epsilon=1) as session:
+        session.ask("SELECT COUNT(*) FROM people WHERE age > 80")``: says whether the count reaches
+        it, and for a yes by how much. After ``count`` yeses the session ends. The terms are those
+        of `ThresholdAsked`.
+        """
+        from noisegate.releases.thresholds.session import (  # noqa: PLC0415 - when asked for
+            ThresholdAsked,
+            session_of,
+        )
+
+        return session_of(self._desk, ThresholdAsked(threshold=threshold, **terms))
+
+    def thresholds_plan(
+        self, threshold: Number, **terms: "Unpack[ThresholdTerms]"
+    ) -> "Plan[ThresholdExpected]":
+        """Price and error of a session of thresholds, beside plain questions. Free."""
+        from noisegate.releases.thresholds.session import (  # noqa: PLC0415 - when asked for
+            ThresholdAsked,
+            plan_of,
+        )
+
+        return plan_of(self._desk, ThresholdAsked(threshold=threshold, **terms))
 
     @property
     def tables(self) -> "Mapping[str, TableDomain]":

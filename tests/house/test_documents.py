@@ -28,6 +28,7 @@ PAGES = (
     "docs/synthetic.md",
     "docs/many.md",
     "docs/parts.md",
+    "docs/thresholds.md",
     "docs/apply.md",
     "docs/choice.md",
     "docs/console.md",
@@ -174,6 +175,15 @@ def test_the_python_of_the_page_about_parts_runs(folder):
     assert gate.spent.epsilon == 2
     assert gate.sql(sql, epsilon=0.5).columns == ("children", "old")
     assert gate.ledger.verify().ok
+
+
+def test_the_python_of_the_page_about_thresholds_runs(folder, capsys):
+    (block,) = blocks("docs/thresholds.md", "python")
+    scope = {}
+    exec(block, scope)
+    assert scope["table"].columns == ("question", "reaches", "gap", "value")
+    assert scope["gate"].spent.epsilon <= 4
+    assert "err" in capsys.readouterr().out
 
 
 def test_the_python_of_the_page_about_choices_runs(folder):

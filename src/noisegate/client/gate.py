@@ -159,6 +159,11 @@ class RemoteGate(Asks):
         del column, terms
         raise Unsupported("A service does not split tables.", fix=_HERE, about="partition")
 
+    def thresholds(self, *threshold: object, **terms: object) -> NoReturn:
+        """Not over a network: a session holds the door open."""
+        del threshold, terms
+        raise Unsupported("A session does not leave the gate.", fix=_HERE, about="thresholds")
+
     def matrix(self, *columns: object, **terms: object) -> NoReturn:
         """Not over a network: a matrix is a handle of rows. Send the model as an order instead."""
         del columns, terms
