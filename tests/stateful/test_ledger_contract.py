@@ -18,7 +18,7 @@ from noisegate.errors import (
     SpecError,
     Unsupported,
 )
-from noisegate.ledger.account import fold
+from noisegate.ledger.fold import fold
 from noisegate.ledger.open import open_ledger, restore_ledger
 from noisegate.privacy.distance import L1, L2, LInf1
 from noisegate.privacy.event import (
@@ -34,6 +34,7 @@ from noisegate.privacy.event import (
     GaussianEvent,
     GeometricEvent,
     Group,
+    InPart,
     KeySelectionEvent,
     LaplaceEvent,
     NothingEvent,
@@ -79,6 +80,7 @@ EVERY_KIND = [
     Repeated(event=NOISE, count=3),
     Group(event=NOISE, size=3),
     PoissonSampled(event=NOISE, probability="1/10"),
+    InPart(event=NOISE, partition="wards", part="north"),
 ]
 
 

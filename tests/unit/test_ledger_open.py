@@ -10,8 +10,9 @@ from threading import Barrier
 import pytest
 
 from noisegate.errors import LedgerError, PolicyError, SpecError, Unsupported
-from noisegate.ledger.account import Account, Prices, fold
+from noisegate.ledger.account import Account, Prices
 from noisegate.ledger.entry import Entry, Head
+from noisegate.ledger.fold import fold
 from noisegate.ledger.memory import MemoryLedger
 from noisegate.ledger.open import open_ledger, restore_ledger
 from noisegate.ledger.sqlite import SQLiteLedger
