@@ -16,7 +16,10 @@ from noisegate.noise.continuous import StudentT
 
 ALPHA = 1e-6 / len(audits())
 MISSED = 1e-4
-SMOOTH = ["smooth-student", "smooth-laplace", "smooth-lognormal", "local-quantile", "local-graph"]
+SMOOTH = [
+    "smooth-student", "smooth-laplace", "smooth-lognormal", "local-quantile", "local-graph",
+    "local-trimmed-mean", "local-huber",
+]  # fmt: skip
 
 
 def missed(chances, *, claims, trials):

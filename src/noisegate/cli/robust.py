@@ -44,15 +44,23 @@ class ByReaches:
 @opens
 def smooth(
     opening: Opening,
-    sql: Annotated[str, typer.Argument(help="Such as 'SELECT MEDIAN(cost) FROM visits'.")],
+    sql: Annotated[str, typer.Argument(help="'SELECT MEDIAN(cost) FROM visits', or AVG(cost).")],
     asking: Asking,
     noise: ByReaches,
+    trim: Annotated[
+        str | None, typer.Option(help="Of an AVG: the share to leave out at each end: 0.1.")
+    ] = None,
+    clip: Annotated[
+        str | None, typer.Option(help="Of an AVG: Huber's estimate; how far a value may pull.")
+    ] = None,
 ) -> None:
-    """Release one quantile with noise scaled to its smooth sensitivity on these rows."""
+    """Release a quantile or a robust mean with noise scaled to its smooth sensitivity."""
     from noisegate.orders import SmoothOrder  # noqa: PLC0415 - quick help
 
     rows = opening.caps.get("rows_per_unit")
-    order = SmoothOrder.make(sql=sql, epsilon=asking.epsilon, rows_per_unit=rows, **noise.terms)
+    order = SmoothOrder.make(
+        sql=sql, epsilon=asking.epsilon, rows_per_unit=rows, trim=trim, clip=clip, **noise.terms
+    )
     show_answer(asking.ordered(opening, order), asking)
 
 
