@@ -50,7 +50,7 @@ from noisegate.mechanisms.selection.prior import PriorExponential
 from noisegate.mechanisms.selection.stretches import StretchChoice
 from noisegate.mechanisms.selection.top_k import TopK
 from noisegate.mechanisms.smooth.estimators import LocalHuber, LocalTrimmedMean
-from noisegate.mechanisms.smooth.graph_numbers import GraphNumber, LocalGraph
+from noisegate.mechanisms.smooth.graph_numbers import GraphNumber, LocalGraph, WeightedCut
 from noisegate.mechanisms.smooth.propose import ProposeTestRelease
 from noisegate.mechanisms.smooth.smooth import SmoothLaplace, SmoothLognormal, SmoothStudent
 from noisegate.privacy.distance import L1, L2, LInf1
@@ -102,6 +102,7 @@ EXAMPLES = (
     ),
     Winsorised(factor=THIRD, scale=THIRD, high=2048, spread=3),
     GraphNumber(statistic="capped-edges", vertices=9, noise=Geometric(scale=THIRD), cap=3),
+    WeightedCut(vertices=9, levels=4, base=2, noise=Geometric(scale=THIRD)),
     LocalGraph(
         statistic="spanning-tree",
         vertices=9,

@@ -24,7 +24,7 @@ from noisegate.mechanisms.partitions.fourier_cut import FourierCut
 from noisegate.mechanisms.partitions.privtree import PrivTree
 from noisegate.mechanisms.quantiles.local_quantile import LocalQuantile
 from noisegate.mechanisms.smooth.estimators import LocalHuber, LocalTrimmedMean
-from noisegate.mechanisms.smooth.graph_numbers import GraphNumber, LocalGraph
+from noisegate.mechanisms.smooth.graph_numbers import GraphNumber, LocalGraph, WeightedCut
 from noisegate.mechanisms.smooth.propose import ProposeTestRelease
 from noisegate.mechanisms.smooth.smooth import SmoothLaplace, SmoothLognormal, SmoothStudent
 from noisegate.privacy.distance import L1
@@ -205,6 +205,18 @@ def _graph_number() -> Audit:
     return each("graph-number", (edges, broken), ((1, 2), (1,)), words, event=AtLeast(2))
 
 
+def _weighted_cut() -> Audit:
+    """A path of three vertices: its lighter edge comes or goes, and with it the whole cut."""
+    pair = [
+        WeightedCut(vertices=3, levels=4, base=0, noise=Geometric(scale=3 * _HALF * share))
+        for share in (Fraction(1), _FOUR_FIFTHS)
+    ]
+    first, second = (0 * 3 + 1) * 4 + 3, (1 * 3 + 2) * 4 + 3
+    words = "two edges of weight 3, the largest, and one of them"
+    cells = (first, second), (first,)
+    return each("weighted-cut", (pair[0], pair[1]), cells, words, event=AtLeast(3))
+
+
 def _local_graph() -> Audit:
     vertices = 10
     noise = SmoothStudent.for_epsilon(2, beta=Fraction(1, 8), **_WIDE)
@@ -262,6 +274,7 @@ AUDITS: Final[dict[str, Callable[[], Audit]]] = {
     "local-trimmed-mean": _local_trimmed_mean,
     "local-huber": _local_huber,
     "graph-number": _graph_number,
+    "weighted-cut": _weighted_cut,
     "local-graph": _local_graph,
     "perturbed-logistic": _logistic,
 }

@@ -74,7 +74,7 @@ def choose(
         return
     order = ChoiceOrder.make(
         sql=sql, epsilon=asking.epsilon, k=count, method=method, gap=gap, least=least,
-        candidates=_candidates(candidates), prior=_prior(prior), **opening.caps,
+        candidates=listed(candidates), prior=_prior(prior), **opening.caps,
     )  # fmt: skip
     choice = asking.ordered(opening, order)
     if choice is not None:
@@ -141,7 +141,7 @@ def _prices(text: str) -> "list[Fraction]":
     return [low + step * each for each in range(int((high - low) / step) + 1)]
 
 
-def _candidates(text: str | None) -> "dict[str, Any] | str | None":
+def listed(text: str | None) -> "dict[str, Any] | str | None":
     """Candidates as they are typed: a file, a list, an interval, or the name of a table."""
     name, sign, values = (text or "").partition("=")
     if not sign:

@@ -63,6 +63,7 @@ _LISTED: Final[Mapping[str, tuple[str, str, str]]] = MappingProxyType({
     "local-trimmed-mean/1": ("smooth", "smooth.estimators", "LocalTrimmedMean"),
     "local-huber/1": ("smooth", "smooth.estimators", "LocalHuber"),
     "graph-number/1": ("graphs", "smooth.graph_numbers", "GraphNumber"),
+    "weighted-cut/1": ("graphs", "smooth.graph_numbers", "WeightedCut"),
     "local-graph/1": ("graphs", "smooth.graph_numbers", "LocalGraph"),
     "winsorised/1": ("programs", "quantiles.winsorised", "Winsorised"),
     "perturbed-logistic/1": ("objective", "objective.perturbed_logistic", "PerturbedLogistic"),

@@ -44,10 +44,12 @@ from noisegate.mechanisms.smooth.graph_numbers import (
     VERTICES_MAX,
     GraphNumber,
     LocalGraph,
+    WeightedCut,
     largest,
     moved,
 )
 from noisegate.planning.calibrate import discrete_gaussian_error, geometric_error
+from noisegate.privacy.distance import L1, L2
 from noisegate.privacy.domain import Key, Kind
 from noisegate.releases.cells.axes import date_of
 from noisegate.releases.sparse.axes import SparseAxis, axes_of
@@ -117,8 +119,14 @@ class GraphOrder(ReachesOrder):
                 f"The noise of {self.asked!r} does not depend on the rows.",
                 fix=f"Leave out {min(said or {'method'})}.",
             )
-        if (self.weight is None) == (self.asked == "spanning-tree-cost"):
-            raise SpecError("A weight is for a spanning tree.", fix="Give weight there, a column.")
+        needs = self.asked == "spanning-tree-cost"
+        if (needs and self.weight is None) or (
+            self.weight and not needs | (self.asked == "min-cut")
+        ):
+            raise SpecError(
+                "A weight is for a spanning tree or a minimum cut.",
+                fix="Give weight there, a column.",
+            )
 
     def job(self, desk: Desk) -> RobustJob:
         """The number that it asks for."""
@@ -163,9 +171,20 @@ class Graph(Generic[T_co]):
         """The degrees of all vertices in their order of size, without saying whose they are."""
         return self._number("degrees", fresh=fresh, epsilon=epsilon)
 
-    def min_cut(self, *, epsilon: Number | None = None, fresh: bool = False) -> T_co:
-        """How many edges must go until the graph falls apart."""
-        return self._number("min-cut", fresh=fresh, epsilon=epsilon)
+    def min_cut(
+        self,
+        weight: str | None = None,
+        *,
+        step: Number | None = None,
+        epsilon: Number | None = None,
+        fresh: bool = False,
+    ) -> T_co:
+        """How many edges must go until the graph falls apart; or which ``weight`` of them.
+
+        Weights are a column with bounds from 0 on, in whole ``step``s as for a spanning tree; one
+        row moves the cut by at most the largest.
+        """
+        return self._number("min-cut", fresh=fresh, epsilon=epsilon, weight=weight, step=step)
 
     def bipartite_distance(self, *, epsilon: Number | None = None, fresh: bool = False) -> T_co:
         """How many edges must go until the rest joins two sides only; for few vertices."""
@@ -248,6 +267,8 @@ class _Edges:
         if order.degree is not None and not cap:
             raise SpecError(f"{order.asked!r} has no degree.", fix="Leave it out.")
         if order.asked in _PLAIN:
+            if order.weight is not None:
+                return self._weighted_cut(*self._weights(order.weight, order.step))
             return self._number(statistic, cap=cap)
         if order.weight is None:
             return self._local(statistic, cap=cap)
@@ -282,6 +303,35 @@ class _Edges:
         return self._till.job(
             measurement, finish, asked=self._sql(statistic), unit=unit,
             epsilon=self._till.rules.price(epsilon),
+        )  # fmt: skip
+
+    def _weighted_cut(self, weight: Axis, shown: SparseAxis) -> RobustJob:
+        """The least weight whose loss parts the graph."""
+        self._require_size("min-cut")
+        base = shown.low / shown.step
+        if base.denominator != 1 or base < 0:
+            raise SpecError(
+                "A weight of a cut may be negative, or is no whole number of steps.",
+                fix="Declare bounds from 0 on, or give a step that divides the lower one.",
+                about="weight",
+            )
+        query, epsilon = self._query(weight=weight), self._order.epsilon
+        reach = query.per_unit * (int(base) + weight.size - 1)
+        noise = self._till.plain(epsilon, l1=L1(reach), l2=L2(squared=reach * reach))
+        asked = WeightedCut(vertices=self.vertices, levels=weight.size, base=int(base), noise=noise)
+
+        def finish(found: Found) -> Answer:
+            def widths(confidence: Number) -> HalfWidths:
+                return (shown_number(noise.interval(confidence) * shown.step),)
+
+            table = _table("min-cut", [shown_number(found.values[0][0] * shown.step)])
+            return found.answer(
+                self._sql("min-cut"), table, widths, self._words(None), unsigned=True
+            )
+
+        return self._till.job(
+            Measurement(query=query, mechanisms=(asked,)), finish, asked=self._sql("min-cut"),
+            unit=shown.step, epsilon=self._till.rules.price(epsilon),
         )  # fmt: skip
 
     def _local(

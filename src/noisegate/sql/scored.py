@@ -165,7 +165,7 @@ def scored_candidates(
         raise Unsupported(
             "No row adds anything to any candidate.", fix="Correct the score.", about="score"
         )
-    query = Query(tally, Strategy(tally.cells, (_matrix(-whole if least else whole),)))
+    query = combined(tally, -whole if least else whole)
     return Candidates(
         names=tuple(_names(listed, given.shown)),
         query=query,
@@ -243,7 +243,8 @@ def _whole(scores: Floats) -> tuple[Fraction, NDArray[np.int64]]:
     return grain, np.rint(scores / float(grain)).astype(np.int64)
 
 
-def _matrix(whole: NDArray[np.int64]) -> Matrix:
+def combined(tally: Tally, whole: NDArray[np.int64]) -> Query:
+    """The question for combinations of counted cells, one for each line of coefficients."""
     from scipy.sparse import csr_array  # noqa: PLC0415 - as the strategies
 
-    return Matrix(csr_array(whole))
+    return Query(tally, Strategy(whole.shape[1], (Matrix(csr_array(whole)),)))
