@@ -26,8 +26,6 @@ from typing import (
     final,
 )
 
-import pyarrow as pa
-
 from noisegate.algebra.expression import domain_of
 from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import Axis, Cells, Grouping
@@ -37,8 +35,6 @@ from noisegate.desk.desk import Desk
 from noisegate.desk.terms import Terms
 from noisegate.errors import SpecError
 from noisegate.exact import Number, positive
-from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
-from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.smooth.graph_numbers import (
     LEVELS_MAX,
     VERTICES_MAX,
@@ -48,11 +44,11 @@ from noisegate.mechanisms.smooth.graph_numbers import (
     largest,
     moved,
 )
-from noisegate.planning.calibrate import discrete_gaussian_error, geometric_error
 from noisegate.privacy.distance import L1, L2
 from noisegate.privacy.domain import Key, Kind
 from noisegate.releases.cells.axes import date_of
 from noisegate.releases.sparse.axes import SparseAxis, axes_of
+from noisegate.robust.graph_answers import largest_noise, number_table, rising, step_text
 from noisegate.robust.paying import (
     ByReaches,
     Found,
@@ -290,13 +286,13 @@ class _Edges:
             values = [shown_number(each * unit) for each in found.values[0]]
             words = self._words(few)
             if statistic == "degrees":
-                values, words = _rising(values), (*words, RISING)
+                values, words = rising(values), (*words, RISING)
 
             def widths(confidence: Number) -> HalfWidths:
-                off = _largest(noise, confidence, len(values))
+                off = largest_noise(noise, confidence, len(values))
                 return (shown_number(off * unit),) * len(values)
 
-            table = _table(statistic, values)
+            table = number_table(statistic, values)
             return found.answer(self._sql(statistic), table, widths, words, unsigned=True)
 
         measurement = Measurement(query=query, mechanisms=(asked,))
@@ -311,7 +307,7 @@ class _Edges:
         base = shown.low / shown.step
         if base.denominator != 1 or base < 0:
             raise SpecError(
-                "A weight of a cut may be negative, or is no whole number of steps.",
+                "A weight of a cut may be negative, or its bounds are not whole steps.",
                 fix="Declare bounds from 0 on, or give a step that divides the lower one.",
                 about="weight",
             )
@@ -324,7 +320,7 @@ class _Edges:
             def widths(confidence: Number) -> HalfWidths:
                 return (shown_number(noise.interval(confidence) * shown.step),)
 
-            table = _table("min-cut", [shown_number(found.values[0][0] * shown.step)])
+            table = number_table("min-cut", [shown_number(found.values[0][0] * shown.step)])
             return found.answer(
                 self._sql("min-cut"), table, widths, self._words(None), unsigned=True
             )
@@ -359,7 +355,7 @@ class _Edges:
         def finish(found: Found) -> Answer:
             few = f"Among vertices of at most {cap} edges." if cap else None
             words = (*read.words(found), *self._words(few))
-            table = _table(statistic, read.numbers(found))
+            table = number_table(statistic, read.numbers(found))
             widths = read.widths(found)
             return found.answer(self._sql(statistic), table, widths, words, unsigned=read.unsigned)
 
@@ -389,7 +385,7 @@ class _Edges:
             raise SpecError("A weight has no bounds.", fix="Declare between = [low, high] for it.")
         width = Fraction(1) if domain.kind is Kind.INTEGER else (domain.high - domain.low) / 1000
         width = width if step is None else positive(step, name="step")
-        binned = self._grouped((f"BIN({column}, {_decimal(width)})",))
+        binned = self._grouped((f"BIN({column}, {step_text(width)})",))
         (made,), (shown,) = axes_of(binned, (column,))
         if not isinstance(made, Axis) or not 2 <= made.size <= LEVELS_MAX:
             raise SpecError(
@@ -476,34 +472,3 @@ def _vertices(block: Block, order: GraphOrder) -> tuple[Axis | Grouping, ...]:
             fix="Declare the same keys for both, or give nodes: a range or a list.",
         )
     return made
-
-
-def _table(name: str, values: Sequence[int | float | None]) -> pa.Table:
-    if name == "degrees":
-        return pa.table({"rank": list(range(1, len(values) + 1)), "degree": values})
-    plain = name.removeprefix("capped-").removeprefix("truncated-")
-    return pa.table({plain.replace("-", "_"): values})
-
-
-def _largest(noise: Geometric | DiscreteGaussian, confidence: Number, cells: int) -> int:
-    """How far the noise of any of several numbers reaches."""
-    if isinstance(noise, Geometric):
-        return geometric_error(noise.scale, confidence=confidence, cells=cells)
-    return discrete_gaussian_error(noise.variance, confidence=confidence, cells=cells)
-
-
-def _rising(values: Sequence[float]) -> list[float]:
-    """The nearest list that never falls.
-
-    Claim: no further from the exact degrees, at worst, than the noise itself. Why: they rise, and
-        this projection brings no two lists further apart in their largest difference [HRMS10].
-    """
-    from scipy.optimize import isotonic_regression  # noqa: PLC0415 - only degrees need it
-
-    found: list[float] = isotonic_regression(values).x.tolist()
-    return found
-
-
-def _decimal(width: Fraction) -> str:
-    """The step as SQL has it; one that is not a decimal is cut to six digits."""
-    return f"{float(width):.6g}"

@@ -38,7 +38,7 @@ from noisegate.transforms.strategy import Matrix, Strategy
 
 PAIRS_MAX: Final = 1 << 22  # of candidates and cells
 _AT_ONCE: Final = 500_000  # pairs whose scores are worked out together
-_STEPS: Final = 1 << 20  # of scores that are no decimals
+_STEPS: Final = 1 << 20  # of scores that are not decimals
 _PARTS: Final = 256  # of a row, where rows of a unit are weighted
 _ROOM: Final = 1 << 30  # of scores times cells, so that 2**24 rows of a cell add up in 62 bits
 _FORM: Final = (
