@@ -1,0 +1,43 @@
+"""How numbers of a graph are shown: tables, degrees that rise, and how far noise reaches."""
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+import pyarrow as pa
+
+from noisegate.exact import Number
+from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
+from noisegate.mechanisms.additive.geometric import Geometric
+from noisegate.planning.calibrate import discrete_gaussian_error, geometric_error
+
+
+def number_table(name: str, values: Sequence[int | float | None]) -> pa.Table:
+    """The number, or the degrees in their order of size."""
+    if name == "degrees":
+        return pa.table({"rank": list(range(1, len(values) + 1)), "degree": values})
+    plain = name.removeprefix("capped-").removeprefix("truncated-")
+    return pa.table({plain.replace("-", "_"): values})
+
+
+def largest_noise(noise: Geometric | DiscreteGaussian, confidence: Number, cells: int) -> int:
+    """How far the noise of any of several numbers reaches."""
+    if isinstance(noise, Geometric):
+        return geometric_error(noise.scale, confidence=confidence, cells=cells)
+    return discrete_gaussian_error(noise.variance, confidence=confidence, cells=cells)
+
+
+def rising(values: Sequence[float]) -> list[float]:
+    """The nearest list that never falls.
+
+    Claim: no further from the exact degrees, at worst, than the noise itself. Why: they rise, and
+        this projection brings no two lists further apart in their largest difference [HRMS10].
+    """
+    from scipy.optimize import isotonic_regression  # noqa: PLC0415 - only degrees need it
+
+    found: list[float] = isotonic_regression(values).x.tolist()
+    return found
+
+
+def step_text(width: Fraction) -> str:
+    """The step as SQL has it; one that is not a decimal is cut to six digits."""
+    return f"{float(width):.6g}"
