@@ -7,11 +7,13 @@ from typing import Final
 
 import numpy as np
 
+from noisegate.accounting.biased import biased_delta
 from noisegate.accounting.crowd import histogram_delta
 from noisegate.audit.audit import Audit
 from noisegate.audit.confidence import Floats, curve_claims
 from noisegate.audit.draws import each, many
 from noisegate.audit.events import AtLeast
+from noisegate.mechanisms.additive.biased_crowd import BiasedCrowd
 from noisegate.mechanisms.additive.box_noise import BoxNoise
 from noisegate.mechanisms.additive.crowd_counts import CrowdCounts
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
@@ -165,6 +167,17 @@ def _crowd() -> Audit:
     )  # fmt: skip
 
 
+def _biased_crowd() -> Audit:
+    chances, crowd, epsilon = (Fraction(2, 5), Fraction(1, 2)), 5, Fraction(4, 5)
+    counts = BiasedCrowd(probabilities=chances, inner=1, apart=False, crowd=crowd, epsilon=epsilon)
+    claims = {float(biased_delta(*chances, crowd, epsilon)): float(epsilon)}
+    pair = counts, replace(counts, probabilities=(Fraction(99, 100),) * 2)
+    return many(
+        "biased-crowd", pair, ((3, 3), (3, 2)), "a group of 6 people and of 5, in two strata",
+        claims=claims, broken_words="99 of 100 people in the sample",
+    )  # fmt: skip
+
+
 AUDITS: Final[dict[str, Callable[[], Audit]]] = {
     "geometric": _geometric,
     "truncated-geometric": _truncated,
@@ -182,4 +195,5 @@ AUDITS: Final[dict[str, Callable[[], Audit]]] = {
     "sparse-geometric": _sparse_geometric,
     "sparse-priority": _sparse_priority,
     "crowd-counts": _crowd,
+    "biased-crowd": _biased_crowd,
 }
