@@ -7,7 +7,6 @@ from typing import Final
 
 import numpy as np
 
-from noisegate.accounting.biased import biased_delta
 from noisegate.accounting.crowd import histogram_delta
 from noisegate.audit.audit import Audit
 from noisegate.audit.confidence import Floats, curve_claims
@@ -168,13 +167,14 @@ def _crowd() -> Audit:
 
 
 def _biased_crowd() -> Audit:
-    chances, crowd, epsilon = (Fraction(2, 5), Fraction(1, 2)), 5, Fraction(4, 5)
-    counts = BiasedCrowd(probabilities=chances, inner=1, apart=False, crowd=crowd, epsilon=epsilon)
-    claims = {float(biased_delta(*chances, crowd, epsilon)): float(epsilon)}
-    pair = counts, replace(counts, probabilities=(Fraction(99, 100),) * 2)
+    chances, crowd, epsilon = (Fraction(1, 2), Fraction(1, 3)), 5, Fraction(4, 5)
+    counts = BiasedCrowd(probabilities=chances, inner=1, apart=True, crowd=crowd, epsilon=epsilon)
+    claims = {float(max(histogram_delta(p, crowd, epsilon) for p in chances)): float(epsilon)}
+    pair = counts, replace(counts, probabilities=(Fraction(3, 5), Fraction(1, 3)))
+    words = "a group of 6 people and of 5, beside one that is sampled less"
     return many(
-        "biased-crowd", pair, ((3, 3), (3, 2)), "a group of 6 people and of 5, in two strata",
-        claims=claims, broken_words="99 of 100 people in the sample",
+        "biased-crowd", pair, ((6, 4), (5, 4)), words, claims=claims,
+        broken_words="3 of 5 people in the sample instead of 1 of 2",
     )  # fmt: skip
 
 
