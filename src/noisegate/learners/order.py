@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from noisegate.learners.items.itemsets import FrequentItemsets
 
 Model: TypeAlias = "PrivateEstimator | FrequentItemsets"
-MODELS: Final = (*learners.ESTIMATORS, "FrequentItemsets")
+MODELS: Final = (*learners.ESTIMATORS, "FrequentItemsets", "NetDatabase")
 _NOT_SENT: Final = ("self", "epsilon", "bounds", "memory", "classes", "target_bounds")  # of arrays
 
 

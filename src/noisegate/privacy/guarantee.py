@@ -16,8 +16,7 @@ from noisegate.privacy.loss import ZCDP, ApproxDP
 from noisegate.privacy.unit import Adjacency, PrivacyUnit, protected, spaces_of
 
 ZERO_KNOWLEDGE: Final = (
-    "It is also zero-knowledge: up to the same ε and δ, it tells nothing about a unit that a "
-    "secret sample of the others would not tell."
+    "It is zero-knowledge too: up to the same ε and δ, a secret sample of the others tells as much."
 )
 VIEW: Final = "a view, for which the steward vouches that a unit's rows depend on that unit alone"
 
@@ -30,7 +29,6 @@ class Guarantee:
     ``also`` are further units: those of tables that name the same people by another column, and
     those of other id spaces. Each unit of each space is protected. Who has an id in two spaces is
     two units, and protected as a group of two.
-
     ``zero_knowledge``: it is so as well, about samples, with the same numbers (`of_samples`).
     """
 
@@ -51,9 +49,8 @@ class Guarantee:
         verb = "adding or removing"
         if self.adjacency is Adjacency.CHANGE_ONE:
             verb = "changing"
-        told = f" {ZERO_KNOWLEDGE}" if self.zero_knowledge else ""
-        who = f"{verb} {protected(self.units)}"
-        return f"{self.loss} for {who} in {self.scope}.{self._of_both}{told}"
+        who, told = protected(self.units), f" {ZERO_KNOWLEDGE}" if self.zero_knowledge else ""
+        return f"{self.loss} for {verb} {who} in {self.scope}.{self._of_both}{told}"
 
     @property
     def units(self) -> tuple[PrivacyUnit, ...]:
