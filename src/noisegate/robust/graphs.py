@@ -69,12 +69,25 @@ Nodes: TypeAlias = range | Sequence[Key]
 Level: TypeAlias = Literal["edge", "node"]
 Asked: TypeAlias = Literal[
     "edges", "degrees", "min-cut", "bipartite-distance", "triangles", "two-stars",
-    "spanning-tree-cost",
+    "spanning-tree-cost", "degree-distribution",
 ]  # fmt: skip
 T_co = TypeVar("T_co", covariant=True)
-RISING: Final = "Degrees are sorted by isotonic regression; the ± is for all of them at once."
-_PLAIN: Final = ("edges", "degrees", "min-cut", "bipartite-distance")  # noise of a known width
-_CAPPED: Final = {"edges": "capped-edges", "triangles": "truncated-triangles"}
+RISING: Final = "Sorted by isotonic regression; the ± is for all of them at once."
+_PLAIN: Final = (  # noise of a known width
+    "edges", "degrees", "min-cut", "bipartite-distance", "degree-distribution",
+)  # fmt: skip
+_CAPPED: Final = {
+    "edges": "capped-edges", "triangles": "truncated-triangles", "min-cut": "capped-min-cut",
+    "degree-distribution": "capped-degree-distribution",
+}  # fmt: skip
+_FEW: Final = {
+    "capped-edges": "At most {} edges of each vertex count.",
+    "degree-distribution": "Vertices of {} edges or more are the rest.",
+    "capped-degree-distribution": "At most {} edges of each vertex count, taken in the order of "
+    "the vertices.",
+    "capped-min-cut": "A least cut of more than {} edges counts as so many: without one vertex's "
+    "edges any graph falls apart, so nothing narrower hides a vertex.",
+}
 
 
 class GraphTerms(TypedDict, total=False):
@@ -163,9 +176,20 @@ class Graph(Generic[T_co]):
         """The degrees of all vertices in their order of size, without saying whose they are."""
         return self._number("degrees", fresh=fresh, epsilon=epsilon)
 
-    def min_cut(self, *, epsilon: Number | None = None, fresh: bool = False) -> T_co:
-        """How many edges must go until the graph falls apart."""
-        return self._number("min-cut", fresh=fresh, epsilon=epsilon)
+    def degree_distribution(
+        self, *, degree: int, epsilon: Number | None = None, fresh: bool = False
+    ) -> T_co:
+        """How many vertices have at most 0, 1, … edges, up to ``degree``, the contribution bound.
+
+        For ``level="node"`` no more than ``degree`` edges of each vertex count.
+        """
+        return self._number("degree-distribution", fresh=fresh, epsilon=epsilon, degree=degree)
+
+    def min_cut(
+        self, *, epsilon: Number | None = None, degree: int | None = None, fresh: bool = False
+    ) -> T_co:
+        """How many edges must go until the graph falls apart; by node, up to ``degree`` of them."""
+        return self._number("min-cut", fresh=fresh, epsilon=epsilon, degree=degree)
 
     def bipartite_distance(self, *, epsilon: Number | None = None, fresh: bool = False) -> T_co:
         """How many edges must go until the rest joins two sides only; for few vertices."""
@@ -241,7 +265,10 @@ class _Edges:
         """The number that is asked for."""
         order, cap = self._order, 0
         statistic: str = order.asked.removesuffix("-cost")
-        if order.asked in _CAPPED and self._is_by_node(order.degree):
+        if order.asked == "degree-distribution":
+            cap = self._capped(order.degree)
+            statistic = _CAPPED[statistic] if order.level == "node" else statistic
+        elif order.asked in _CAPPED and self._is_by_node(order.degree):
             statistic, cap = _CAPPED[order.asked], order.degree or 0
         elif order.asked not in _CAPPED:
             self._require_edges(order.asked.replace("-", "_"))
@@ -261,14 +288,13 @@ class _Edges:
         l1, l2 = moved(statistic, query.per_unit, cap=cap)
         noise = self._till.plain(epsilon, l1=l1, l2=l2)
         asked = GraphNumber(statistic=statistic, vertices=self.vertices, cap=cap, noise=noise)
-        unit, few = Fraction(1), None
-        if cap:
-            unit, few = Fraction(1, 2), f"At most {cap} edges of each vertex count."
+        unit = Fraction(1, 2) if statistic == "capped-edges" else Fraction(1)
+        few = _FEW[statistic].format(cap) if cap else None
 
         def finish(found: Found) -> Answer:
             values = [shown_number(each * unit) for each in found.values[0]]
             words = self._words(few)
-            if statistic == "degrees":
+            if "degree" in statistic:
                 values, words = _rising(values), (*words, RISING)
 
             def widths(confidence: Number) -> HalfWidths:
@@ -355,9 +381,16 @@ class _Edges:
                 'degree is needed for level="node", and only there.',
                 fix='Give degree, for example 50, with level="node".',
             )
-        if by_node and (type(degree) is not int or not 2 <= degree <= self.vertices):
-            raise SpecError(f"degree is {degree!r}.", fix="Use 2 up to the number of vertices.")
+        if by_node:
+            self._capped(degree)
         return by_node
+
+    def _capped(self, degree: int | None) -> int:
+        if type(degree) is not int or not 2 <= degree <= self.vertices:
+            raise SpecError(
+                f"degree is {degree!r}.", fix="Use 2 up to the number of vertices.", about="degree"
+            )
+        return degree
 
     def _require_edges(self, what: str) -> None:
         if self._order.level != "edge":
@@ -431,6 +464,8 @@ def _vertices(block: Block, order: GraphOrder) -> tuple[Axis | Grouping, ...]:
 def _table(name: str, values: Sequence[int | float | None]) -> pa.Table:
     if name == "degrees":
         return pa.table({"rank": list(range(1, len(values) + 1)), "degree": values})
+    if "distribution" in name:
+        return pa.table({"degree": list(range(len(values))), "at_most": values})
     plain = name.removeprefix("capped-").removeprefix("truncated-")
     return pa.table({plain.replace("-", "_"): values})
 
