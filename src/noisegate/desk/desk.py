@@ -29,7 +29,7 @@ from noisegate.ledger.account import Balance, left_of, room_of
 from noisegate.ledger.entry import decode_charges
 from noisegate.ledger.store import Ledger
 from noisegate.privacy.event import DeclaredZCDPEvent, Event
-from noisegate.privacy.guarantee import Guarantee
+from noisegate.privacy.guarantee import ZERO_KNOWLEDGE, Guarantee
 from noisegate.privacy.loss import ApproxDP
 
 C = TypeVar("C")
@@ -210,7 +210,8 @@ class Desk:
         early = None if job.early is None else all_of((*job.before, job.early))
         return Plan(
             kind=job.kind, sql=job.sql, epsilon=job.epsilon, price=price, fits=fits,
-            expected=job.expected, notes=job.notes, endings=job.endings,
+            expected=job.expected, endings=job.endings,
+            notes=(*job.notes, ZERO_KNOWLEDGE) if job.is_simulated(job.event) else job.notes,
             early=None if early is None else self.curator.cost_of(early),
         )  # fmt: skip
 
@@ -234,9 +235,11 @@ class Desk:
             say = progress or _silent
             drawn = job.drawn(self.curator, say, fresh=fresh)
             say(1.0, "done")
+        promised = job.promise(drawn)
+        guarantee = job.guarantee(self.curator.loss_of(promised))
         receipt = self.receipt(
             *job.paid, *(() if drawn.free else (drawn.used,)),
-            guarantee=job.guarantee(self.curator.loss_of(job.promise(drawn))),
+            guarantee=replace(guarantee, zero_knowledge=job.is_simulated(promised)),
             question=drawn.question, request_id=drawn.request_id, free=drawn.free,
             said=said, charge=charge,
         )  # fmt: skip
