@@ -1,4 +1,4 @@
-"""How numbers of a graph are shown: tables, degrees that rise, and how far noise reaches."""
+"""The numbers of a graph: how each is named, shown, and said; and how far noise reaches."""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -11,6 +11,13 @@ from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.planning.calibrate import discrete_gaussian_error, geometric_error
 
+PLAIN: Final = (  # noise of a known width
+    "edges", "degrees", "min-cut", "bipartite-distance", "degree-distribution",
+)  # fmt: skip
+CAPPED: Final = {
+    "edges": "capped-edges", "triangles": "truncated-triangles", "min-cut": "capped-min-cut",
+    "degree-distribution": "capped-degree-distribution",
+}  # fmt: skip
 RISING: Final = "Sorted by isotonic regression; the ± is for all of them at once."
 FEW: Final = {
     "capped-edges": "At most {} edges of each vertex count.",

@@ -49,7 +49,9 @@ from noisegate.privacy.domain import Key, Kind
 from noisegate.releases.cells.axes import date_of
 from noisegate.releases.sparse.axes import SparseAxis, axes_of
 from noisegate.robust.graph_answers import (
+    CAPPED,
     FEW,
+    PLAIN,
     RISING,
     largest_noise,
     number_table,
@@ -77,13 +79,6 @@ Asked: TypeAlias = Literal[
     "spanning-tree-cost", "degree-distribution",
 ]  # fmt: skip
 T_co = TypeVar("T_co", covariant=True)
-_PLAIN: Final = (  # noise of a known width
-    "edges", "degrees", "min-cut", "bipartite-distance", "degree-distribution",
-)  # fmt: skip
-_CAPPED: Final = {
-    "edges": "capped-edges", "triangles": "truncated-triangles", "min-cut": "capped-min-cut",
-    "degree-distribution": "capped-degree-distribution",
-}  # fmt: skip
 
 
 class GraphTerms(TypedDict, total=False):
@@ -121,18 +116,15 @@ class GraphOrder(ReachesOrder):
     def __post_init__(self) -> None:
         ReachesOrder.__post_init__(self)
         said = {name for name in _OF_REACHES if getattr(self, name) is not None}
-        if self.asked in _PLAIN and (said or self.method != "smooth"):
+        if self.asked in PLAIN and (said or self.method != "smooth"):
             raise SpecError(
                 f"The noise of {self.asked!r} does not depend on the rows.",
                 fix=f"Leave out {min(said or {'method'})}.",
             )
-        needs = self.asked == "spanning-tree-cost"
-        if (needs and self.weight is None) or (
-            self.weight and not needs | (self.asked == "min-cut")
-        ):
+        tree = self.asked == "spanning-tree-cost"
+        if (tree and not self.weight) or (self.weight and not tree and self.asked != "min-cut"):
             raise SpecError(
-                "A weight is for a spanning tree or a minimum cut.",
-                fix="Give weight there, a column.",
+                "A weight is for a spanning tree or a minimum cut.", fix="Give a column there."
             )
 
     def job(self, desk: Desk) -> RobustJob:
@@ -282,14 +274,14 @@ class _Edges:
         statistic: str = order.asked.removesuffix("-cost")
         if order.asked == "degree-distribution":
             cap = self._capped(order.degree)
-            statistic = _CAPPED[statistic] if order.level == "node" else statistic
-        elif order.asked in _CAPPED and self._is_by_node(order.degree):
-            statistic, cap = _CAPPED[order.asked], order.degree or 0
-        elif order.asked not in _CAPPED:
+            statistic = CAPPED[statistic] if order.level == "node" else statistic
+        elif order.asked in CAPPED and self._is_by_node(order.degree):
+            statistic, cap = CAPPED[order.asked], order.degree or 0
+        elif order.asked not in CAPPED:
             self._require_edges(order.asked.replace("-", "_"))
         if order.degree is not None and not cap:
             raise SpecError(f"{order.asked!r} has no degree.", fix="Leave it out.")
-        if order.asked in _PLAIN:
+        if order.asked in PLAIN:
             if order.weight is not None:
                 self._require_edges("min_cut with a weight")  # a vertex has many edges
                 return self._weighted_cut(*self._weights(order.weight, order.step))
