@@ -769,17 +769,16 @@ def test_a_bound_that_forgets_weights_is_caught(source, monkeypatch):
 
 
 def test_a_unit_with_more_rows_than_its_bound_that_is_not_folded_is_caught(source, monkeypatch):
-    honest = weights._candidates
+    honest = weights._many
 
-    def late(tally):
+    def late(size, tally):
         rows, squares = tally.rows_per_unit, tally.squares_per_unit
-        return honest(
-            replace(
-                tally, rows_per_unit=rows and rows + 1, squares_per_unit=squares and 4 * squares
-            )
+        more = replace(
+            tally, rows_per_unit=rows and rows + 1, squares_per_unit=squares and 4 * squares
         )
+        return honest(size, more)
 
-    monkeypatch.setattr(weights, "_candidates", late)
+    monkeypatch.setattr(weights, "_many", late)
     with pytest.raises(AssertionError):
         for seed in range(300):
             require_neighbours(Random(seed), lambda _: (Table(VISITS), 1), source)

@@ -230,10 +230,7 @@ class Curator:
 
     def balances(self) -> list[Balance]:
         """The account and each above it."""
-        found = [self.ledger.balance(self.account)]
-        while (parent := found[-1].parent) is not None:
-            found.append(self.ledger.balance(parent))
-        return found
+        return self.ledger.balances(self.account)
 
     @property
     def accountants(self) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ from noisegate.ledger.rules import (
     Asked,
     Clock,
     Rules,
+    chain,
     known_account,
     require_name,
     require_text,
@@ -223,6 +224,11 @@ class Ledger(ABC):
         return self._rules.prices.balance(
             self._run(self._read, lambda tx: known_account(tx, account))
         )
+
+    def balances(self, account: str) -> list[Balance]:
+        """Those of an account and of all above it, at one moment."""
+        found = self._run(self._read, lambda tx: chain(tx, account))
+        return [self._rules.prices.balance(each) for each in found]
 
     # questions
 
