@@ -128,8 +128,7 @@ class Amendment:
             shutil.copymode(file, beside)
             with beside.open("rb") as new:
                 os.fsync(new.fileno())
-        for account in self.accounts:
-            hosted.ledger.change_budget(account, self.after, reason=reason)
+        hosted.ledger.change_budgets(self.accounts, self.after, reason=reason)
         if self.analyst is not None and not self.accounts:
             hosted.ledger.note(f"a share of {self.after} for {self.analyst!r}: {reason}")
         with _writing(file):
@@ -208,7 +207,7 @@ def _accounts(hosted: Hosted, new: "Policy", analyst: str | None) -> Iterator[st
         account_name(name, f"{PURPOSE}{each.name}", each.window.label(today) or "")
         for each in new.purposes.values()
     ]
-    for each in above or [name]:
+    for each in [name, *above]:  # the share of all purposes, and what each may take of it
         if (account := account_name(each, analyst, own or "")) in known:
             yield account
 

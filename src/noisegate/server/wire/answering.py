@@ -119,7 +119,11 @@ class Answering:
     async def remaining(self) -> str:
         """The ε that is left."""
         await self.off(self._look_again)
-        return str(float((await self.off(lambda: self.view.gate.remaining)).epsilon))
+        view = self.view.on(self.settings.purpose)
+        if not view.has_purpose:  # what is left for all of them together
+            share = await self.off(view.share)
+            return "0.0" if share is None else str(share["remaining"])
+        return str(float((await self.off(lambda: view.gate.remaining)).epsilon))
 
     def cancel(self) -> None:
         """Stop what is being asked."""
