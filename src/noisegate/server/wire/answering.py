@@ -65,7 +65,11 @@ def outcome_of(table: "pa.Table", *notices: Notice) -> Outcome:
 @final
 @dataclass(slots=True)
 class Answering:
-    """One session's way to its data set. ``run`` is what is being asked, for whoever cancels."""
+    """One session's way to its data set.
+
+    ``run`` is what is being asked, for whoever cancels; ``busy`` says that somebody waits for an
+    answer.
+    """
 
     service: Service
     view: View
@@ -75,6 +79,7 @@ class Answering:
     pool: Executor
     turn: asyncio.Semaphore
     run: Run | None = None
+    busy: bool = False
     cancelled: bool = field(default=False)
 
     async def columns(self, asked: Asked) -> Columns:
