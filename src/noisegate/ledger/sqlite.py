@@ -31,7 +31,7 @@ from time import monotonic, sleep
 from typing import Any, ClassVar, Final, TypeVar, final
 
 from noisegate.errors import LedgerError, NoisegateError, Unsupported
-from noisegate.files import LEDGER, keep
+from noisegate.files import LEDGER, keep, sync_directory
 from noisegate.ledger.entry import STORE_FORMAT
 from noisegate.ledger.fork import close_before_fork
 from noisegate.ledger.sql import Rows, SQLTransaction
@@ -245,7 +245,7 @@ class SQLiteLedger(Ledger):
         except BaseException:
             _roll_back(connection)
             raise
-        _sync_directory(self.path.parent)
+        sync_directory(self.path.parent)
 
 
 @final
@@ -341,16 +341,6 @@ def _not_a_ledger(path: Path) -> LedgerError:
         fix="Name another file. It was not changed.",
         about="not-a-ledger",
     )
-
-
-def _sync_directory(directory: Path) -> None:
-    """Make the new file's name durable; where directories cannot be opened, the system does it."""
-    with suppress(OSError):
-        descriptor = os.open(directory, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def pragma(connection: sqlite3.Connection, name: str) -> int:

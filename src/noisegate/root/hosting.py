@@ -110,10 +110,11 @@ class Hosted:
 
     def share(self, analyst: str) -> list[Balance]:
         """What an analyst may spend for all purposes together now, and the data set's budget."""
-        account = open_analyst(
-            self.ledger, self.policy.name, analyst=analyst, share=self.policy.share_of(analyst),
-            window=self._window(analyst, datetime.now(UTC).date()),
-        )  # fmt: skip
+        name, window = self.policy.name, self._window(analyst, datetime.now(UTC).date())
+        account = account_name(name, analyst, window or "")
+        if account not in self.ledger.accounts():
+            share = self.policy.share_of(analyst)
+            open_analyst(self.ledger, name, analyst=analyst, share=share, window=window)
         return self.ledger.balances(account)
 
     def found(
