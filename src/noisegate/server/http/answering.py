@@ -106,6 +106,12 @@ def _confidence(asked: Asked, order: Order[Any, Expected]) -> Number:
     return asked.confidence if "confidence" in asked.seen else said or _USUAL
 
 
+async def budgets(asked: Asked) -> Response:
+    """What the caller may spend: the share, and what is left for each purpose."""
+    views = await asked.views()
+    return say({"budgets": [await asked.off(view.budgets) for view in views]})
+
+
 # runs
 
 

@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from tempfile import mkdtemp
-from typing import TYPE_CHECKING, Any, Final, cast, final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast, final
 from weakref import WeakSet, finalize
 
 import duckdb
@@ -59,6 +59,7 @@ from noisegate.sources.duckdb.found import (
     stream,
     unsigned,
 )
+from noisegate.sources.duckdb.room import Line, Room
 from noisegate.sources.source import Batch, Held, HeldCells, Source, Used, Whole
 from noisegate.sources.stopping import cuttable, require_going_on
 from noisegate.sources.used import used_columns
@@ -97,18 +98,10 @@ _READ_AS: Final = {
 _NEAR: Final = 1 << 15  # rows that stay near the processor
 _SAFE_TYPES: Final = frozenset({*WHOLE_TYPES, "UBIGINT", "FLOAT", "DOUBLE", "BOOLEAN"})
 _OWNER_KINDS: Final = (Kind.INTEGER, Kind.TEXT)
-_AT_ONCE: Final = 4  # questions of one engine, which share its memory and its threads
+_AT_ONCE: Final = 4  # questions of one engine, which share its memory and its threads: `room.py`
 _OFTEN: Final = 4  # questions about a table that take as long as to copy it
-
-
-@final
-@dataclass(eq=False, slots=True)
-class Line:
-    """A connection to an engine, for one question at a time, and the lists of keys it knows."""
-
-    connection: duckdb.DuckDBPyConnection
-    engine: duckdb.DuckDBPyConnection
-    listed: dict[int, tuple[Key | None, ...]] = field(default_factory=dict)  # by place
+_Work: TypeAlias = Callable[[duckdb.DuckDBPyConnection], Any]
+_FULL: Final = object()  # instead of what was found: memory ran out
 
 
 @final
@@ -131,6 +124,7 @@ class DuckDBSource(Source):
     ) -> None:
         self._tables, self._memory, self._seconds = tables, memory, seconds
         self._lock, self._turns = threading.Lock(), threading.Semaphore(_AT_ONCE)
+        self._room = Room()
         self._free: list[Line] = []
         self._asked, self._copies = Counter[str](), cast("Copies | None", None)
         self._written: dict[tuple[object, ...], str] = {}
@@ -296,33 +290,42 @@ class DuckDBSource(Source):
         with copies.reading(often, self._run, CopyWriter(*terms, dialect=DUCKDB)) as writer:
             yield writer
 
-    def _run(self, work: Callable[[duckdb.DuckDBPyConnection], Any], by: Sequence[Grouping]) -> Any:  # noqa: ANN401 - numpy or Arrow
-        by_hand, done, asked = False, False, None
+    def _run(self, work: _Work, by: Sequence[Grouping]) -> Any:  # noqa: ANN401 - numpy or Arrow
         with self._turns:
-            line = self._take()
-            try:
-                with cuttable(line.connection.interrupt, self._seconds) as asked:
-                    for place, grouping in enumerate(by):
-                        if line.listed.get(place) is not grouping.keys:
-                            line.connection.register(keys_table(place), key_list(grouping))
-                            line.listed[place] = grouping.keys
-                    found = work(line.connection)
-            except (duckdb.Error, RuntimeError) as error:
-                by_hand = is_interrupt(error)
-                if not by_hand and not isinstance(error, duckdb.Error):
-                    raise
-            else:
-                done = True
-                return found
-            finally:
-                self._give_back(line, done=done, cut=asked is None or asked.is_cut)
-        # The engine's own error is gone with the block above: its words may quote rows.
-        if by_hand:
-            raise KeyboardInterrupt
+            for alone in (False, True):  # the second time, if memory was others'
+                with self._room.taken(alone=alone) as turn:
+                    done, found = self._answered(work, by)
+                if done:
+                    return found
+                if found is not _FULL or not turn.crowded:
+                    break
         require_going_on()
         raise SourceError(
             UNREACHABLE, fix="Nothing was released; ask again with the same request id."
         )
+
+    def _answered(self, work: _Work, by: Sequence[Grouping]) -> tuple[bool, Any]:
+        """Whether it was done, and what was found; else perhaps that memory is full."""
+        by_hand, done, full, asked = False, False, False, None
+        line = self._take()
+        try:
+            with cuttable(line.connection.interrupt, self._seconds) as asked:
+                for place, grouping in enumerate(by):
+                    if line.listed.get(place) is not grouping.keys:
+                        line.connection.register(keys_table(place), key_list(grouping))
+                        line.listed[place] = grouping.keys
+                found = work(line.connection)
+            done = True
+        except (duckdb.Error, RuntimeError) as error:
+            by_hand, full = is_interrupt(error), isinstance(error, duckdb.OutOfMemoryException)
+            if not by_hand and not isinstance(error, duckdb.Error):
+                raise
+        finally:
+            self._give_back(line, done=done or full, cut=asked is None or asked.is_cut)
+        # The engine's own error is gone with the block above: its words may quote rows.
+        if by_hand:
+            raise KeyboardInterrupt
+        return done, found if done else full and _FULL
 
     def _take(self) -> Line:
         """A line that nobody else has."""
@@ -484,6 +487,7 @@ def _leave_to_the_parent() -> None:
         _inherited.extend((source._connection, source._free))  # noqa: SLF001 - this room
         source._lock, source._turns = threading.Lock(), threading.Semaphore(_AT_ONCE)  # noqa: SLF001
         source._connection, source._free, source._copies = None, [], None  # noqa: SLF001
+        source._room = Room()  # noqa: SLF001
 
 
 if hasattr(os, "register_at_fork"):
