@@ -49,11 +49,16 @@ E = TypeVar("E", bound=Expected)
 
 @final
 class Gate(Asks):
-    """Private tables and one analyst's account. Made by `noisegate.open`."""
+    """Private tables and one analyst's account. Made by `noisegate.open`.
 
-    def __init__(self, curator: Curator, rules: Rules) -> None:
+    Gates of one ledger and the same tables may share what they ``read``: see `Desk.read_as`.
+    """
+
+    def __init__(
+        self, curator: Curator, rules: Rules, *, read: dict[Any, Any] | None = None
+    ) -> None:
         self._curator, self._rules = curator, rules
-        self._desk = Desk(curator, rules)
+        self._desk = Desk(curator, rules, read)
 
     def _planned(self, order: Order[R, E], *, fresh: bool) -> Plan[E]:
         order = order.settled(self._desk, fresh=fresh)

@@ -92,10 +92,10 @@ def test_a_newer_format_is_refused_and_not_changed(tmp_path):
     path = tmp_path / "ledger.db"
     open_ledger(str(path)).close()
     connection = sqlite3.connect(path)
-    connection.execute("PRAGMA user_version = 3")
+    connection.execute("PRAGMA user_version = 4")
     connection.close()
     before = digest_of(path)
-    with pytest.raises(LedgerError, check=about("format"), match=r"3.*2"):
+    with pytest.raises(LedgerError, check=about("format"), match=r"4.*3"):
         open_ledger(str(path))
     assert digest_of(path) == before
 

@@ -229,11 +229,8 @@ class Curator:
         return room_of(self.balances())
 
     def balances(self) -> list[Balance]:
-        """The account and each above it."""
-        found = [self.ledger.balance(self.account)]
-        while (parent := found[-1].parent) is not None:
-            found.append(self.ledger.balance(parent))
-        return found
+        """The account and each above it, the data set's last."""
+        return self.ledger.balances(self.account)
 
     @property
     def accountants(self) -> tuple[str, ...]:
@@ -315,12 +312,10 @@ class Curator:
 
 def _require_root(ledger: Ledger, account: str, dataset: str) -> None:
     """Answers are shared below one root, so an account must hang below its data set's."""
-    balance = ledger.balance(account)
-    while balance.parent is not None:
-        balance = ledger.balance(balance.parent)
-    if balance.account != dataset or ":" in account:
+    root = ledger.balances(account)[-1].account  # the one that all others are below
+    if root != dataset or ":" in account:
         raise PolicyError(
-            f"Account {account!r} belongs to {balance.account!r}, not to {dataset!r}.",
+            f"Account {account!r} belongs to {root!r}, not to {dataset!r}.",
             fix="Open the account below the data set's own, without a colon in its name.",
             about="account",
         )

@@ -10,7 +10,7 @@ receipt                cost, balance, guarantee, where the ledger has it
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
-from functools import partial
+from functools import cached_property, partial
 from math import floor
 from typing import Any, Final, TypeVar, final
 
@@ -29,7 +29,7 @@ from noisegate.ledger.account import Balance, left_of, room_of
 from noisegate.ledger.entry import decode_charges
 from noisegate.ledger.store import Ledger
 from noisegate.privacy.event import DeclaredZCDPEvent, Event
-from noisegate.privacy.guarantee import Guarantee
+from noisegate.privacy.guarantee import ZERO_KNOWLEDGE, Guarantee
 from noisegate.privacy.loss import ApproxDP
 
 C = TypeVar("C")
@@ -44,13 +44,18 @@ _SLIGHT: Final = Fraction(1, 10**10)  # of an ε: what roundings lose
 class Desk:
     """Plans and runs jobs through a curator, by the rules of a policy."""
 
-    def __init__(self, curator: Curator, rules: Rules) -> None:
+    def __init__(self, curator: Curator, rules: Rules, read: dict[Any, Any] | None = None) -> None:
         self.curator, self.rules = curator, rules
-        self._read: dict[Any, Any] = {}
+        self._read = {} if read is None else read
 
     def read_as(self, kind: Callable[[Ledger], T]) -> T:
-        """The ledger as ``kind`` reads it: made once, and kept as long as the desk."""
-        return self._read.setdefault(kind, kind(self.curator.ledger))  # type: ignore[no-any-return]
+        """The ledger as ``kind`` reads it: made once for all desks that share what they read.
+
+        Those have one ledger, the same tables, and no sample.
+        """
+        if kind not in self._read:
+            self._read.setdefault(kind, kind(self.curator.ledger))
+        return self._read[kind]  # type: ignore[no-any-return]
 
     # what a price buys
 
@@ -58,20 +63,25 @@ class Desk:
     def _own(self) -> Balance:
         return self.curator.ledger.balance(self.curator.account)
 
+    @cached_property
+    def accountants(self) -> tuple[str, ...]:
+        """How the account, and each above it, adds up losses: that never changes."""
+        return self.curator.accountants
+
     @property
     def accountant(self) -> str:
-        """How the account adds up losses."""
-        return self._own.accountant
+        """How the account itself does."""
+        return self.accountants[0]
 
     @property
     def rho(self) -> bool:
         """Whether ρ adds up, in the account and in all above it; else ε does."""
-        return not self.rules.former and "pure" not in self.curator.accountants
+        return not self.rules.former and "pure" not in self.accountants
 
     @property
     def gaussian(self) -> bool:
         """Whether sums may carry Gaussian noise: where ρ adds up, and no sample is drawn."""
-        return self.rules.sample is None and "pure" not in self.curator.accountants
+        return self.rules.sample is None and "pure" not in self.accountants
 
     def epsilon(self, *said: Number | None) -> Fraction:
         """What is to be paid: the first that was said, else as the policy has it."""
@@ -91,26 +101,27 @@ class Desk:
         Claim: an order whose steps are ``together`` no more is (ε, δ)-private, δ the account's.
         Adjacency: add/remove. Why: see `Accountant.rho`. Rounding: down.
         """
-        own = self._own
-        rho = accountant_named(own.accountant).rho(epsilon, own.budget)
-        return Step(epsilon) if rho is None or self.rules.former else step_of(rho)
+        if self.rules.former or self.accountant == "pure":
+            return Step(epsilon)
+        rho = accountant_named(self.accountant).rho(epsilon, self._own.budget)
+        return Step(epsilon) if rho is None else step_of(rho)
 
     def asked(self, *steps: Fraction, said: Fraction | None = None) -> Fraction:
         """The ε for which steps of one order are asked: the least that buys them together.
 
         Whoever ``said`` nearly the same means that.
         """
-        whole, own = together(steps, rho=self.rho), self._own
-        if self.rules.former or own.accountant == "pure":
+        whole = together(steps, rho=self.rho)
+        if self.rules.former or self.accountant == "pure":
             return Fraction(whole)
-        accountant = accountant_named(own.accountant)
         event = DeclaredZCDPEvent(rho=whole**2 / 2)
-        return _as_said(accountant.told(event, own.budget), said).epsilon
+        told = accountant_named(self.accountant).told(event, self._own.budget)
+        return _as_said(told, said).epsilon
 
     def _cost(self, event: Event, said: Fraction | None) -> ApproxDP:
         """What an event costs, in terms of the account."""
         cost = self.curator.cost_of(event)
-        return cost if self._own.accountant == "pure" else _as_said(cost, said)
+        return cost if self.accountant == "pure" else _as_said(cost, said)
 
     def _part(self, job: Job[C, R, E], *, fresh: bool) -> tuple[str, ...]:
         """In one part of the units, notes that say so, and what the account is charged."""
@@ -189,8 +200,7 @@ class Desk:
             return job
         if not 0 < self.bought(job.epsilon) <= job.epsilon:
             return job
-        former = Desk(self.curator, replace(self.rules, former=True))
-        former._read = self._read
+        former = Desk(self.curator, replace(self.rules, former=True), self._read)
         try:
             earlier = make(former)
         except NoisegateError:
@@ -207,10 +217,11 @@ class Desk:
             event = all_of((*job.before, job.event))
             price, fits = self._cost(event, job.epsilon), self.curator.price(event)[1]
         early = None if job.early is None else all_of((*job.before, job.early))
+        simulated = (ZERO_KNOWLEDGE,) if job.is_simulated(job.event) else ()
         return Plan(
             kind=job.kind, sql=job.sql, epsilon=job.epsilon, price=price, fits=fits,
             expected=job.expected, endings=job.endings,
-            notes=(*job.notes, *self._part(job, fresh=fresh)),
+            notes=(*job.notes, *simulated, *self._part(job, fresh=fresh)),
             early=None if early is None else self.curator.cost_of(early),
         )  # fmt: skip
 
@@ -235,9 +246,11 @@ class Desk:
             say = progress or _silent
             drawn = job.drawn(self.curator, say, fresh=fresh)
             say(1.0, "done")
+        promised = job.promise(drawn)
+        guarantee = job.guarantee(self.curator.loss_of(promised))
         receipt = self.receipt(
             *job.paid, *(() if drawn.free else (drawn.used,)),
-            guarantee=job.guarantee(self.curator.loss_of(job.promise(drawn))),
+            guarantee=replace(guarantee, zero_knowledge=job.is_simulated(promised)),
             question=drawn.question, request_id=drawn.request_id, free=drawn.free,
             said=said,
         )  # fmt: skip

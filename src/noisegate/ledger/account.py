@@ -1,8 +1,17 @@
-"""Accounts, requests and balances as values, and the fold that computes them from the log.
+"""Accounts, requests and balances as values.
 
 A root account stands for the data set, analysts' accounts hang below it. A reservation charges its
 account and every ancestor, so analysts who pool their answers never exceed the root's budget,
-although their own budgets may sum to more. `fold` is the slow twin of what the stores keep.
+although their own budgets may sum to more.
+
+An account may hang below several others of the same root: what an analyst asks for a purpose is
+within the purpose's budget and within the analyst's share, whatever it was asked for.
+
+Claim: each account's total is at least the sum of the charges of all accounts from which it can be
+    reached, each counted once, and each charge kept it within its limit of that moment.
+Why: accounts are opened after those above them and never move, so there is no cycle; a reservation
+    charges each account that can be reached from its own exactly once, all in one transaction, and
+    only if each of them has room.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,7 +22,7 @@ from typing import Final, Literal, TypeAlias, final
 from noisegate.accounting.accountant import Accountant, Charge
 from noisegate.accounting.accountants import accountant_named
 from noisegate.accounting.rules import Pair
-from noisegate.errors import Bug, LedgerError, NoisegateError
+from noisegate.errors import Bug, LedgerError, NoisegateError, PolicyError
 from noisegate.exact import fraction
 from noisegate.privacy.event import Encoded, Event, decode, encode
 from noisegate.privacy.loss import ApproxDP
@@ -33,9 +42,15 @@ class Account:
     accountant: str
     budget: ApproxDP
     unit: str
+    also: tuple[str, ...] = ()  # the others that it hangs below
     spent: Charge = NOTHING
     reservations: int = 0
     unsettled: int = 0
+
+    @property
+    def parents(self) -> tuple[str, ...]:
+        """All accounts right above it."""
+        return self.also if self.parent is None else (self.parent, *self.also)
 
     def has_terms_of(self, other: "Account") -> bool:
         """Whether both were opened alike, whatever was charged since."""
@@ -103,6 +118,7 @@ class Balance:
     limit: Charge
     reservations: int
     unsettled: int
+    also: tuple[str, ...] = ()
 
     @property
     def left(self) -> Charge:
@@ -134,6 +150,7 @@ class Prices:
         self.record = lru_cache(maxsize=1024)(readable_record)
         self._loss = lru_cache(maxsize=1024)(self._loss_now)
         self._limit = lru_cache(maxsize=1024)(self._limit_now)
+        self.balance = lru_cache(maxsize=1024)(self._balance_now)
 
     def price(self, accountant: str, event: Event) -> Charge:
         """The accountant's price of the event."""
@@ -159,7 +176,7 @@ class Prices:
         """The filter: whether the account can take the charge."""
         return account.spent + charge <= self.limit(account)
 
-    def balance(self, account: Account) -> Balance:
+    def _balance_now(self, account: Account) -> Balance:
         """The account as a steward or an analyst reads it."""
         found = Balance(
             account=account.name,
@@ -173,6 +190,7 @@ class Prices:
             limit=self.limit(account),
             reservations=account.reservations,
             unsettled=account.unsettled,
+            also=account.also,
         )
         rest = self.accountant(account.accountant).room(found.left, account.budget)
         return replace(found, remaining=rest)
@@ -185,23 +203,41 @@ class Prices:
 
 
 def ancestry(name: str, find: Callable[[str], Account]) -> list[Account]:
-    """The account and its ancestors, nearest first: everyone who pays."""
-    accounts = [find(name)]
-    while (parent := accounts[-1].parent) is not None:
-        accounts.append(find(parent))
-        if len({account.name for account in accounts}) < len(accounts):
+    """The account and its ancestors, each once, each before those above it: everyone who pays."""
+    found: dict[str, Account] = {}
+
+    def climb(each: str, below: frozenset[str]) -> None:
+        if each in below:
             raise LedgerError(
                 f"Account {name!r} is its own ancestor.",
                 fix="Run: noisegate ledger verify, and restore a backup.",
             )
-    return accounts
+        account = found.pop(each, None) or find(each)
+        found[each] = account  # behind all that were met below it
+        for parent in account.parents:
+            climb(parent, below | {each})
+
+    climb(name, frozenset())
+    return list(found.values())
+
+
+def require_one_root(account: Account, above: Iterable[Account]) -> None:
+    """Refuse an account that would hang below two data sets, or below one account twice."""
+    roots = {each.name for each in above if each.parent is None}
+    twice = len(set(account.parents)) < len(account.parents)
+    if len(roots) > 1 or twice or (account.also and account.parent is None):
+        raise PolicyError(
+            f"Account {account.name!r} would not hang below different accounts of one data set.",
+            fix="Name a parent, and beside it other accounts of the same data set, each once.",
+            about="parents",
+        )
 
 
 def descendants(accounts: Iterable[Account], name: str) -> set[str]:
     """The account itself and all below it. ``accounts`` come parents first."""
     below = {name}
     for account in accounts:
-        if account.parent in below:
+        if below.intersection(account.parents):
             below.add(account.name)
     return below
 

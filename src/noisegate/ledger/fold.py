@@ -6,7 +6,15 @@ from typing import Final, final
 
 from noisegate.accounting.accountant import Charge
 from noisegate.errors import NoisegateError
-from noisegate.ledger.account import NOTHING, Account, Prices, Request, ancestry, budget_of
+from noisegate.ledger.account import (
+    NOTHING,
+    Account,
+    Prices,
+    Request,
+    ancestry,
+    budget_of,
+    require_one_root,
+)
 from noisegate.ledger.entry import FORMAT, Entry, canonical, decode_charges, digest, parse
 from noisegate.ledger.parts import rise, totals
 from noisegate.privacy.event import InPart, decode
@@ -62,12 +70,17 @@ def _account(books: Books, entry: Entry, prices: Prices) -> None:
         accountant=body["accountant"],
         budget=budget_of(body["epsilon"], body["delta"]),
         unit=body["unit"],
+        also=tuple(body.get("also", ())),
     )
     prices.limit(account)
     if account.name in books.accounts:
         books.problems.append(f"Entry {entry.seq}: account {account.name!r} was opened twice.")
-    if account.parent is not None and account.parent not in books.accounts:
+    if not books.accounts.keys() >= set(account.parents):
         books.problems.append(f"Entry {entry.seq}: the parent of {account.name!r} is missing.")
+    above = (
+        each for name in account.parents if name in books.accounts for each in books.chain(name)
+    )
+    require_one_root(account, above)
     books.accounts[account.name] = account
     if "origins" in body:
         _origin(books, entry, prices)

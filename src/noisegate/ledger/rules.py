@@ -14,7 +14,7 @@ from typing import Final, final
 from noisegate.accounting.accountant import Charge
 from noisegate.accounting.rules import Pair
 from noisegate.errors import Bug, LedgerError, OverBudget, PolicyError, RequestConflict, SpecError
-from noisegate.ledger.account import Account, Prices, Request, ancestry
+from noisegate.ledger.account import Account, Prices, Request, ancestry, require_one_root
 from noisegate.ledger.entry import Body, Entry, canonical, decode_charges, digest, encode_charges
 from noisegate.ledger.names import require_account_name
 from noisegate.ledger.origin import Origin, require_nobodys, require_own
@@ -275,22 +275,23 @@ class Rules:
         return None
 
     def _require_parent(self, tx: Transaction, account: Account) -> None:
-        if account.parent is None:
-            return
-        parent = tx.account(account.parent)
-        if parent is None:
-            raise PolicyError(
-                f"Account {account.name!r} names the parent {account.parent!r}, which is not open.",
-                fix="Open the parent first.",
-                about="parent",
-            )
-        if parent.unit != account.unit:
-            raise PolicyError(
-                f"Account {account.name!r} protects {account.unit}; its parent protects "
-                f"{parent.unit}.",
-                fix="Use one privacy unit for all accounts of a data set.",
-                about="unit",
-            )
+        for name in account.parents:
+            parent = tx.account(name)
+            if parent is None:
+                raise PolicyError(
+                    f"Account {account.name!r} names the parent {name!r}, which is not open.",
+                    fix="Open the parent first.",
+                    about="parent",
+                )
+            if parent.unit != account.unit:
+                raise PolicyError(
+                    f"Account {account.name!r} protects {account.unit}; its parent protects "
+                    f"{parent.unit}.",
+                    fix="Use one privacy unit for all accounts of a data set.",
+                    about="unit",
+                )
+        above = (each for name in account.parents for each in chain(tx, name))
+        require_one_root(account, above)
 
     def _require_room(self, account: Account, charge: Charge) -> None:
         if self.prices.fits(account, charge):
@@ -328,7 +329,7 @@ class Rules:
 
 
 def chain(tx: Transaction, name: str) -> list[Account]:
-    """The account and all its ancestors, nearest first: everyone who pays."""
+    """The account and all its ancestors, each once: everyone who pays."""
     return ancestry(name, lambda each: known_account(tx, each))
 
 
@@ -399,6 +400,7 @@ def _opening(account: Account) -> Body:
         "accountant": account.accountant,
         "unit": account.unit,
         **_budget(account.budget),
+        **({"also": list(account.also)} if account.also else {}),
     }
 
 
@@ -407,5 +409,5 @@ def _budget(budget: ApproxDP) -> dict[str, str]:
 
 
 def _terms(account: Account) -> str:
-    parent = "no parent" if account.parent is None else f"parent {account.parent!r}"
-    return f"{account.budget}, {account.accountant}, {account.unit}, {parent}"
+    above = ", ".join(f"parent {each!r}" for each in account.parents) or "no parent"
+    return f"{account.budget}, {account.accountant}, {account.unit}, {above}"
