@@ -1,5 +1,6 @@
 """Numbers of graphs, over all small graphs: what an edge or a vertex can do, and broken copies."""
 
+from fractions import Fraction
 from functools import cache
 from itertools import combinations, product
 
@@ -8,7 +9,12 @@ import pytest
 
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric
-from noisegate.mechanisms.smooth.graph_numbers import GraphNumber, LocalGraph, largest
+from noisegate.mechanisms.smooth.graph_numbers import (
+    GraphNumber,
+    LocalGraph,
+    WeightedCut,
+    largest,
+)
 from noisegate.mechanisms.smooth.graph_shapes import (
     Edges,
     at_most,
@@ -20,10 +26,12 @@ from noisegate.mechanisms.smooth.graph_shapes import (
     tree_reaches,
     triangle_reaches,
     truncated_triangle_reaches,
+    weighted_cut,
     without_bipartite,
 )
 from noisegate.mechanisms.smooth.smooth import SmoothStudent
 from noisegate.privacy.distance import L1, L2
+from noisegate.privacy.event import GeometricEvent
 
 N, DEPTH = 5, 7
 PAIRS = list(combinations(range(N), 2))
@@ -146,6 +154,31 @@ def test_distances_are_exact_and_move_by_one_edge(kind, plain):
     values = numbers(kind)
     assert all(values[graph] == plain(graph) for graph in GRAPHS[::11])
     assert max(np.abs(values[a] - values[b]).max() for a, b in by_edge()) == 1
+
+
+def test_a_weighted_cut_is_exact_and_moves_by_the_largest_weight():
+    """All graphs of four vertices with weights none, 1 and 3, and all changes of one pair."""
+    pairs = list(combinations(range(4), 2))
+    sides = [side for side in product((0, 1), repeat=4) if 0 < sum(side) < 4]
+    found = {}
+    for weights in product((0, 1, 3), repeat=len(pairs)):
+        held = [(a * 4 + b) * 3 + w - 1 for (a, b), w in zip(pairs, weights, strict=True) if w]
+        edges = edges_of(np.array(held, np.int64), 4, 3)
+        found[weights] = weighted_cut(edges, 4, 1)
+        assert found[weights] == min(
+            sum(w for (a, b), w in zip(pairs, weights, strict=True) if side[a] != side[b])
+            for side in sides
+        )
+    moves = [
+        abs(found[weights] - found[(*weights[:place], w, *weights[place + 1 :])])
+        for weights in found
+        for place in range(len(pairs))
+        for w in (0, 1, 3)
+    ]
+    assert max(moves) == 3
+    assert WeightedCut(vertices=4, levels=3, base=1, noise=Geometric(scale=3)).event(2) == (
+        GeometricEvent(scale=Fraction(3), sensitivity=L1(6))
+    )
 
 
 def test_known_graphs_have_known_cuts():

@@ -36,6 +36,8 @@ PAGES = (
     "docs/releases.md",
     "docs/synthetic.md",
     "docs/many.md",
+    "docs/parts.md",
+    "docs/thresholds.md",
     "docs/apply.md",
     "docs/choice.md",
     "docs/console.md",
@@ -180,6 +182,25 @@ def test_the_python_of_the_page_about_many_questions_runs(folder):
     assert scope["model"].shape == (21, 5)
     assert scope["net"].cost_.epsilon == 1
     assert 1 < scope["gate"].spent.epsilon <= 5
+
+
+def test_the_python_of_the_page_about_parts_runs(folder):
+    (block,) = blocks("docs/parts.md", "python")
+    scope = {}
+    exec(block, scope)
+    gate, (sql,) = scope["gate"], blocks("docs/parts.md", "sql")
+    assert gate.spent.epsilon == 2
+    assert gate.sql(sql, epsilon=0.5).columns == ("children", "old")
+    assert gate.ledger.verify().ok
+
+
+def test_the_python_of_the_page_about_thresholds_runs(folder, capsys):
+    (block,) = blocks("docs/thresholds.md", "python")
+    scope = {}
+    exec(block, scope)
+    assert scope["table"].columns == ("question", "reaches", "gap", "value")
+    assert scope["gate"].spent.epsilon <= 4
+    assert "err" in capsys.readouterr().out
 
 
 def test_the_python_of_the_page_about_choices_runs(folder):

@@ -183,6 +183,7 @@ def test_plans_are_free():
         lambda door: graph(door, level="node").edges(epsilon=1),
         lambda door: graph(door, level="node").edges(epsilon=1, degree=1),
         lambda door: graph(door, level="node").min_cut(epsilon=1),
+        lambda door: graph(door, level="node").min_cut("km", epsilon=1, degree=5),
         lambda door: graph(door, level="node").spanning_tree_cost("km", epsilon=1),
         lambda door: graph(door).spanning_tree_cost("who", epsilon=1),
         lambda door: graph(door).spanning_tree_cost("km", step=20, epsilon=1),

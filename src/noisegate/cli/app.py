@@ -57,6 +57,8 @@ Confidence = Annotated[
 Rows = Annotated[
     int | None, typer.Option(help="Approximate number of rows, for the error of averages.")
 ]
+Noise = Annotated[str | None, typer.Option(help="truncated: counts stay between 0 and --top.")]
+Top = Annotated[int | None, typer.Option(help="With --noise truncated: the largest count.")]
 KeysDelta = Annotated[
     str | None, typer.Option(help="δ for partition selection, where groups are not declared.")
 ]
@@ -80,6 +82,20 @@ Sample = Annotated[
     typer.Option(
         help="Ask about a secret sample: the probability of each person to be in it, such as 1/10."
     ),
+]
+Partition = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Split the table: a column with declared keys, or conditions (repeatable). Questions "
+        "about different parts cost together what the dearest part does."
+    ),
+]
+PartOf = Annotated[
+    str | None, typer.Option("--part", help="With --partition: the key or condition to ask about.")
+]
+Several = Annotated[
+    str | None,
+    typer.Option(help="With --partition and units: first, the part in which a person counts."),
 ]
 RowsPerUnit = Annotated[
     int | None,

@@ -274,7 +274,7 @@ def all_of(events: Sequence[Event]) -> Event:
 def require_room(curator: Curator, event: Event) -> None:
     """Refuse what would not fit now; who only finds pays nothing, and needs no room."""
     if not curator.finding:
-        curator.ledger.require_room(event, account=curator.account)
+        curator.ledger.require_room(curator.paying(event), account=curator.account)
 
 
 def drawn_of(release: Measurements) -> Drawn[Measurements]:

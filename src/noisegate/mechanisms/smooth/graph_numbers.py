@@ -40,6 +40,7 @@ from noisegate.mechanisms.smooth.graph_shapes import (
     tree_reaches,
     triangle_reaches,
     truncated_triangle_reaches,
+    weighted_cut,
     without_bipartite,
 )
 from noisegate.mechanisms.smooth.smooth import LocalNoise, decays_of, require_local
@@ -178,6 +179,50 @@ def moved(statistic: str, rows_per_unit: int, *, cap: int = 0) -> tuple[L1, L2]:
     each = {"degrees": 2, "capped-degree-distribution": 3 * cap, **known}.get(statistic, 1)
     squared = 2 if statistic == "degrees" else each * each
     return L1(rows * each), L2(squared=rows * rows * squared)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightedCut(OfGraph):
+    """The least weight whose loss parts a graph, with geometric or discrete Gaussian noise.
+
+    An edge of level l weighs ``base`` + l whole steps, l from 0 to ``levels`` - 1.
+    """
+
+    name: ClassVar[str] = "weighted-cut/1"
+    statistic: ClassVar[str] = "min-cut"  # type: ignore[misc]  # there is one
+    vertices: int
+    levels: int
+    base: int
+    noise: Geometric | DiscreteGaussian
+
+    def __post_init__(self) -> None:
+        self._require_vertices(_NUMBERS)
+        require_whole(self, "levels", least=2, most=LEVELS_MAX)
+        require_whole(self, "base", least=0, most=LEVELS_MAX)
+        if type(self.noise) not in (Geometric, DiscreteGaussian):
+            raise SpecError("This noise does not apply to a single number.", fix="Use Geometric.")
+
+    @property
+    def largest(self) -> int:
+        """The largest weight of an edge."""
+        return self.base + self.levels - 1
+
+    def event(self, rows_per_unit: int, /) -> Event:
+        """What one use is, where a unit has at most ``rows_per_unit`` rows.
+
+        Claim: that of the noise at rows · `largest`. Adjacency: add/remove. Why: `weighted_cut`;
+            rows add up by the triangle inequality. Rounding: none.
+        """
+        reach = whole_count(rows_per_unit, name="rows_per_unit") * self.largest
+        noise = self.noise
+        return noise.event(L1(reach)) if isinstance(noise, Geometric) else noise.event(
+            L2(squared=reach * reach)
+        )  # fmt: skip
+
+    def of(self, edges: Edges) -> Int64Array:
+        """The weight of the least cut."""
+        return _whole(weighted_cut(edges, self.vertices, self.base))
 
 
 @final

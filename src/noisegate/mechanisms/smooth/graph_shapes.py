@@ -118,8 +118,25 @@ def min_cut(edges: Edges, vertices: int) -> int:
     Claim: one edge moves it by at most 1. Why: a minimum of counts over cuts, each of which one
         edge moves by at most 1. The algorithm is that of [SW97], on whole numbers.
     """
-    weights = edges.matrix(vertices).toarray().astype(np.int64)
-    best, alive = int(edges.degrees(vertices).min()), np.ones(vertices, np.bool_)
+    return _least_cut(edges.matrix(vertices).toarray().astype(np.int64))
+
+
+def weighted_cut(edges: Edges, vertices: int, base: int) -> int:
+    """The least weight of edges whose loss parts the graph; an edge weighs ``base`` more.
+
+    Claim: a row moves it by at most the largest weight. Why: a missing pair weighs 0 and of doubles
+        the lightest counts, so a row changes the weight of one pair by at most the largest; so it
+        does the weight of every cut, and their minimum. The algorithm is that of [SW97].
+    """
+    weights = np.zeros((vertices, vertices), np.int64)
+    weights[edges.first, edges.second] = edges.weight + base
+    return _least_cut(weights + weights.T)
+
+
+def _least_cut(weights: Int64Array) -> int:
+    """The least cut of a symmetric matrix of weights, which is used up."""
+    vertices = len(weights)
+    best, alive = int(weights.sum(axis=1).min()), np.ones(vertices, np.bool_)
     for left in range(vertices, 2, -1):
         if best == 0:
             break
