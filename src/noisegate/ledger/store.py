@@ -221,9 +221,7 @@ class Ledger(ABC):
 
     def balance(self, account: str) -> Balance:
         """Budget, spent and remaining of an account."""
-        return self._rules.prices.balance(
-            self._run(self._read, lambda tx: known_account(tx, account))
-        )
+        return self.balances(account)[0]
 
     def balances(self, account: str) -> list[Balance]:
         """Those of an account and of all above it, at one moment."""
