@@ -16,7 +16,10 @@ from noisegate.noise.continuous import StudentT
 
 ALPHA = 1e-6 / len(audits())
 MISSED = 1e-4
-SMOOTH = ["smooth-student", "smooth-laplace", "smooth-lognormal", "local-quantile", "local-graph"]
+SMOOTH = [
+    "smooth-student", "smooth-laplace", "smooth-lognormal", "local-quantile", "local-graph",
+    "local-trimmed-mean", "local-huber",
+]  # fmt: skip
 
 
 def missed(chances, *, claims, trials):
@@ -44,7 +47,9 @@ def test_smooth_noise_that_lacks_a_fifth_is_missed_less_than_once_in_ten_thousan
     assert missed(honest, claims=audit.claims, trials=audit.trials) > 0.99
 
 
-@pytest.mark.parametrize("name", ["private-bounds", "least-sum", "unevenness", "graph-number"])
+@pytest.mark.parametrize(
+    "name", ["private-bounds", "least-sum", "unevenness", "graph-number", "weighted-cut"]
+)
 def test_a_count_with_geometric_noise_that_lacks_a_fifth_is_hardly_ever_missed(name):
     audit = audit_named(name)
     (claim,) = audit.claims.values()

@@ -103,6 +103,8 @@ def one_stretch(more):
 SPARSE = (1 + 2 ** (2 / 3)) / 4, 2 / (4 - 4 / (1 + 2 ** (2 / 3)))
 CHANCES = {
     "exponential": lambda more: led(3, 30, more),
+    "prior-exponential": lambda more: led(3, 30, more),
+    "stretch-choice": lambda more: (exp(3 * more) / (exp(3 * more) + 200), 1 / 201),
     "furthest": lambda more: led(3, 30, more),
     "small-database": lambda more: led(3, 15, more),
     "permute-and-flip": lambda more: (1 / 2, exp(-2 * more) / 2),

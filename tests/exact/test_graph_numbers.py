@@ -1,5 +1,6 @@
 """Numbers of graphs, over all small graphs: what an edge or a vertex can do, and broken copies."""
 
+from fractions import Fraction
 from functools import cache
 from itertools import combinations, product
 
@@ -8,20 +9,29 @@ import pytest
 
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric
-from noisegate.mechanisms.smooth.graph_numbers import GraphNumber, LocalGraph, largest
+from noisegate.mechanisms.smooth.graph_numbers import (
+    GraphNumber,
+    LocalGraph,
+    WeightedCut,
+    largest,
+)
 from noisegate.mechanisms.smooth.graph_shapes import (
     Edges,
+    at_most,
     edges_of,
     flow_of,
     min_cut,
+    projected,
     star_reaches,
     tree_reaches,
     triangle_reaches,
     truncated_triangle_reaches,
+    weighted_cut,
     without_bipartite,
 )
 from noisegate.mechanisms.smooth.smooth import SmoothStudent
 from noisegate.privacy.distance import L1, L2
+from noisegate.privacy.event import GeometricEvent
 
 N, DEPTH = 5, 7
 PAIRS = list(combinations(range(N), 2))
@@ -146,6 +156,31 @@ def test_distances_are_exact_and_move_by_one_edge(kind, plain):
     assert max(np.abs(values[a] - values[b]).max() for a, b in by_edge()) == 1
 
 
+def test_a_weighted_cut_is_exact_and_moves_by_the_largest_weight():
+    """All graphs of four vertices with weights none, 1 and 3, and all changes of one pair."""
+    pairs = list(combinations(range(4), 2))
+    sides = [side for side in product((0, 1), repeat=4) if 0 < sum(side) < 4]
+    found = {}
+    for weights in product((0, 1, 3), repeat=len(pairs)):
+        held = [(a * 4 + b) * 3 + w - 1 for (a, b), w in zip(pairs, weights, strict=True) if w]
+        edges = edges_of(np.array(held, np.int64), 4, 3)
+        found[weights] = weighted_cut(edges, 4, 1)
+        assert found[weights] == min(
+            sum(w for (a, b), w in zip(pairs, weights, strict=True) if side[a] != side[b])
+            for side in sides
+        )
+    moves = [
+        abs(found[weights] - found[(*weights[:place], w, *weights[place + 1 :])])
+        for weights in found
+        for place in range(len(pairs))
+        for w in (0, 1, 3)
+    ]
+    assert max(moves) == 3
+    assert WeightedCut(vertices=4, levels=3, base=1, noise=Geometric(scale=3)).event(2) == (
+        GeometricEvent(scale=Fraction(3), sensitivity=L1(6))
+    )
+
+
 def test_known_graphs_have_known_cuts():
     ring = [(j, (j + 1) % 40) for j in range(40)]
     full = list(combinations(range(30), 2))
@@ -174,6 +209,22 @@ def test_capped_edges_move_by_the_cap_whatever_a_vertex_does(cap):
     assert (values <= 2 * counts).all()
     plain = max(np.abs(counts[a] - counts[b]).max() for a, b in by_vertex())
     assert plain == N - 1  # without a cap
+
+
+@pytest.mark.parametrize("cap", [1, 2, 3])
+def test_degree_distributions_move_by_three_caps_whatever_a_vertex_does(cap):
+    """All graphs of five vertices, all changes of the edges of any vertex; and of one edge."""
+    taken = np.array([projected(edges_from(listed(g)), N, cap) for g in GRAPHS])
+    counts = np.array([at_most(each, cap) for each in taken])
+    moved = max(np.abs(counts[a] - counts[b]).sum(axis=1).max() for a, b in by_vertex())
+    assert 2 * cap <= moved <= 3 * cap
+    degrees = np.array([edges_from(listed(g)).degrees(N) for g in GRAPHS])
+    assert (taken <= cap).all()
+    assert (taken == degrees)[degrees.max(axis=1) <= cap].all()
+    plain = np.array([at_most(each, cap) for each in degrees])
+    steps = [plain[a] - plain[b] for a, b in by_edge()]
+    assert max(np.abs(each).sum(axis=1).max() for each in steps) == 2
+    assert max((each**2).sum(axis=1).max() for each in steps) <= 4
 
 
 # lightest trees: graphs are weights of all pairs of 4 vertices, 2 standing for a missing edge too
@@ -279,7 +330,9 @@ def test_one_row_changes_one_pair_at_most():
 
 
 def test_events_count_rows_times_reach():
-    for statistic, cap, reach in [("edges", 0, 1), ("degrees", 0, 2), ("capped-edges", 3, 6)]:
+    for statistic, cap, reach in [("edges", 0, 1), ("degrees", 0, 2), ("capped-edges", 3, 6),
+                                  ("degree-distribution", 3, 2), ("capped-min-cut", 3, 3),
+                                  ("capped-degree-distribution", 3, 9)]:  # fmt: skip
         asked = {"statistic": statistic, "vertices": 9, "cap": cap}
         plain = GraphNumber(noise=Geometric(scale=2), **asked)
         assert plain.event(4).sensitivity == L1(4 * reach)

@@ -34,6 +34,7 @@ from noisegate.privacy.event import (
     GaussianEvent,
     GeometricEvent,
     Group,
+    InPart,
     KeySelectionEvent,
     LaplaceEvent,
     NothingEvent,
@@ -79,6 +80,7 @@ EVERY_KIND = [
     Repeated(event=NOISE, count=3),
     Group(event=NOISE, size=3),
     PoissonSampled(event=NOISE, probability="1/10"),
+    InPart(event=NOISE, partition="wards", part="north"),
 ]
 
 

@@ -74,12 +74,34 @@ def how_many(rows):
     return len(rows["age"])
 
 
+def halves(rows):
+    old = (rows["age"] >= 40).mean()
+    return [1 - old, old]
+
+
 LINES = [([1, 0], 30), ([0, 1], 100)]
 CROWD = {"columns": {"ward": None}, "probability": "1/4", "crowd": 40, "delta": "1e-6"}
 KINDS = {
     "sql": Kind("sql", ("SELECT ward, COUNT(*) AS n FROM people GROUP BY ward",), {"epsilon": 1}),
     "choose": Kind(
         "choose", ("SELECT ward, COUNT(*) FROM people GROUP BY ward",), {"epsilon": 1}
+    ),
+    "choose, listed": Kind(
+        "choose",
+        ("SELECT SUM(ABS(BIN(cost, 50) - at)) FROM people",),
+        {"epsilon": 1, "candidates": {"at": [100, 250, 400]}, "prior": {"250": 3}},
+    ),
+    "choose, on an interval": Kind(
+        "choose",
+        ("SELECT COUNT(*) FILTER (WHERE at BETWEEN age AND age + 10) FROM people",),
+        {"epsilon": 1, "candidates": {"at": (0, 80)}},
+    ),
+    "auction": Kind("auction", ("cost",), {"epsilon": 1, "prices": range(50, 501, 50)}),
+    "score": Kind(
+        "choose_by",
+        (halves,),
+        {"epsilon": 1, "columns": ["age"], "candidates": ["young", "old"], "range": (0, 1),
+         "blocks": 2, "seconds": "0.3"},
     ),
     "apply": Kind(
         "apply",
@@ -125,9 +147,10 @@ def order_of(kind):
     """The order that a method makes of what is said to it."""
     if kind.method == "release":
         return orders.release_order(*kind.args, **kind.terms)
-    if kind.method == "apply":
-        return orders.ApplyOrder.of(*kind.args, **kind.terms)
-    first = {"statistic": "expressions"}.get(kind.method, "sql")
+    if kind.method in ("apply", "choose_by"):
+        made = orders.ApplyOrder if kind.method == "apply" else orders.ScoreOrder
+        return made.of(*kind.args, **kind.terms)
+    first = {"statistic": "expressions", "auction": "column"}.get(kind.method, "sql")
     made = dict(zip([first], kind.args, strict=False)) | kind.terms
     return orders.order_from({"kind": kind.method} | made)
 

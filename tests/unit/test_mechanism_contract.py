@@ -10,6 +10,7 @@ import pytest
 from noisegate.accounting.pure import pure_loss
 from noisegate.accounting.zcdp import ZCDPAccountant
 from noisegate.errors import SpecError
+from noisegate.mechanisms.additive.biased_crowd import BiasedCrowd
 from noisegate.mechanisms.additive.box_noise import BoxNoise
 from noisegate.mechanisms.additive.crowd_counts import CrowdCounts
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
@@ -46,8 +47,11 @@ from noisegate.mechanisms.selection.exponential import Exponential
 from noisegate.mechanisms.selection.noisy_max import NoisyMax
 from noisegate.mechanisms.selection.outside_band import OutsideBand
 from noisegate.mechanisms.selection.permute_and_flip import PermuteAndFlip
+from noisegate.mechanisms.selection.prior import PriorExponential
+from noisegate.mechanisms.selection.stretches import StretchChoice
 from noisegate.mechanisms.selection.top_k import TopK
-from noisegate.mechanisms.smooth.graph_numbers import GraphNumber, LocalGraph
+from noisegate.mechanisms.smooth.estimators import LocalHuber, LocalTrimmedMean
+from noisegate.mechanisms.smooth.graph_numbers import GraphNumber, LocalGraph, WeightedCut
 from noisegate.mechanisms.smooth.propose import ProposeTestRelease
 from noisegate.mechanisms.smooth.smooth import SmoothLaplace, SmoothLognormal, SmoothStudent
 from noisegate.privacy.distance import L1, L2, LInf1
@@ -62,6 +66,8 @@ EXAMPLES = (
     DiscreteGaussian(variance=THIRD),
     RoundedGaussian(sigma=Fraction(5)),
     Exponential(factor=THIRD, monotone=True),
+    PriorExponential(factor=THIRD, weights=(3, 0, 1)),
+    StretchChoice(factor=THIRD, reach=9, whole=1),
     PermuteAndFlip(factor=THIRD),
     TopK(k=3, factor=THIRD),
     NoisyMax(k=2, factor=THIRD, monotone=True),
@@ -84,17 +90,21 @@ EXAMPLES = (
     OutsideBand(threshold=4, threshold_scale=THIRD, query_scale=THIRD, cutoff=2),
     Furthest(factor=THIRD, guesses=(5, -3)),
     CrowdCounts(probability=THIRD, crowd=5, epsilon=THIRD),
+    BiasedCrowd(probabilities=(THIRD, THIRD / 2), inner=4, apart=True, crowd=5, epsilon=THIRD),
     SmoothStudent(scale=THIRD, beta=THIRD, low=0, high=9),
     SmoothLaplace(scale=7 * THIRD, beta=THIRD, epsilon=Fraction(1), low=-9, high=9),
     SmoothLognormal(scale=THIRD, beta=THIRD, sigma=THIRD, low=0, high=9),
     ProposeTestRelease(bound=3, test_scale=THIRD, threshold=8, scale=THIRD, low=0, high=9),
     LocalQuantile(tau=THIRD, noise=SmoothStudent(scale=THIRD, beta=THIRD, low=0, high=9)),
+    LocalTrimmedMean(trim=THIRD, noise=SmoothStudent(scale=THIRD, beta=THIRD, low=0, high=9)),
+    LocalHuber(clip=3, noise=SmoothStudent(scale=THIRD, beta=THIRD, low=0, high=9)),
     LeastSum(scale=THIRD),
     PerturbedLogistic(
         columns=2, classes=3, reach=9, whole=1, penalty=THIRD, scale=THIRD, digits=9, blur=THIRD
     ),
     Winsorised(factor=THIRD, scale=THIRD, high=2048, spread=3),
     GraphNumber(statistic="capped-edges", vertices=9, noise=Geometric(scale=THIRD), cap=3),
+    WeightedCut(vertices=9, levels=4, base=2, noise=Geometric(scale=THIRD)),
     LocalGraph(
         statistic="spanning-tree",
         vertices=9,

@@ -43,6 +43,11 @@ def classes():
 ORDERS = {
     "sql": orders.SqlOrder(sql="SELECT 1", within=Decimal("0.25"), delta=1e-6, choose="caps", rows=9),
     "choose": orders.ChoiceOrder(sql="SELECT 1", epsilon=0.1, k=2, gap=True, method="noisy-max"),
+    "listed candidates": orders.ChoiceOrder(sql="SELECT 1", candidates={"price": [1, 0.5], "w": [1, 2]}, prior="w"),
+    "an interval": orders.ChoiceOrder(sql="SELECT 1", candidates={"hour": (0, 24)}),
+    "a prior": orders.ChoiceOrder(sql="SELECT 1", candidates="prices", prior={"north": 0.5}),
+    "auction": orders.AuctionOrder(column="bid", prices=[1, "1/2", 0.25], epsilon=1),
+    "score": orders.ScoreOrder.of(ages, candidates=["a", "b"], range=(0, 1), blocks=2, epsilon=0.3),
     "caps": orders.CapsOrder(table="t", epsilon="1/3"),
     "bounds": orders.BoundsOrder(table="t", column="x", epsilon=1),
     "apply": orders.ApplyOrder.of(ages, range=(0, 0.1), columns=["age"], blocks=2, epsilon=0.3, imports=["math"]),
@@ -51,6 +56,7 @@ ORDERS = {
     "fit": orders.FitOrder(model="KMeans", columns=["age"], epsilon=1, options={"n_clusters": 3}),
     "many": orders.ManyOrder(columns={"age": 10}, workload=["SELECT 1"], epsilon=1, sure=True, rows=9),
     "smooth": orders.SmoothOrder(sql="SELECT 1", epsilon=1, delta="1e-6", method="ptr", bound=3),
+    "a robust mean": orders.SmoothOrder(sql="SELECT 1", epsilon=1, trim=0.1, clip="1/2"),
     "distance": orders.DistanceOrder(columns=["x", "y"], label="s", separators=[([1, -2.5], 30)]),
     "balls": orders.DistanceOrder(columns=["x"], centers=[[0.1]], radius=Fraction(1, 3)),
     "claim": orders.ClaimOrder(program=program_of(ages), trusted=True, epsilon=1),
@@ -78,7 +84,7 @@ ORDERS = {
         impossible=[{"age": (0, 14), "married": True}, "age > 90"], choose=["bounds"], method="aim",
     ),
     "questions": release_order("questions", workload=["SELECT 1"], rounds=2, average=True),
-    "crowd-histogram": release_order("crowd-histogram", columns={"ward": None}, probability=0.25, crowd=9),
+    "crowd-histogram": release_order("crowd-histogram", columns={"ward": None}, probability=0.25, crowd=9, biased={"ward": {"north": "1/3"}}),
     "crowd-points": release_order("crowd-points", columns={"age": 4}, probability="1/4", delta=1e-6),
 }  # fmt: skip
 
@@ -182,11 +188,12 @@ OWN = {  # keys that are no fields: of methods, of programs, of running
     "table": options_of(recipe_of, RECIPES) | {"fresh", "progress"},
     "synthetic": options_of(synthesizer, SYNTHESIZERS) | {"fresh", "progress"},
     "apply": {"imports"},
+    "score": {"imports"},
     "distance": {"imports", "trusted", "seconds", "memory"},
 }
-SAID = {"name", "sql", "options", "program", "expressions", "asked"}  # not by name
+SAID = {"name", "sql", "options", "program", "expressions", "asked", "column"}  # not by name
 TERMS = {
-    "table": "TableTerms", "running": "SeriesTerms", "cdf": "TableTerms", "smooth": "ReachesTerms",
+    "table": "TableTerms", "running": "SeriesTerms", "cdf": "TableTerms",
     "choose": "ChoiceTerms", "crowd-histogram": "CrowdTerms", "crowd-points": "CrowdTerms",
 }  # fmt: skip
 

@@ -17,6 +17,7 @@ from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.selection.exponential import Exponential
 from noisegate.mechanisms.selection.noisy_max import NoisyMax
 from noisegate.mechanisms.selection.permute_and_flip import PermuteAndFlip
+from noisegate.mechanisms.selection.prior import PriorExponential
 from noisegate.mechanisms.selection.top_k import TopK
 from noisegate.privacy.domain import Kind
 from noisegate.privacy.event import (
@@ -97,10 +98,15 @@ def test_a_choice_without_a_rule_is_refused(query, mechanisms):
         Measurement(query=query, mechanisms=mechanisms)
 
 
-def test_a_strategy_has_no_rule_for_choices():
+def test_a_choice_takes_one_block_of_combinations_and_no_more():
     block = Groups(np.array([0, 1, 1], np.int32), 2)
     with pytest.raises(Unsupported, check=about("scores")):
-        chosen(Query(sums().tally, Strategy(3, (block,))), Exponential(factor=1))
+        chosen(Query(sums().tally, Strategy(3, (block, block))), Exponential(factor=1))
+    found = chosen(Query(sums().tally, Strategy(3, (block,))), Exponential(factor=1))
+    assert found.event().epsilon == 2 * Query(sums().tally, Strategy(3, (block,))).any_one
+    for weights in ((1, 1, 1), (1,)):
+        with pytest.raises(Unsupported, check=about("candidates")):
+            chosen(found.query, PriorExponential(factor=1, weights=weights))
     with pytest.raises(Unsupported, check=about("sums")):
         _ = Query(sums().tally, Strategy(3, (block,))).single
 

@@ -29,6 +29,8 @@ from noisegate.mechanisms.selection.exponential import Exponential
 from noisegate.mechanisms.selection.noisy_max import NoisyMax
 from noisegate.mechanisms.selection.outside_band import OutsideBand
 from noisegate.mechanisms.selection.permute_and_flip import PermuteAndFlip
+from noisegate.mechanisms.selection.prior import PriorExponential
+from noisegate.mechanisms.selection.stretches import StretchChoice
 from noisegate.mechanisms.selection.top_k import TopK
 from noisegate.privacy.distance import L1
 
@@ -59,6 +61,27 @@ def _exponential() -> Audit:
     scores = (1, *[0] * _OTHERS), (0, *[1] * _OTHERS)
     words = "31 candidates: the first 1 ahead of all others, and 1 behind"
     return each("exponential", choice, scores, words, moved=_ONE, **_rarely(3, _OTHERS, 100_000))
+
+
+def _prior() -> Audit:
+    """One other candidate of 30 times the weight is as 30 others."""
+    weights = (1, _OTHERS)
+    choice = PriorExponential.for_epsilon(3, score_sensitivity=1, weights=weights)
+    words = "two candidates, the second of 30 times the weight: the first 1 ahead, and 1 behind"
+    chances = _rarely(3, _OTHERS, 100_000)
+    return each("prior-exponential", choice, ((1, 0), (0, 1)), words, moved=_ONE, **chances)
+
+
+def _stretch_choice() -> Audit:
+    """A unit holds one of 201 points: with it, e^ε to 200 others; without it, 1 to 200."""
+    others, ahead = 200, exp(3) / (exp(3) + 200)
+    choice = StretchChoice.for_epsilon(3, rows=1, reach=101, whole=1)
+    cells = (-100, -100, 0, 1), ()
+    words = "one row that holds the first of 201 points, and no row"
+    return each(
+        "stretch-choice", choice, cells, words, moved=L1(1), event=_first, trials=100_000,
+        reachable=log(ahead * (1 + others)) / 3, why=_SHARED,
+    )  # fmt: skip
 
 
 def _permute_and_flip() -> Audit:
@@ -228,6 +251,8 @@ def _winsorised() -> Audit:
 
 AUDITS: Final[dict[str, Callable[[], Audit]]] = {
     "exponential": _exponential,
+    "prior-exponential": _prior,
+    "stretch-choice": _stretch_choice,
     "permute-and-flip": _permute_and_flip,
     "top-k": _top_k,
     "noisy-max": _noisy_max,

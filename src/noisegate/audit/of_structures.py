@@ -23,7 +23,8 @@ from noisegate.mechanisms.partitions.dawa_partition import DawaPartition
 from noisegate.mechanisms.partitions.fourier_cut import FourierCut
 from noisegate.mechanisms.partitions.privtree import PrivTree
 from noisegate.mechanisms.quantiles.local_quantile import LocalQuantile
-from noisegate.mechanisms.smooth.graph_numbers import GraphNumber, LocalGraph
+from noisegate.mechanisms.smooth.estimators import LocalHuber, LocalTrimmedMean
+from noisegate.mechanisms.smooth.graph_numbers import GraphNumber, LocalGraph, WeightedCut
 from noisegate.mechanisms.smooth.propose import ProposeTestRelease
 from noisegate.mechanisms.smooth.smooth import SmoothLaplace, SmoothLognormal, SmoothStudent
 from noisegate.privacy.distance import L1
@@ -32,6 +33,7 @@ _FOUR_FIFTHS: Final = Fraction(4, 5)
 _HALF: Final = Fraction(1, 2)
 _RANGE: Final = 1 << 30
 _STEP: Final = 1 << 12  # how far one step moves the number
+_FAR: Final = 1 << 20
 _RUNS: Final = 400_000
 _POINT: Final = "the density of Student's t passes e^ε at one point, and no event is a point"
 _WIDE: Final[dict[str, int]] = {"low": -_RANGE, "high": _RANGE}
@@ -171,11 +173,48 @@ def _local_quantile() -> Audit:
     return _handed("local-quantile", pair, ((*values, far), values), words)
 
 
+def _local_trimmed_mean() -> Audit:
+    """The 803rd value is cut away as the 804th comes, and with it the one of the middle that is S.
+
+    With β small the move is nearly all of ε: S / 403, where the bound is S / 402.
+    """
+    noise = _steady()
+    pair = [LocalTrimmedMean(trim=_HALF / 2, noise=each) for each in (noise, weaker(noise))]
+    values = (0,) * 602 + (_FAR,) * 201
+    words = f"602 values of 0 and 201 of {_FAR}, with and without one more of 0"
+    return _handed("local-trimmed-mean", pair, (values, (*values, 0)), words)
+
+
+def _local_huber() -> Audit:
+    """Values at both sides of a gap: one more on the right moves the balance across it."""
+    noise = _steady()
+    pair = [LocalHuber(clip=1, noise=each) for each in (noise, weaker(noise))]
+    values = (0,) * 400 + (_FAR,) * 400
+    words = f"400 values of 0 and 400 of {_FAR}, with and without one more of {_FAR}"
+    return _handed("local-huber", pair, ((*values, _FAR), values), words)
+
+
+def _steady() -> SmoothStudent:
+    return SmoothStudent.for_epsilon(2, beta=Fraction(1, 50), low=0, high=4 * _FAR)
+
+
 def _graph_number() -> Audit:
     edges = GraphNumber(statistic="edges", vertices=4, noise=Geometric(scale=_HALF))
     broken = GraphNumber(statistic="edges", vertices=4, noise=Geometric(scale=_HALF * _FOUR_FIFTHS))
     words = "graphs of 2 edges and of 1"
     return each("graph-number", (edges, broken), ((1, 2), (1,)), words, event=AtLeast(2))
+
+
+def _weighted_cut() -> Audit:
+    """A path of three vertices: its lighter edge comes or goes, and with it the whole cut."""
+    pair = [
+        WeightedCut(vertices=3, levels=4, base=0, noise=Geometric(scale=3 * _HALF * share))
+        for share in (Fraction(1), _FOUR_FIFTHS)
+    ]
+    first, second = (0 * 3 + 1) * 4 + 3, (1 * 3 + 2) * 4 + 3
+    words = "two edges of weight 3, the largest, and one of them"
+    cells = (first, second), (first,)
+    return each("weighted-cut", (pair[0], pair[1]), cells, words, event=AtLeast(3))
 
 
 def _local_graph() -> Audit:
@@ -232,7 +271,10 @@ AUDITS: Final[dict[str, Callable[[], Audit]]] = {
     "smooth-lognormal": _lognormal,
     "propose-test-release": _propose,
     "local-quantile": _local_quantile,
+    "local-trimmed-mean": _local_trimmed_mean,
+    "local-huber": _local_huber,
     "graph-number": _graph_number,
+    "weighted-cut": _weighted_cut,
     "local-graph": _local_graph,
     "perturbed-logistic": _logistic,
 }

@@ -6,17 +6,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from noisegate.cli.app import Confidence, Epsilon, Fresh, Json, Planned, PrintOrder, app
-from noisegate.cli.opening import Opening, opens
+from noisegate.cli.opening import Asking, Opening, opens
 from noisegate.cli.printing import bar, print_plan, print_table, saved, say, say_json
 from noisegate.cli.releases import options_of, require_writable
+from noisegate.errors import SpecError
 from noisegate.files import write as write_file
 from noisegate.files import written
 from noisegate.inert import json_text
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from noisegate.gate import Gate
+    from noisegate.learners.items.likelihood import LikelihoodFit
 
 _SHOWN = 64  # numbers of a fitted array that are printed
+_DEPTH = 5  # and levels of a tree
 
 
 @app.command()
@@ -71,6 +76,116 @@ def learn(
         print_model(model, learner, gate, as_json=as_json)
 
 
+@app.command()
+@opens
+def statistic(
+    opening: Opening,
+    expressions: Annotated[
+        list[str], typer.Argument(help="Bounded expressions: 'age >= 65' 'cost / 800'.")
+    ],
+    asking: Asking,
+    table: Annotated[str | None, typer.Option(help="The table, if there are several.")] = None,
+    where: Annotated[str | None, typer.Option(help="Which rows.")] = None,
+    tolerance: Annotated[
+        str | None, typer.Option(help="Instead of --epsilon: how far means may be off.")
+    ] = None,
+    rows: Annotated[int | None, typer.Option(help="With --tolerance: a public number.")] = None,
+    family: Annotated[
+        str | None,
+        typer.Option(help="Solve for a family of your own: program.py:log_partition."),
+    ] = None,
+    start: Annotated[str | None, typer.Option(help="With --family: parameters, 1,-1.")] = None,
+) -> None:
+    """Release the means of bounded expressions: statistical queries, for one price."""
+    from noisegate.orders import StatisticOrder  # noqa: PLC0415 - quick help
+    from noisegate.orders.results import record_of  # noqa: PLC0415
+
+    order = StatisticOrder.make(
+        expressions=expressions, table=table, where=where, tolerance=tolerance, rows=rows,
+        epsilon=asking.epsilon, rows_per_unit=opening.caps.get("rows_per_unit"),
+    )  # fmt: skip
+    solve = None if family is None else _solver(family, start, len(expressions))
+    means = asking.ordered(opening, order)
+    if means is None:
+        return
+    record = record_of(order, means, means.remaining, asking.confidence)
+    if solve is not None:
+        fit = solve(tuple(expressions), means)
+        record |= fit.to_dict(asking.confidence)
+    if asking.as_json:
+        say_json(record)
+        return
+    pairs = zip(record["names"], record["values"], means.within(asking.confidence), strict=True)
+    print_table(None, ("", "mean", "±"), [(n, f"{v:.6g}", f"{w:.3g}") for n, v, w in pairs])
+    if solve is not None:
+        found = zip(record["parameters"], record["margins"], strict=True)
+        lines = [(f"θ{place + 1}", f"{v:.6g}", f"{w:.3g}") for place, (v, w) in enumerate(found)]
+        print_table(None, ("", "parameter", "±"), lines)
+    say(f"rows {means.rows:,.0f} · paid {means.cost}, left {means.remaining:left}")
+    say(str(means.guarantee))
+
+
+def _solver(program: str, start: str | None, count: int) -> "Callable[..., LikelihoodFit]":
+    """What makes parameters of means: a program of one's own, which sees released numbers alone."""
+    from runpy import run_path  # noqa: PLC0415 - quick help
+
+    import numpy as np  # noqa: PLC0415
+
+    from noisegate.learners.items.likelihood import begun, solved  # noqa: PLC0415
+
+    path, _, name = program.rpartition(":")
+    try:
+        found = run_path(path).get(name)
+    except OSError:
+        found = None
+    if not callable(found):
+        raise SpecError(
+            f"There is no function {program}.",
+            fix="For example: --family program.py:log_partition.",
+            about="family",
+        )
+    told = None if start is None else [float(each) for each in start.split(",")]
+    begin = begun(found, told, count)
+    return lambda names, means: solved(names, means, found, np.asarray(begin))
+
+
+@app.command()
+@opens
+def hypothesis(
+    opening: Opening,
+    conditions: Annotated[
+        list[str], typer.Argument(help="One with parameters, 'age >= t', or several.")
+    ],
+    label: Annotated[str, typer.Option(help="What they are to say: \"sick = 'yes'\".")],
+    asking: Asking,
+    candidates: Annotated[
+        str | None, typer.Option(help="Parameters: t=20,40,60, or a .csv file.")
+    ] = None,
+    table: Annotated[str | None, typer.Option(help="The table, if there are several.")] = None,
+    where: Annotated[str | None, typer.Option(help="Which rows.")] = None,
+) -> None:
+    """Learn a finite class: the hypothesis with nearly the fewest errors (KLNRS)."""
+    from noisegate.cli.choose import listed, print_choice  # noqa: PLC0415 - quick help
+    from noisegate.learners.classes import class_order, learnt_of, table_of  # noqa: PLC0415
+
+    said = conditions[0] if len(conditions) == 1 else conditions
+    held = table_of(opening.gate(to_plan=True), table)
+    order = class_order(
+        said, label, table=held, candidates=listed(candidates), where=where,
+        epsilon=asking.epsilon, rows_per_unit=opening.caps.get("rows_per_unit"),
+    )  # fmt: skip
+    choice = asking.ordered(opening, order)
+    if choice is None:
+        return
+    found = learnt_of(said, order.candidates, choice)
+    if asking.as_json:
+        excess = {"hypothesis": found.hypothesis, "excess": found.excess(asking.confidence)}
+        say_json(choice.to_dict(asking.confidence) | excess)
+        return
+    say(found.hypothesis)
+    print_choice(choice, asking.confidence, as_json=False)
+
+
 def print_model(model: str, learner: Any, gate: "Gate", *, as_json: bool) -> None:  # noqa: ANN401 - an estimator
     """What was fitted, with the price and the promise."""
     from noisegate.orders.results import balance, fitted  # noqa: PLC0415 - quick help
@@ -80,8 +195,19 @@ def print_model(model: str, learner: Any, gate: "Gate", *, as_json: bool) -> Non
         promise = {"guarantee": str(learner.guarantee_)}
         say_json({"model": model, "fitted": fitted(learner), **promise, **paid})
         return
-    facts = fitted(learner)
-    print_table(None, (model, ""), [(name, _shown(value)) for name, value in facts.items()])
+    if hasattr(learner, "export_text"):
+        say(learner.export_text(max_depth=_DEPTH))
+    elif hasattr(learner, "rules_"):
+        for rule in learner.rules_ or ["no rule is confident enough"]:
+            say(str(rule))
+    elif hasattr(learner, "itemsets_"):
+        off = f"{learner.within():.3g}"
+        found = [(", ".join(e.items), f"{e.count:,.0f} ± {off}", f"{e.support:.3f}")
+                 for e in learner.itemsets_]  # fmt: skip
+        print_table(None, ("items", "count", "share"), found)
+    else:
+        facts = fitted(learner)
+        print_table(None, (model, ""), [(name, _shown(value)) for name, value in facts.items()])
     say(f"paid {learner.cost_}, left {gate.remaining:left}")
     say(str(learner.guarantee_))
 

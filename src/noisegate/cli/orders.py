@@ -69,7 +69,7 @@ def order(
 
 def _show(order: "Order[Any, Expected]", made: Any, gate: "Gate", confidence: str) -> None:  # noqa: ANN401 - what an order makes
     match order.kind:
-        case "choose":
+        case "choose" | "auction" | "score":
             print_choice(made, confidence, as_json=False)
         case "fit":
             print_model(type(made).__name__, made, gate, as_json=False)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from noisegate.desk.answer import Answer
 
 _ASKED = ("edges", "degrees", "triangles", "two-stars", "min-cut", "bipartite-distance",
-          "spanning-tree-cost")  # fmt: skip
+          "spanning-tree-cost", "degree-distribution")  # fmt: skip
 _BY_REACHES = ("triangles", "two-stars", "spanning-tree-cost")
 
 
@@ -40,19 +40,54 @@ class ByReaches:
                 "beta": self.beta}  # fmt: skip
 
 
+@final
+@dataclass(frozen=True, kw_only=True)
+class Balls:
+    """Instead of SQL: columns, and what is to hold of them."""
+
+    columns: Annotated[str | None, typer.Option(help="Instead of SQL: x,y.")] = None
+    radius: Annotated[str | None, typer.Option(help="With --columns: that of a ball.")] = None
+    centers: Annotated[str | None, typer.Option(help="Its centres: 0,0;5,5.")] = None
+    clusters: Annotated[
+        int | None, typer.Option(help="Or how many; the best centres of a grid.")
+    ] = None
+    grid: Annotated[int, typer.Option(help="With --clusters: points a column.")] = 6
+    label: Annotated[
+        str | None, typer.Option(help="Or a condition that a line is to tell apart: sick = 1.")
+    ] = None
+    table: Annotated[str | None, typer.Option(help="The table, if there are several.")] = None
+    where: Annotated[str | None, typer.Option(help="With --columns: which rows.")] = None
+
+    @property
+    def terms(self) -> dict[str, object]:
+        """As an order has them."""
+        centers = [point.split(",") for point in self.centers.split(";")] if self.centers else []
+        return {"columns": self.columns.split(",") if self.columns else [], "centers": centers,
+                "radius": self.radius, "clusters": self.clusters, "grid": self.grid,
+                "label": self.label, "table": self.table, "where": self.where}  # fmt: skip
+
+
 @app.command()
 @opens
 def smooth(
     opening: Opening,
-    sql: Annotated[str, typer.Argument(help="Such as 'SELECT MEDIAN(cost) FROM visits'.")],
+    sql: Annotated[str, typer.Argument(help="'SELECT MEDIAN(cost) FROM visits', or AVG(cost).")],
     asking: Asking,
     noise: ByReaches,
+    trim: Annotated[
+        str | None, typer.Option(help="Of an AVG: the share to leave out at each end: 0.1.")
+    ] = None,
+    clip: Annotated[
+        str | None, typer.Option(help="Of an AVG: Huber's estimate; how far a value may pull.")
+    ] = None,
 ) -> None:
-    """Release one quantile with noise scaled to its smooth sensitivity on these rows."""
+    """Release a quantile or a robust mean with noise scaled to its smooth sensitivity."""
     from noisegate.orders import SmoothOrder  # noqa: PLC0415 - quick help
 
     rows = opening.caps.get("rows_per_unit")
-    order = SmoothOrder.make(sql=sql, epsilon=asking.epsilon, rows_per_unit=rows, **noise.terms)
+    order = SmoothOrder.make(
+        sql=sql, epsilon=asking.epsilon, rows_per_unit=rows, trim=trim, clip=clip, **noise.terms
+    )
     show_answer(asking.ordered(opening, order), asking)
 
 
@@ -76,8 +111,9 @@ def graph(
         typer.Option(help="With --level node: contribution bound, the edges that count."),
     ] = None,
     weight: Annotated[
-        str | None, typer.Option(help="For a spanning tree: the weight column.")
+        str | None, typer.Option(help="For a spanning tree or a min-cut: the weight column.")
     ] = None,
+    step: Annotated[str | None, typer.Option(help="With --weight: whole steps of so much.")] = None,
     where: Annotated[str | None, typer.Option(help="Which rows.")] = None,
     asking: Asking,
     noise: ByReaches,
@@ -87,7 +123,7 @@ def graph(
 
     order = GraphOrder.make(
         asked=asked, table=table, source=source, target=target, nodes=_nodes(nodes), level=level,
-        where=where, degree=degree, weight=weight, epsilon=asking.epsilon,
+        where=where, degree=degree, weight=weight, step=step, epsilon=asking.epsilon,
         **(noise.terms if asked in _BY_REACHES else {}),
     )  # fmt: skip
     show_answer(asking.ordered(opening, order), asking)
@@ -97,16 +133,24 @@ def graph(
 @opens
 def distance(
     opening: Opening,
-    sql: Annotated[
-        str, typer.Argument(help="Several counts of exceptions; the smallest is released.")
-    ],
     asking: Asking,
+    balls: Balls,
+    sql: Annotated[
+        str | None, typer.Argument(help="Several counts of exceptions; the smallest is released.")
+    ] = None,
+    candidates: Annotated[
+        str | None,
+        typer.Option(help="With one count: a public list, at=1,2,3 or a .csv file, of columns."),
+    ] = None,
 ) -> None:
     """Release the number of rows to remove until one of several public conditions holds."""
-    from noisegate.orders import DistanceOrder  # noqa: PLC0415 - quick help
+    from noisegate.cli.choose import listed  # noqa: PLC0415 - quick help
+    from noisegate.orders import DistanceOrder  # noqa: PLC0415
 
-    rows = opening.caps.get("rows_per_unit")
-    order = DistanceOrder.make(sql=sql, epsilon=asking.epsilon, rows_per_unit=rows)
+    order = DistanceOrder.make(
+        sql=sql, epsilon=asking.epsilon, rows_per_unit=opening.caps.get("rows_per_unit"),
+        candidates=listed(candidates), **balls.terms,
+    )  # fmt: skip
     show_answer(asking.ordered(opening, order), asking)
 
 

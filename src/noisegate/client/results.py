@@ -146,7 +146,7 @@ def made_from(order: Order[Any, Expected], again: Again) -> Any:  # noqa: ANN401
         case "bounds":
             low, high = (Fraction(end) for end in record["between"])  # powers of two: exact
             return low, high
-        case "choose":
+        case "choose" | "auction" | "score":
             return _choice(record, again)
     from noisegate.client.models import expectations_from, model_from  # noqa: PLC0415 - seldom
 

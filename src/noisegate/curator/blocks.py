@@ -29,6 +29,7 @@ from noisegate.mechanisms.base import Mechanism, to_record
 from noisegate.mechanisms.catalogue import capabilities_of
 from noisegate.mechanisms.quantiles.quantile import Quantile
 from noisegate.mechanisms.quantiles.winsorised import Winsorised
+from noisegate.mechanisms.selection.exponential import Exponential
 from noisegate.mechanisms.smooth.smooth import SmoothLaplace, SmoothLognormal, SmoothStudent
 from noisegate.noise.bits import Bits
 from noisegate.noise.chunks import Int64Array
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
 _SMOOTH: Final = (SmoothStudent, SmoothLaplace, SmoothLognormal)
 _CHANGED: Final = (Quantile, Winsorised)
-_ALLOWED: Final[set[type]] = {Geometric, DiscreteGaussian, *_CHANGED, *_SMOOTH}
+_ALLOWED: Final[set[type]] = {Geometric, DiscreteGaussian, Exponential, *_CHANGED, *_SMOOTH}
 _MEGABYTE: Final = 1 << 20
 _MADE_UP: Final = 200  # rows of a rehearsal
 
@@ -51,7 +52,7 @@ _MADE_UP: Final = 200  # rows of a rehearsal
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockMeasurement:
-    """A program on blocks and one mechanism for each of its outputs."""
+    """A program on blocks and one mechanism for each of its outputs; or one choice among them."""
 
     query: BlockQuery
     mechanisms: tuple[Mechanism[Any], ...]
@@ -60,12 +61,14 @@ class BlockMeasurement:
         if type(self.mechanisms) is not tuple or {type(m) for m in self.mechanisms} - _ALLOWED:
             raise Unsupported(
                 "The door has no rule for this noise on blocks.",
-                fix="Use geometric, discrete Gaussian or smooth noise, or a quantile.",
+                fix="Use geometric, discrete Gaussian or smooth noise, a quantile or a choice.",
             )
+        if self._chooses:
+            return
         smooth = {(m.low, m.high) for m in self.mechanisms if isinstance(m, _SMOOTH)}
         if smooth - {(0, 2 * STEPS)}:
             raise Unsupported("The noise was made for another range.", fix=f"Use 0 to {2 * STEPS}.")
-        if len(self.mechanisms) != len(self.query.tally.ranges):
+        if len(self.mechanisms) != len(self.query.tally.ranges) or self._choices:
             raise Unsupported("There must be one mechanism per output.", fix="Give one for each.")
         if len({type(each) is Winsorised for each in self.mechanisms}) > 1:
             raise Unsupported(
@@ -73,6 +76,17 @@ class BlockMeasurement:
                 fix="Narrow all of them, or none.",
                 about="narrow",
             )
+
+    @property
+    def _choices(self) -> int:
+        return sum(type(each) is Exponential for each in self.mechanisms)
+
+    @property
+    def _chooses(self) -> bool:
+        """Whether it is one choice among all outputs, which have one range and no order."""
+        if len(self.mechanisms) != 1 or type(self.mechanisms[0]) is not Exponential:
+            return False
+        return not self.mechanisms[0].monotone and len(set(self.query.tally.ranges)) == 1
 
     @property
     def capabilities(self) -> frozenset[str]:
@@ -85,7 +99,9 @@ class BlockMeasurement:
         Claim: releasing all outputs with their noise is this event. Adjacency: add/remove one unit.
         Why: a unit changes at most `changed` numbers of an output, whose sum moves by at most `l1s`
             and `l2s`, and whose centre takes that many steps (`attention`); the outputs compose
-            sequentially. That holds for every outcome of the deal, and so on average [MTSSC12].
+            sequentially. A choice among outputs reads their sums, each of which moves by at most
+            `l1s` up or down [MT07, Thm 6]. All that holds for every outcome of the deal, and so on
+            average [MTSSC12].
             About a sample, it is the event of those who are in it, amplified [BBG18]: all deals are
             of the same sample, so a unit is in every one of them with the sample's chance, and else
             in none; how units are dealt is decided by other keys than who is in it, and how many
@@ -99,6 +115,8 @@ class BlockMeasurement:
     def _inner_event(self) -> Event:
         """The same about those who take part."""
         query = self.query
+        if self._chooses:
+            return self.mechanisms[0].event(query.l1s[0].value)
         events: list[Event] = []
         for mechanism, l1, l2 in zip(self.mechanisms, query.l1s, query.l2s, strict=True):
             if isinstance(mechanism, Quantile):
@@ -120,6 +138,8 @@ class BlockMeasurement:
     ) -> tuple[Int64Array, None]:
         """What is released of each output, a row of numbers. Reads rows; call it once paid."""
         said = said_of_blocks(self.query.tally, source, bits)
+        if self._chooses:
+            return self.mechanisms[0].sample(said.sum(axis=1), bits=bits)[None], None
         pairs = zip(self.mechanisms, said, strict=True)
         return np.stack([m.sample(_exact(m, numbers), bits=bits) for m, numbers in pairs]), None
 

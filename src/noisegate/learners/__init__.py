@@ -25,10 +25,13 @@ ESTIMATORS = {  # of scikit-learn's kind, and the file of each
 }
 _HOME = ESTIMATORS | {
     "AssociationRules": "items.rules",
+    "ExponentialFamily": "items.families",
     "FrequentItemsets": "items.itemsets",
     "NetDatabase": "items.net",
     "StatisticalQueries": "queries",
     "fit_family": "items.families",
+    "fit_likelihood": "items.likelihood",
+    "learn_class": "classes",
     "scorer": "scoring",
 }
 __all__ = list(_HOME)

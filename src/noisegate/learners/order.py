@@ -17,10 +17,15 @@ from noisegate.learners.matrix import Matrix, matrix_of
 
 if TYPE_CHECKING:
     from noisegate.learners.base import PrivateEstimator
+    from noisegate.learners.items.families import ExponentialFamily
     from noisegate.learners.items.itemsets import FrequentItemsets
+    from noisegate.learners.items.rules import AssociationRules
 
-Model: TypeAlias = "PrivateEstimator | FrequentItemsets"
-MODELS: Final = (*learners.ESTIMATORS, "FrequentItemsets")
+Model: TypeAlias = "PrivateEstimator | FrequentItemsets | AssociationRules | ExponentialFamily"
+MODELS: Final = (
+    *learners.ESTIMATORS, "FrequentItemsets", "AssociationRules", "ExponentialFamily",
+    "NetDatabase",
+)  # fmt: skip
 _NOT_SENT: Final = ("self", "epsilon", "bounds", "memory", "classes", "target_bounds")  # of arrays
 
 
@@ -46,7 +51,7 @@ class FitOrder(Order[Model, FitExpected]):
                 f"There is no model {self.model!r}.",
                 fix=f"{nearest(self.model, MODELS)}Use {', '.join(MODELS)}.",
             )
-        known = sorted(signature(getattr(learners, self.model)).parameters.keys() - {*_NOT_SENT})
+        known = _options(self.model)
         if unknown := self.options.keys() - {*known}:
             near = nearest(min(unknown), known)
             raise SpecError(
@@ -71,3 +76,12 @@ class FitOrder(Order[Model, FitExpected]):
             desk.curator, desk.rules, self.table, self.columns, target=self.target,
             where=self.where, rows_per_unit=self.rows_per_unit,
         )  # fmt: skip
+
+
+def _options(model: str) -> list[str]:
+    """The options of a model, in order; rules have those of the sets that they come from."""
+    found = set(signature(getattr(learners, model)).parameters)
+    if "search" in found:
+        sets = {*signature(learners.FrequentItemsets).parameters} - {"subsets"}
+        found = found - {"search"} | sets
+    return sorted(found - {*_NOT_SENT})

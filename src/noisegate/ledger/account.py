@@ -150,6 +150,7 @@ class Prices:
         self.record = lru_cache(maxsize=1024)(readable_record)
         self._loss = lru_cache(maxsize=1024)(self._loss_now)
         self._limit = lru_cache(maxsize=1024)(self._limit_now)
+        self.balance = lru_cache(maxsize=1024)(self._balance_now)
 
     def price(self, accountant: str, event: Event) -> Charge:
         """The accountant's price of the event."""
@@ -175,7 +176,7 @@ class Prices:
         """The filter: whether the account can take the charge."""
         return account.spent + charge <= self.limit(account)
 
-    def balance(self, account: Account) -> Balance:
+    def _balance_now(self, account: Account) -> Balance:
         """The account as a steward or an analyst reads it."""
         found = Balance(
             account=account.name,

@@ -1,4 +1,4 @@
-"""The books of a ledger computed from its log alone: the slow twin of what the stores keep."""
+"""Accounts and requests recomputed from the log alone: what `verify` and `restore` compare with."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -15,8 +15,9 @@ from noisegate.ledger.account import (
     budget_of,
     require_one_root,
 )
-from noisegate.ledger.entry import FORMAT, Entry, canonical, decode_charges, digest
-from noisegate.privacy.event import decode
+from noisegate.ledger.entry import FORMAT, Entry, canonical, decode_charges, digest, parse
+from noisegate.ledger.parts import rise, totals
+from noisegate.privacy.event import InPart, decode
 
 
 @final
@@ -107,6 +108,7 @@ def _limit(books: Books, entry: Entry, _: Prices) -> None:
 def _reserve(books: Books, entry: Entry, prices: Prices) -> None:
     body = entry.body
     charges, event = decode_charges(body["charges"]), decode(body["event"])
+    lost = _in_part(books, entry, event, charges) if isinstance(event, InPart) else charges
     chain = books.chain(body["account"])
     if body["request"] in books.requests:
         books.problems.append(f"Entry {entry.seq}: request {body['request']!r} is charged twice.")
@@ -114,7 +116,7 @@ def _reserve(books: Books, entry: Entry, prices: Prices) -> None:
         books.problems.append(f"Entry {entry.seq}: it does not charge its account and ancestors.")
     for account in chain:
         charge = charges.get(account.name, NOTHING)
-        if not prices.price(account.accountant, event) <= charge:
+        if not prices.price(account.accountant, event) <= lost.get(account.name, NOTHING):
             books.problems.append(f"Entry {entry.seq}: {account.name!r} is charged too little.")
         if not prices.fits(account, charge):
             books.problems.append(f"Entry {entry.seq}: {account.name!r} is over its limit.")
@@ -130,14 +132,33 @@ def _reserve(books: Books, entry: Entry, prices: Prices) -> None:
     )
 
 
+def _in_part(
+    books: Books, entry: Entry, event: InPart, charges: Mapping[str, Charge]
+) -> Mapping[str, Charge]:
+    """What was lost in a part; the part's total and what was charged must agree with it."""
+    lost = decode_charges(entry.body["lost"])
+    due = rise(books.requests.get, event, lost)
+    if not all(charge <= charges.get(name, NOTHING) for name, charge in due.items()):
+        books.problems.append(f"Entry {entry.seq}: its part is charged too little.")
+    books.requests |= {
+        each.request_id: each for each in list(totals(books.requests.get, event, lost, entry.seq))
+    }
+    return lost
+
+
 def _settle(books: Books, entry: Entry, _: Prices) -> None:
     _finish(books, entry, "measurement", books.requests[entry.body["request"]].charges)
 
 
 def _close(books: Books, entry: Entry, prices: Prices) -> None:
     charges, used = decode_charges(entry.body["charges"]), decode(entry.body["used"])
+    request = books.requests[entry.body["request"]]
     for account in books.chain(entry.body["account"]):
-        if not prices.price(account.accountant, used) <= charges[account.name]:
+        if isinstance(decode(parse(request.event)), InPart):  # nothing is given back
+            too_little = charges[account.name] != request.charges[account.name]
+        else:
+            too_little = not prices.price(account.accountant, used) <= charges[account.name]
+        if too_little:
             books.problems.append(f"Entry {entry.seq}: {account.name!r} is charged too little.")
     _finish(books, entry, "allowance", charges)
 

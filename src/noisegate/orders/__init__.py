@@ -35,6 +35,7 @@ if TYPE_CHECKING:  # loaded when they are first used: see `__getattr__`
     from noisegate.learners.expectations import StatisticOrder, StatisticTerms
     from noisegate.learners.order import FitOrder
     from noisegate.programs.order import ApplyOrder, ApplyTerms
+    from noisegate.programs.scoring import ScoreOrder, ScoreTerms
     from noisegate.releases.ask.order import TableTerms
     from noisegate.releases.describe.job import DescribeOrder, DescribeTerms
     from noisegate.releases.forms.boxplots import BoxplotOrder, BoxplotTerms
@@ -46,7 +47,8 @@ if TYPE_CHECKING:  # loaded when they are first used: see `__getattr__`
     from noisegate.robust.distances import DistanceOrder, DistanceTerms
     from noisegate.robust.graphs import GraphOrder, GraphTerms
     from noisegate.robust.paying import ReachesTerms
-    from noisegate.robust.quantiles import SmoothOrder
+    from noisegate.robust.quantiles import SmoothOrder, SmoothTerms
+    from noisegate.sql.auction import AuctionOrder, AuctionTerms
     from noisegate.sql.bounds.table_looks import BoundsOrder, CapsOrder
     from noisegate.sql.choosing import ChoiceOrder, ChoiceTerms
     from noisegate.sql.order import SqlOrder, SqlTerms
@@ -55,22 +57,26 @@ if TYPE_CHECKING:  # loaded when they are first used: see `__getattr__`
     from noisegate.synthetic.synthesis import SyntheticOrder, SyntheticTerms
 
 __all__ = [
-    "AboveOrder", "AboveTerms", "ApplyOrder", "ApplyTerms", "BoundsOrder", "BoxplotOrder",
+    "AboveOrder", "AboveTerms", "ApplyOrder", "ApplyTerms", "AuctionOrder", "AuctionTerms",
+    "BoundsOrder", "BoxplotOrder",
     "BoxplotTerms", "CapsOrder", "CdfOrder", "ChoiceOrder", "ChoiceTerms", "ClaimOrder",
     "CrowdOrder", "CrowdTerms", "CubeOrder", "CubeTerms", "DescribeOrder", "DescribeTerms",
     "DistanceOrder", "DistanceTerms", "FitOrder", "GraphOrder", "GraphTerms", "ManyOrder",
-    "ManyTerms", "PointsOrder", "QuestionsOrder", "QuestionsTerms", "ReachesTerms", "SeriesOrder",
-    "SeriesTerms", "SmoothOrder", "SparseOrder", "SparseTerms", "SqlOrder", "SqlTerms",
-    "StatisticOrder", "StatisticTerms", "SyntheticOrder", "SyntheticTerms", "TableOrder",
-    "TableTerms", "distance_order", "order_from", "release_order", "schema",
+    "ManyTerms", "PointsOrder", "QuestionsOrder", "QuestionsTerms", "ReachesTerms", "ScoreOrder",
+    "ScoreTerms", "SeriesOrder", "SeriesTerms", "SmoothOrder", "SmoothTerms", "SparseOrder",
+    "SparseTerms", "SqlOrder", "SqlTerms", "StatisticOrder", "StatisticTerms",
+    "SyntheticOrder", "SyntheticTerms", "TableOrder", "TableTerms", "distance_order",
+    "order_from", "release_order", "schema",
 ]  # fmt: skip
 
 KINDS: Final[Mapping[str, str]] = MappingProxyType({
     "sql": "sql.order:SqlOrder",
     "choose": "sql.choosing:ChoiceOrder",
+    "auction": "sql.auction:AuctionOrder",
     "caps": "sql.bounds.table_looks:CapsOrder",
     "bounds": "sql.bounds.table_looks:BoundsOrder",
     "apply": "programs.order:ApplyOrder",
+    "score": "programs.scoring:ScoreOrder",
     "statistic": "learners.expectations:StatisticOrder",
     "fit": "learners.order:FitOrder",
     "many": "synthetic.pmw.many:ManyOrder",

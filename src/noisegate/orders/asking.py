@@ -113,16 +113,60 @@ class Asks(ABC):
 
         ``gate.choose("SELECT ward, COUNT(*) FROM visits GROUP BY ward", epsilon=0.1).winner``: each
         declared key is a candidate, its number the score. Or each aggregate is a candidate:
-        ``SELECT SUM(CASE WHEN bid >= 1 THEN 1 END) AS "1", …``. The terms are those of
-        `ChoiceOrder`; see docs/choice.md.
+        ``SELECT SUM(CASE WHEN bid >= 1 THEN 1 END) AS "1", …``. Or ``candidates`` are a public
+        list, table or interval. The terms are those of `ChoiceOrder`; see docs/choice.md.
         """
-        return self.run(orders.ChoiceOrder.make(sql=sql, **terms), fresh=fresh)
+        return self.run(orders.ChoiceOrder.make(sql=sql, **_lists(terms)), fresh=fresh)
 
     def choose_plan(
         self, sql: str, *, fresh: bool = False, **terms: "Unpack[orders.ChoiceTerms]"
     ) -> "Plan[ChoiceExpected]":
         """Price and error of a choice. Free: spends nothing, reads no row."""
-        return self.plan(orders.ChoiceOrder.make(sql=sql, **terms), fresh=fresh)
+        return self.plan(orders.ChoiceOrder.make(sql=sql, **_lists(terms)), fresh=fresh)
+
+    def choose_by(
+        self,
+        function: "Function",
+        sql: str | None = None,
+        *,
+        fresh: bool = False,
+        progress: Progress | None = None,
+        **terms: "Unpack[orders.ScoreTerms]",
+    ) -> "Choice":
+        """Choose by a program that scores all candidates on each block of rows, isolated.
+
+        ``gate.choose_by("prog.py:score", candidates=["a", "b"], range=(0, 1), blocks=50,
+        epsilon=1)``. The terms are those of `ScoreOrder`.
+        """
+        order = orders.ScoreOrder.of(function, sql, **terms)
+        return self.run(order, fresh=fresh, progress=progress)
+
+    def choose_by_plan(
+        self,
+        function: "Function",
+        sql: str | None = None,
+        *,
+        fresh: bool = False,
+        **terms: "Unpack[orders.ScoreTerms]",
+    ) -> "Plan[ChoiceExpected]":
+        """Price and error of `choose_by`. Free: spends nothing, reads no row, runs nothing."""
+        return self.plan(orders.ScoreOrder.of(function, sql, **terms), fresh=fresh)
+
+    def auction(
+        self, column: str, *, fresh: bool = False, **terms: "Unpack[orders.AuctionTerms]"
+    ) -> "Choice":
+        """One price for all, of a public list, whose revenue over private bids is near the best.
+
+        ``gate.auction("bid", prices=range(5, 101, 5), epsilon=1).winner``; ``.shortfall(0.95)`` is
+        how much revenue may be lost. The terms are those of `AuctionOrder`.
+        """
+        return self.run(orders.AuctionOrder.make(column=column, **terms), fresh=fresh)
+
+    def auction_plan(
+        self, column: str, *, fresh: bool = False, **terms: "Unpack[orders.AuctionTerms]"
+    ) -> "Plan[ChoiceExpected]":
+        """Price of an auction and the revenue it may lose. Free: spends nothing, reads no row."""
+        return self.plan(orders.AuctionOrder.make(column=column, **terms), fresh=fresh)
 
     # programs
 
@@ -169,18 +213,19 @@ class Asks(ABC):
     # numbers that single rows rarely move
 
     def smooth(
-        self, sql: str, *, fresh: bool = False, **terms: "Unpack[orders.ReachesTerms]"
+        self, sql: str, *, fresh: bool = False, **terms: "Unpack[orders.SmoothTerms]"
     ) -> Answer:
-        """One quantile with noise scaled to its smooth sensitivity on these rows.
+        """A quantile or a robust mean with noise scaled to its smooth sensitivity on these rows.
 
-        ``gate.smooth("SELECT MEDIAN(cost) FROM visits", epsilon=1)``. Where many values lie close
-        together around it, the noise is small; how small is a secret. The terms are those of
-        `SmoothOrder`; see docs/robust.md.
+        ``gate.smooth("SELECT MEDIAN(cost) FROM visits", epsilon=1)``, or ``AVG(cost)`` with
+        ``trim=0.1`` or ``clip=500`` (Huber's estimate). Where many values lie close together
+        around it, the noise is small; how small is a secret. The terms are those of `SmoothOrder`;
+        see docs/robust.md.
         """
         return self.run(orders.SmoothOrder.make(sql=sql, **terms), fresh=fresh)
 
     def smooth_plan(
-        self, sql: str, *, fresh: bool = False, **terms: "Unpack[orders.ReachesTerms]"
+        self, sql: str, *, fresh: bool = False, **terms: "Unpack[orders.SmoothTerms]"
     ) -> "Plan[RobustExpected]":
         """Price and noise of `smooth`. Free: spends nothing, reads no row."""
         return self.plan(orders.SmoothOrder.make(sql=sql, **terms), fresh=fresh)
@@ -326,6 +371,15 @@ def _order(order: Order[R, E]) -> Order[R, E]:
             "This is not an order.", fix="Use SQL, or noisegate.orders.order_from(record)."
         )
     return order
+
+
+def _lists(terms: "orders.ChoiceTerms") -> "orders.ChoiceTerms":
+    """The terms with candidates of an Arrow table, or a data frame, as lists by column."""
+    given = terms.get("candidates")
+    for name, more in (("to_pydict", {}), ("to_dict", {"orient": "list"})):
+        if hasattr(given, name):
+            return {**terms, "candidates": getattr(given, name)(**more)}
+    return terms
 
 
 def _of_table(table: str | None, terms: "orders.DescribeTerms") -> "orders.DescribeTerms":

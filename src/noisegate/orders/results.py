@@ -1,5 +1,7 @@
 """What an order made, as plain values for JSON: the same keys for price and balance everywhere."""
 
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from math import isfinite
 from typing import Any
 
@@ -8,7 +10,7 @@ from noisegate.desk.plan import Expected
 from noisegate.exact import Number
 from noisegate.privacy.loss import ApproxDP
 
-_HIDDEN = ("cost_", "remaining_", "guarantee_", "coordinates_", "target_", "stopped_")
+_HIDDEN = ("cost_", "remaining_", "guarantee_", "coordinates_", "target_", "stopped_", "fit_")
 
 
 def record_of(
@@ -49,13 +51,16 @@ def balance(cost: ApproxDP, left: ApproxDP) -> dict[str, float]:
 def fitted(model: Any) -> dict[str, Any]:  # noqa: ANN401 - an estimator
     """What an estimator has learned: its attributes, as plain values."""
     names = sorted(name for name in vars(model) if name.endswith("_") and name[0] != "_")
-    return {name: _plain(getattr(model, name)) for name in names if name not in _HIDDEN}
+    held = {name: getattr(model, name) for name in names if name not in _HIDDEN}
+    return {name: _plain(each) for name, each in held.items() if not hasattr(each, "cost_")}
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - JSON
     if hasattr(value, "tolist"):
         value = value.tolist()
-    if isinstance(value, dict):
+    if is_dataclass(value) and not isinstance(value, type):
+        value = {each.name: getattr(value, each.name) for each in fields(value)}
+    if isinstance(value, Mapping):
         return {str(name): _plain(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(each) for each in value]

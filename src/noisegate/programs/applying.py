@@ -17,12 +17,12 @@ from typing import Any, Final, final
 from noisegate.algebra.blocks import STEPS, Blocks, Program
 from noisegate.algebra.relation import Relation
 from noisegate.algebra.schema import schema_of
-from noisegate.curator.blocks import BlockMeasurement
-from noisegate.curator.curator import Curator
+from noisegate.curator.blocks import BlockMeasurement, turns_of
+from noisegate.curator.curator import Asked, Curator
 from noisegate.desk.desk import Desk
 from noisegate.desk.job import Drawn, Measured, Progress, Receipt, drawn_of
 from noisegate.desk.price import Price, inner_delta
-from noisegate.errors import SpecError, Unsupported
+from noisegate.errors import Bug, SpecError, Unsupported
 from noisegate.exact import fraction, positive, sqrt_down
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric
@@ -61,12 +61,9 @@ class ApplyJob(Measured[Applied, ApplyExpected]):
 
     def drawn(self, curator: Curator, progress: Progress, *, fresh: bool) -> Drawn[Measurements]:
         """Try it on made-up rows, then pay."""
-        asked = self.measurement
-        if self.rehearse and isinstance(asked, BlockMeasurement):
-            asked = curator.rehearse(asked)
-        with _ticking(progress, self.expected.seconds):
-            request = curator.fresh_id() if fresh else None
-            return drawn_of(curator.measure(asked, request_id=request))
+        return drawn_blocks(
+            self.measurement, curator, progress, fresh=fresh, rehearse=self.rehearse
+        )
 
     def guarantee(self, loss: ApproxDP) -> Guarantee:
         """Of a trusted program, provided that it is silent."""
@@ -92,12 +89,25 @@ class ApplyJob(Measured[Applied, ApplyExpected]):
         )
 
 
+def drawn_blocks(
+    asked: Asked, curator: Curator, progress: Progress, *, fresh: bool, rehearse: bool
+) -> Drawn[Measurements]:
+    """What a program's blocks release, tried on made-up rows before anything is paid."""
+    if not isinstance(asked, BlockMeasurement):
+        raise Bug("A program runs on blocks.", fix="Please report the order.")
+    if rehearse:
+        asked = curator.rehearse(asked)
+    with _ticking(progress, turns_of(asked.query.tally)):
+        request = curator.fresh_id() if fresh else None
+        return drawn_of(curator.measure(asked, request_id=request))
+
+
 def apply_job(desk: Desk, order: ApplyOrder) -> ApplyJob:
     """What is to be run; whatever is wrong with the order is refused here, at no cost."""
-    rows, program = _sql(desk.curator, order), order.program
+    rows, program = sql_of(desk.curator, order), order.program
     if order.within is not None and order.epsilon is not None and order.blocks is None:
         order = _with_blocks(desk, rows, program, order)
-    tally = _tally(desk, rows, program, order)
+    tally = tally_of(desk, rows, program, order)
     query = BlockQuery(tally)
     noise = _Buying(desk, order).noise(query)
     measurement = BlockMeasurement(query=query, mechanisms=noise)
@@ -125,7 +135,7 @@ def _with_blocks(desk: Desk, sql: str, program: Program, order: ApplyOrder) -> A
     """The order with as many blocks as keep the noise of a mean within this, for its ε."""
     within = positive(order.within or 0, name="within")
     order = replace(order, blocks=1, within=None)
-    tally = _tally(desk, sql, program, order)
+    tally = tally_of(desk, sql, program, order)
     noise = _Buying(desk, order).noise(BlockQuery(tally))
     widths = widths_of(noise, None, tally.ranges, tally.answers, order.confidence)
     if widths is None:
@@ -255,7 +265,7 @@ def _smooth_noise(price: Price, changed: int, delta: Fraction | None) -> Mechani
     return SmoothStudent.for_epsilon(epsilon / changed, **span)
 
 
-def _sql(curator: Curator, order: ApplyOrder) -> str:
+def sql_of(curator: Curator, order: ApplyOrder) -> str:
     """The SELECT of the rows that the program sees."""
     if order.sql is not None:
         if (order.table, order.columns, order.where) != (None, None, None):
@@ -271,7 +281,8 @@ def _sql(curator: Curator, order: ApplyOrder) -> str:
     return f"SELECT {shown} FROM {quoted(table)}{condition}"  # noqa: S608 - read by us
 
 
-def _tally(desk: Desk, sql: str, program: Program, order: ApplyOrder) -> Blocks:
+def tally_of(desk: Desk, sql: str, program: Program, order: ApplyOrder) -> Blocks:
+    """The blocks of the rows, and the program that is asked about each."""
     counted = f"SELECT COUNT(*) FROM ({sql}) AS noisegate_rows"  # noqa: S608 - read by us
     question, sample = read(counted, desk.curator.tables), desk.rules.sample
     relation = _rows(question)

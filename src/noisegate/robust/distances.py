@@ -28,16 +28,21 @@ from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.additive.least_sum import LeastSum
 from noisegate.mechanisms.base import failure_of
 from noisegate.privacy.distance import L1
+from noisegate.robust.clusters import cluster_candidates
 from noisegate.robust.paying import Found, RobustJob, Till, shown_number
 from noisegate.robust.plans import RobustExpected
-from noisegate.sql.candidates import candidates_of
+from noisegate.sql.candidates import Candidates, candidates_of
 from noisegate.sql.laws.sampling import Sampling, sample_words, sampling_of
+from noisegate.sql.listed import Given, listed_of
 from noisegate.sql.order import SqlOrder
 from noisegate.sql.plan import AnswerExpected
+from noisegate.sql.scored import score_of, scored_candidates
 
 SIDES: Final = 8  # directions of a grid of separators
 STEPS: Final = 9  # and thresholds along each
-_WAYS: Final = "Give SQL of counts, or columns with centers and a radius, or columns with a label."
+_WAYS: Final = (
+    "Give SQL of counts, or columns with centers (or clusters) and a radius, or with a label."
+)
 
 
 class DistanceTerms(TypedDict, total=False):
@@ -49,8 +54,11 @@ class DistanceTerms(TypedDict, total=False):
     columns: Sequence[str]
     centers: Sequence[Sequence[Number]]
     radius: Number | None
+    clusters: int | None
+    grid: int
     label: str | None
     separators: Sequence[tuple[Sequence[Number], Number]]
+    candidates: Given | str | None
     rows_per_unit: int | None
     trusted: bool
     seconds: Number
@@ -63,9 +71,11 @@ class DistanceTerms(TypedDict, total=False):
 class DistanceOrder(Order[Answer, "RobustExpected | AnswerExpected"]):
     """How many rows must go until a property holds: SQL of counts, of which the least is told.
 
-    Or ``columns`` with ``centers`` and a ``radius``: rows in none of the balls; or with a ``label``
-    such as "sick = 1": rows on the wrong side of the best of the ``separators``, lines such as
-    ``([1, -2], 30)`` for x - 2y >= 30, by default a public grid of them.
+    With ``candidates`` the SQL is one count by a condition on them, as for `ChoiceOrder`.
+    Or ``columns`` with ``centers`` and a ``radius``: rows in none of the balls; or ``clusters``,
+    how many balls, with the best centres of a public ``grid`` of so many points a column; or a
+    ``label`` such as "sick = 1": rows on the wrong side of the best of the ``separators``, lines
+    such as ``([1, -2], 30)`` for x - 2y >= 30, by default a public grid of them.
     """
 
     kind: ClassVar[str] = "distance"
@@ -76,18 +86,32 @@ class DistanceOrder(Order[Answer, "RobustExpected | AnswerExpected"]):
     columns: Sequence[str] = ()
     centers: Sequence[Sequence[Number]] = ()
     radius: Number | None = None
+    clusters: int | None = None
+    grid: int = 6
     label: str | None = None
     separators: Sequence[tuple[Sequence[Number], Number]] = ()
+    candidates: Given | str | None = None
     rows_per_unit: int | None = None
 
     def __post_init__(self) -> None:
         Order.__post_init__(self)
-        built = (self.table, self.where, self.radius, self.label)
+        built = (self.table, self.where, self.radius, self.label, self.clusters)
         parts = (*self.columns, *self.centers, *self.separators)
         if self.sql is not None and (parts or any(each is not None for each in built)):
             raise SpecError(
                 "The SQL already states everything else.",
-                fix="Give only epsilon and rows_per_unit.",
+                fix="Give only epsilon, candidates and rows_per_unit.",
+            )
+        if self.candidates is not None and self.sql is None:
+            raise SpecError(
+                "Candidates are for a count in SQL.", fix="Give SQL that names their columns.",
+                about="candidates",
+            )  # fmt: skip
+        if self.clusters is not None and (self.centers or self.label is not None):
+            raise SpecError(
+                "Centres are given, or the best of a grid.",
+                fix="Give centers or clusters.",
+                about="clusters",
             )
 
     def plan(  # noqa: D102 - see Order
@@ -119,13 +143,9 @@ class _Distance:
 
     def __init__(self, till: Till, order: DistanceOrder) -> None:
         self._till = till
-        self._sql = order.sql if order.sql is not None else _best_line(till, order)
-        question = till.read(self._sql)
-        accountant = till.curator.ledger.balance(till.curator.account).accountant
-        terms = Terms(rows_per_unit=order.rows_per_unit or question.terms.rows_per_unit)
-        self._found = candidates_of(question, terms, accountant=accountant)
-        reach = L1(self._found.query.single)
-        self._epsilon = till.rules.price(order.epsilon, question.terms.epsilon)
+        self._sql, self._found, said = _counts(till, order)
+        reach = L1(self._found.sensitivity)
+        self._epsilon = till.rules.price(order.epsilon, said)
         price = till.inner(self._epsilon)
         self._noise = LeastSum(scale=Geometric.for_epsilon(price, sensitivity=reach).scale)
         self._measurement = Measurement(query=self._found.query, mechanisms=(self._noise,))
@@ -155,8 +175,9 @@ class _Distance:
     @property
     def _unsigned(self) -> bool:
         """Whether no number can be negative."""
-        tally = self._found.query.tally
-        return isinstance(tally, Sums) and all(term.low >= 0 for term in tally.terms)
+        query = self._found.query
+        tally, signs = query.tally, query.asks == "cells" or query.combinations.is_positive
+        return signs and isinstance(tally, Sums) and all(term.low >= 0 for term in tally.terms)
 
     @property
     def _sampling(self) -> Sampling | None:
@@ -164,7 +185,7 @@ class _Distance:
         chance = self._till.rules.sample
         if chance is None or not self._unsigned:
             return None
-        return sampling_of(chance, int(self._found.query.single), self._found.grain)
+        return sampling_of(chance, int(self._found.sensitivity), self._found.grain)
 
     def _width(self, value: Fraction, confidence: Number) -> int | float:
         """How far the least may be off; of a sample, half of what may fail is for sampling.
@@ -180,6 +201,25 @@ class _Distance:
         each = float(failure / len(self._found.names))
         (off,) = sampling.widened(np.array([float(value)]), np.array([noise]), each).tolist()
         return float(off)
+
+
+def _counts(till: Till, order: DistanceOrder) -> tuple[str, Candidates, Number | None]:
+    """The numbers of which the least is told, in words or SQL; and the price that SQL states."""
+    if order.clusters is not None:
+        table = till.table(order.table)
+        terms = Terms(rows_per_unit=order.rows_per_unit)
+        words = f"rows outside the best {order.clusters} balls of a grid in {table}"
+        return words, cluster_candidates(till, order, table, terms), None
+    sql = order.sql if order.sql is not None else _best_line(till, order)
+    if order.candidates is not None:
+        listed = listed_of(till.desk, order.candidates, None)
+        score, said = score_of(sql, listed.table.column_names)
+        terms = Terms(rows_per_unit=order.rows_per_unit or said.rows_per_unit)
+        return sql, scored_candidates(till.desk, score, listed, terms, least=False), said.epsilon
+    question = till.read(sql)
+    accountant = till.curator.ledger.balance(till.curator.account).accountant
+    terms = Terms(rows_per_unit=order.rows_per_unit or question.terms.rows_per_unit)
+    return sql, candidates_of(question, terms, accountant=accountant), question.terms.epsilon
 
 
 def _counting(wrong: Mapping[str, str], table: str, order: DistanceOrder) -> str:

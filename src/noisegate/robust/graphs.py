@@ -26,8 +26,6 @@ from typing import (
     final,
 )
 
-import pyarrow as pa
-
 from noisegate.algebra.expression import domain_of
 from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import Axis, Cells, Grouping
@@ -37,20 +35,29 @@ from noisegate.desk.desk import Desk
 from noisegate.desk.terms import Terms
 from noisegate.errors import SpecError
 from noisegate.exact import Number, positive
-from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
-from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.smooth.graph_numbers import (
     LEVELS_MAX,
     VERTICES_MAX,
     GraphNumber,
     LocalGraph,
+    WeightedCut,
     largest,
     moved,
 )
-from noisegate.planning.calibrate import discrete_gaussian_error, geometric_error
+from noisegate.privacy.distance import L1, L2
 from noisegate.privacy.domain import Key, Kind
 from noisegate.releases.cells.axes import date_of
 from noisegate.releases.sparse.axes import SparseAxis, axes_of
+from noisegate.robust.graph_answers import (
+    CAPPED,
+    FEW,
+    PLAIN,
+    RISING,
+    largest_noise,
+    number_table,
+    rising,
+    step_text,
+)
 from noisegate.robust.paying import (
     ByReaches,
     Found,
@@ -69,12 +76,9 @@ Nodes: TypeAlias = range | Sequence[Key]
 Level: TypeAlias = Literal["edge", "node"]
 Asked: TypeAlias = Literal[
     "edges", "degrees", "min-cut", "bipartite-distance", "triangles", "two-stars",
-    "spanning-tree-cost",
+    "spanning-tree-cost", "degree-distribution",
 ]  # fmt: skip
 T_co = TypeVar("T_co", covariant=True)
-RISING: Final = "Degrees are sorted by isotonic regression; the ± is for all of them at once."
-_PLAIN: Final = ("edges", "degrees", "min-cut", "bipartite-distance")  # noise of a known width
-_CAPPED: Final = {"edges": "capped-edges", "triangles": "truncated-triangles"}
 
 
 class GraphTerms(TypedDict, total=False):
@@ -112,13 +116,16 @@ class GraphOrder(ReachesOrder):
     def __post_init__(self) -> None:
         ReachesOrder.__post_init__(self)
         said = {name for name in _OF_REACHES if getattr(self, name) is not None}
-        if self.asked in _PLAIN and (said or self.method != "smooth"):
+        if self.asked in PLAIN and (said or self.method != "smooth"):
             raise SpecError(
                 f"The noise of {self.asked!r} does not depend on the rows.",
                 fix=f"Leave out {min(said or {'method'})}.",
             )
-        if (self.weight is None) == (self.asked == "spanning-tree-cost"):
-            raise SpecError("A weight is for a spanning tree.", fix="Give weight there, a column.")
+        tree = self.asked == "spanning-tree-cost"
+        if (tree and not self.weight) or (self.weight and not tree and self.asked != "min-cut"):
+            raise SpecError(
+                "A weight is for a spanning tree or a minimum cut.", fix="Give a column there."
+            )
 
     def job(self, desk: Desk) -> RobustJob:
         """The number that it asks for."""
@@ -163,9 +170,33 @@ class Graph(Generic[T_co]):
         """The degrees of all vertices in their order of size, without saying whose they are."""
         return self._number("degrees", fresh=fresh, epsilon=epsilon)
 
-    def min_cut(self, *, epsilon: Number | None = None, fresh: bool = False) -> T_co:
-        """How many edges must go until the graph falls apart."""
-        return self._number("min-cut", fresh=fresh, epsilon=epsilon)
+    def degree_distribution(
+        self, *, degree: int, epsilon: Number | None = None, fresh: bool = False
+    ) -> T_co:
+        """How many vertices have at most 0, 1, … edges, up to ``degree``, the contribution bound.
+
+        For ``level="node"`` no more than ``degree`` edges of each vertex count.
+        """
+        return self._number("degree-distribution", fresh=fresh, epsilon=epsilon, degree=degree)
+
+    def min_cut(
+        self,
+        weight: str | None = None,
+        *,
+        step: Number | None = None,
+        degree: int | None = None,
+        epsilon: Number | None = None,
+        fresh: bool = False,
+    ) -> T_co:
+        """How many edges must go until the graph falls apart; or which ``weight`` of them.
+
+        Weights are a column with bounds from 0 on, in whole ``step``s as for a spanning tree; one
+        row moves the cut by at most the largest. For ``level="node"`` without weights, up to
+        ``degree`` edges.
+        """
+        return self._number(
+            "min-cut", fresh=fresh, epsilon=epsilon, weight=weight, step=step, degree=degree
+        )
 
     def bipartite_distance(self, *, epsilon: Number | None = None, fresh: bool = False) -> T_co:
         """How many edges must go until the rest joins two sides only; for few vertices."""
@@ -241,13 +272,19 @@ class _Edges:
         """The number that is asked for."""
         order, cap = self._order, 0
         statistic: str = order.asked.removesuffix("-cost")
-        if order.asked in _CAPPED and self._is_by_node(order.degree):
-            statistic, cap = _CAPPED[order.asked], order.degree or 0
-        elif order.asked not in _CAPPED:
+        if order.asked == "degree-distribution":
+            cap = self._capped(order.degree)
+            statistic = CAPPED[statistic] if order.level == "node" else statistic
+        elif order.asked in CAPPED and self._is_by_node(order.degree):
+            statistic, cap = CAPPED[order.asked], order.degree or 0
+        elif order.asked not in CAPPED:
             self._require_edges(order.asked.replace("-", "_"))
         if order.degree is not None and not cap:
             raise SpecError(f"{order.asked!r} has no degree.", fix="Leave it out.")
-        if order.asked in _PLAIN:
+        if order.asked in PLAIN:
+            if order.weight is not None:
+                self._require_edges("min_cut with a weight")  # a vertex has many edges
+                return self._weighted_cut(*self._weights(order.weight, order.step))
             return self._number(statistic, cap=cap)
         if order.weight is None:
             return self._local(statistic, cap=cap)
@@ -261,27 +298,55 @@ class _Edges:
         l1, l2 = moved(statistic, query.per_unit, cap=cap)
         noise = self._till.plain(epsilon, l1=l1, l2=l2)
         asked = GraphNumber(statistic=statistic, vertices=self.vertices, cap=cap, noise=noise)
-        unit, few = Fraction(1), None
-        if cap:
-            unit, few = Fraction(1, 2), f"At most {cap} edges of each vertex count."
+        unit = Fraction(1, 2) if statistic == "capped-edges" else Fraction(1)
+        few = FEW[statistic].format(cap) if cap else None
 
         def finish(found: Found) -> Answer:
             values = [shown_number(each * unit) for each in found.values[0]]
             words = self._words(few)
-            if statistic == "degrees":
-                values, words = _rising(values), (*words, RISING)
+            if "degree" in statistic:
+                values, words = rising(values), (*words, RISING)
 
             def widths(confidence: Number) -> HalfWidths:
-                off = _largest(noise, confidence, len(values))
+                off = largest_noise(noise, confidence, len(values))
                 return (shown_number(off * unit),) * len(values)
 
-            table = _table(statistic, values)
+            table = number_table(statistic, values)
             return found.answer(self._sql(statistic), table, widths, words, unsigned=True)
 
         measurement = Measurement(query=query, mechanisms=(asked,))
         return self._till.job(
             measurement, finish, asked=self._sql(statistic), unit=unit,
             epsilon=self._till.rules.price(epsilon),
+        )  # fmt: skip
+
+    def _weighted_cut(self, weight: Axis, shown: SparseAxis) -> RobustJob:
+        """The least weight whose loss parts the graph."""
+        self._require_size("min-cut")
+        base = shown.low / shown.step
+        if base.denominator != 1 or base < 0:
+            raise SpecError(
+                "A weight of a cut may be negative, or its bounds are not whole steps.",
+                fix="Declare bounds from 0 on, or give a step that divides the lower one.",
+                about="weight",
+            )
+        query, epsilon = self._query(weight=weight), self._order.epsilon
+        reach = query.per_unit * (int(base) + weight.size - 1)
+        noise = self._till.plain(epsilon, l1=L1(reach), l2=L2(squared=reach * reach))
+        asked = WeightedCut(vertices=self.vertices, levels=weight.size, base=int(base), noise=noise)
+
+        def finish(found: Found) -> Answer:
+            def widths(confidence: Number) -> HalfWidths:
+                return (shown_number(noise.interval(confidence) * shown.step),)
+
+            table = number_table("min-cut", [shown_number(found.values[0][0] * shown.step)])
+            return found.answer(
+                self._sql("min-cut"), table, widths, self._words(None), unsigned=True
+            )
+
+        return self._till.job(
+            Measurement(query=query, mechanisms=(asked,)), finish, asked=self._sql("min-cut"),
+            unit=shown.step, epsilon=self._till.rules.price(epsilon),
         )  # fmt: skip
 
     def _local(
@@ -309,7 +374,7 @@ class _Edges:
         def finish(found: Found) -> Answer:
             few = f"Among vertices of at most {cap} edges." if cap else None
             words = (*read.words(found), *self._words(few))
-            table = _table(statistic, read.numbers(found))
+            table = number_table(statistic, read.numbers(found))
             widths = read.widths(found)
             return found.answer(self._sql(statistic), table, widths, words, unsigned=read.unsigned)
 
@@ -339,7 +404,7 @@ class _Edges:
             raise SpecError("A weight has no bounds.", fix="Declare between = [low, high] for it.")
         width = Fraction(1) if domain.kind is Kind.INTEGER else (domain.high - domain.low) / 1000
         width = width if step is None else positive(step, name="step")
-        binned = self._grouped((f"BIN({column}, {_decimal(width)})",))
+        binned = self._grouped((f"BIN({column}, {step_text(width)})",))
         (made,), (shown,) = axes_of(binned, (column,))
         if not isinstance(made, Axis) or not 2 <= made.size <= LEVELS_MAX:
             raise SpecError(
@@ -355,9 +420,16 @@ class _Edges:
                 'degree is needed for level="node", and only there.',
                 fix='Give degree, for example 50, with level="node".',
             )
-        if by_node and (type(degree) is not int or not 2 <= degree <= self.vertices):
-            raise SpecError(f"degree is {degree!r}.", fix="Use 2 up to the number of vertices.")
+        if by_node:
+            self._capped(degree)
         return by_node
+
+    def _capped(self, degree: int | None) -> int:
+        if type(degree) is not int or not 2 <= degree <= self.vertices:
+            raise SpecError(
+                f"degree is {degree!r}.", fix="Use 2 up to the number of vertices.", about="degree"
+            )
+        return degree
 
     def _require_edges(self, what: str) -> None:
         if self._order.level != "edge":
@@ -426,34 +498,3 @@ def _vertices(block: Block, order: GraphOrder) -> tuple[Axis | Grouping, ...]:
             fix="Declare the same keys for both, or give nodes: a range or a list.",
         )
     return made
-
-
-def _table(name: str, values: Sequence[int | float | None]) -> pa.Table:
-    if name == "degrees":
-        return pa.table({"rank": list(range(1, len(values) + 1)), "degree": values})
-    plain = name.removeprefix("capped-").removeprefix("truncated-")
-    return pa.table({plain.replace("-", "_"): values})
-
-
-def _largest(noise: Geometric | DiscreteGaussian, confidence: Number, cells: int) -> int:
-    """How far the noise of any of several numbers reaches."""
-    if isinstance(noise, Geometric):
-        return geometric_error(noise.scale, confidence=confidence, cells=cells)
-    return discrete_gaussian_error(noise.variance, confidence=confidence, cells=cells)
-
-
-def _rising(values: Sequence[float]) -> list[float]:
-    """The nearest list that never falls.
-
-    Claim: no further from the exact degrees, at worst, than the noise itself. Why: they rise, and
-        this projection brings no two lists further apart in their largest difference [HRMS10].
-    """
-    from scipy.optimize import isotonic_regression  # noqa: PLC0415 - only degrees need it
-
-    found: list[float] = isotonic_regression(values).x.tolist()
-    return found
-
-
-def _decimal(width: Fraction) -> str:
-    """The step as SQL has it; one that is not a decimal is cut to six digits."""
-    return f"{float(width):.6g}"

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
 from noisegate.curator.curator import Curator
 from noisegate.desk.rules import Rules
@@ -71,6 +71,7 @@ class Hosted:
         engine = engine_of(table.origin for table in tables.values())
         self._source = source_of(data, tables, practice=practice, engine=engine)
         self.ledger = self._book(ledger if ledger is not None else policy.ledger_url())
+        self._read = dict[Any, Any]()  # by all gates of the ledger
 
     def _book(self, where: "str | Path | Ledger") -> Ledger:
         """The ledger, with the data set's account."""
@@ -205,7 +206,7 @@ class Hosted:
             packages=policy.packages, allowed=most if allowed is None else most & set(allowed),
             request=request, finding=finding,
         )  # fmt: skip
-        return Gate(curator, rules)
+        return Gate(curator, rules, read=self._read if book is self.ledger else None)
 
 
 def tables_of(policy: Policy) -> tuple[dict[str, Data], dict[str, TableDomain]]:

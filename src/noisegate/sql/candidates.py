@@ -18,7 +18,7 @@ from typing import Final, TypeAlias, final
 
 from noisegate.algebra.expression import Call, Expression, Literal, Schema, domain_of
 from noisegate.algebra.schema import schema_of
-from noisegate.algebra.tally import Sums, Term
+from noisegate.algebra.tally import Rows, Sums, Term
 from noisegate.desk.display import bare
 from noisegate.desk.terms import Terms
 from noisegate.errors import Unsupported
@@ -33,7 +33,7 @@ from noisegate.transforms.checks import CAP_MAX
 from noisegate.transforms.query import Query
 from noisegate.transforms.stability import stability_of
 
-Candidate: TypeAlias = Key | tuple[Key, ...]
+Candidate: TypeAlias = Key | float | tuple[Key | float, ...]
 
 _FORM: Final = (
     "For example: SELECT ward, COUNT(*) FROM visits GROUP BY ward, or SELECT SUM(a) AS a, SUM(b) "
@@ -51,42 +51,59 @@ class Candidates:
     ``monotone``: one more person moves all scores one way.
     """
 
-    names: tuple[Candidate, ...]
+    names: Sequence[Candidate]
     query: Query
     grain: Fraction
     monotone: bool
     caveats: tuple[str, ...]
 
     @property
+    def sensitivity(self) -> Fraction:
+        """How far one unit moves any one score, in grains."""
+        if isinstance(self.query.tally, Rows):
+            return Fraction(self.query.weight)
+        return self.query.any_one
+
+    @property
     def path(self) -> tuple[str, ...]:
         """In words, how far one unit moves a score."""
         facts = self.query.stability
         noun = next(table.unit.noun for table in facts.tables if table.unit is not None)
-        moved = bare(float(self.query.single * self.grain))
+        moved = bare(float(self.sensitivity * self.grain))
         return (*facts.path, f"one {noun} changes each score by at most {moved}")
 
 
 def candidates_of(
-    question: Question, terms: Terms, *, accountant: str, least: bool = False
+    question: Question,
+    terms: Terms,
+    *,
+    accountant: str,
+    least: bool = False,
+    nulls: bool = False,
 ) -> Candidates:
-    """The candidates of a question, or a refusal. With ``least``, low sums are high scores."""
+    """The candidates of a question, or a refusal. With ``least``, low sums are high scores.
+
+    With ``nulls``, rows without a key are a candidate as well.
+    """
     block = _block(question)
-    grouped = _by_keys if block.by else _by_columns
-    names, tally, words = grouped(question, block, terms, accountant)
+    if block.by:
+        names, tally, words = _by_keys(block, terms, accountant, nulls=nulls)
+    else:
+        names, tally, words = _by_columns(question, block, terms)
     if least:
         tally = replace(tally, terms=tuple(map(_negated, tally.terms)))
-    rising = all(term.low >= 0 for term in tally.terms)
     query = Query(tally)
     return Candidates(
         names=names,
         query=query,
         grain=tally.terms[0].grain / (query.sample or 1),  # of a sample: scaled up to all rows
-        monotone=rising or all(term.high <= 0 for term in tally.terms),
-        caveats=words if query.sample is None else (_sampled(query.sample),),
+        monotone=query.is_monotone,
+        caveats=words if query.sample is None else (sampled_words(query.sample),),
     )
 
 
-def _sampled(chance: Fraction) -> str:
+def sampled_words(chance: Fraction) -> str:
+    """What is to be said of a choice about a sample."""
     return f"The best of a secret sample that holds each unit with probability {chance}."
 
 
@@ -110,8 +127,8 @@ def _block(question: Question) -> Block:
     return block
 
 
-def _by_keys(question: Question, block: Block, terms: Terms, accountant: str) -> _Found:  # noqa: ARG001 - as _by_columns
-    """All combinations of declared keys; rows without a key are not candidates."""
+def _by_keys(block: Block, terms: Terms, accountant: str, *, nulls: bool) -> _Found:
+    """All combinations of declared keys; rows without a key only with ``nulls``."""
     found = []
     for key in block.by:
         if key.domain.keys is None:
@@ -119,6 +136,9 @@ def _by_keys(question: Question, block: Block, terms: Terms, accountant: str) ->
                 "The candidates are not declared.",
                 fix="Declare the column's keys, or declare its bounds and use BIN(x, width).",
             )
+        if nulls:
+            found.append(key)
+            continue
         listed = tuple(each for each in key.domain.keys if each is not None)
         found.append(replace(key, domain=replace(key.domain, keys=listed, nullable=False)))
     asked = replace(block, by=tuple(found))
@@ -141,7 +161,7 @@ def _caps(block: Block, terms: Terms) -> Caps:
     return caps
 
 
-def _by_columns(question: Question, block: Block, terms: Terms, accountant: str) -> _Found:  # noqa: ARG001 - as _by_keys
+def _by_columns(question: Question, block: Block, terms: Terms) -> _Found:
     """The aggregates, all in multiples of one grain, so that their scores compare."""
     by_name = {each.name: each for each in block.aggregates}
     asked = [by_name[name] for name in question.picked or ()]

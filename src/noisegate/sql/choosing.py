@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from sys import float_info
-from typing import Any, ClassVar, Literal, TypeAlias, TypedDict, final
+from typing import Any, ClassVar, Final, Literal, TypeAlias, TypedDict, final
 
 from noisegate.curator.measurement import Measurement
 from noisegate.desk.desk import Desk
@@ -27,21 +27,32 @@ from noisegate.mechanisms.base import to_record
 from noisegate.mechanisms.selection.exponential import Exponential
 from noisegate.mechanisms.selection.noisy_max import NoisyMax
 from noisegate.mechanisms.selection.permute_and_flip import PermuteAndFlip
+from noisegate.mechanisms.selection.prior import PriorExponential
+from noisegate.mechanisms.selection.stretches import StretchChoice
 from noisegate.mechanisms.selection.top_k import TopK
 from noisegate.privacy.guarantee import Guarantee, guarantee_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.release import Release as Measurements
 from noisegate.sql.candidates import Candidate, Candidates, candidates_of
-from noisegate.sql.question import Question, sampled
+from noisegate.sql.listed import Given, Prior, interval_of, listed_of, weights_of
+from noisegate.sql.on_interval import Grid, interval_candidates, interval_choice
+from noisegate.sql.question import sampled
+from noisegate.sql.reading.hints import take_hints
 from noisegate.sql.reading.reader import read
+from noisegate.sql.scored import score_of, scored_candidates
 
+_ONE: Final = "It chooses exactly one, by the exponential mechanism."
 Method: TypeAlias = Literal["auto", "exponential", "permute-and-flip", "noisy-max"]
-Selection: TypeAlias = Exponential | PermuteAndFlip | TopK | NoisyMax
+Selection: TypeAlias = (
+    Exponential | PermuteAndFlip | TopK | NoisyMax | PriorExponential | StretchChoice
+)
 
 
 class ChoiceTerms(TypedDict, total=False):
     """What is said beside the SQL; see `ChoiceOrder`."""
 
+    candidates: Given | str | None
+    prior: Prior | str | None
     epsilon: Number | None
     k: int
     method: Method
@@ -56,12 +67,17 @@ class ChoiceTerms(TypedDict, total=False):
 class ChoiceOrder(JobOrder["Choice", "ChoiceExpected"]):
     """A private choice among candidates, by one SELECT of counts or sums.
 
+    ``candidates``: lists by the names of columns, which the SQL may then use in one SUM or in the
+    FILTER of one COUNT(*); or a public table; or an interval, such as {"hour": (0, 24)}.
+    ``prior``: weights by candidate, or the column of the candidates that holds them.
     ``epsilon`` is the price, ``k`` how many are chosen. ``method``: "auto" is the sharpest.
     ``gap``: release how far each leads the next, at no further price; ``least``: choose the lowest.
     """
 
     kind: ClassVar[str] = "choose"
     sql: str
+    candidates: Given | str | None = None
+    prior: Prior | str | None = None
     epsilon: Number | None = None
     k: int = 1
     method: Method = "auto"
@@ -80,7 +96,7 @@ class ChoiceOrder(JobOrder["Choice", "ChoiceExpected"]):
 class ChoiceExpected:
     """Who can be chosen, how, and how far a chosen score may be below the best."""
 
-    candidates: tuple[Candidate, ...]
+    candidates: Sequence[Candidate]
     selection: Selection
     grain: Fraction
     path: tuple[str, ...]
@@ -88,7 +104,8 @@ class ChoiceExpected:
     @property
     def method(self) -> str:
         """How it is chosen."""
-        return "exponential" if isinstance(self.selection, TopK) else _name(self.selection)
+        alike = isinstance(self.selection, TopK | PriorExponential | StretchChoice)
+        return "exponential" if alike else _name(self.selection)
 
     def shortfall(self, confidence: Number = USUAL) -> float:
         """How far a chosen score may be below the best that was left, at this confidence."""
@@ -220,7 +237,6 @@ class Choice:
         return line(f"<Choice: {names}; {self.footer().splitlines()[0]}>")
 
 
-@final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChoiceJob(Measured[Choice, ChoiceExpected]):
     """A private choice: which candidates score best, and nothing else about the scores."""
@@ -248,11 +264,13 @@ class ChoiceJob(Measured[Choice, ChoiceExpected]):
 
 def choice_job(desk: Desk, order: ChoiceOrder) -> ChoiceJob:
     """The choice that an order asks for; whatever is wrong with it is refused, at no cost."""
-    question = sampled(read(order.sql, desk.curator.tables), desk.rules.sample)
-    terms = _terms(desk, order, question)
+    found, terms, weights = _found(desk, order)
     assert terms.epsilon is not None  # noqa: S101 - just made sure
-    found = candidates_of(question, terms, accountant=desk.accountant, least=order.least)
-    selection = selection_of(found, desk.funds(terms.epsilon), order)
+    funds = desk.funds(terms.epsilon)
+    plain = weights is None and not isinstance(found.names, Grid)
+    selection: Selection = (
+        selection_of(found, funds, order) if plain else _exponential(found, funds, order, weights)
+    )
     return ChoiceJob(
         sql=order.sql,
         epsilon=terms.epsilon,
@@ -264,9 +282,60 @@ def choice_job(desk: Desk, order: ChoiceOrder) -> ChoiceJob:
     )
 
 
-def _terms(desk: Desk, order: ChoiceOrder, question: Question) -> Terms:
+def _found(desk: Desk, order: ChoiceOrder) -> tuple[Candidates, Terms, tuple[int, ...] | None]:
+    """The candidates with their scores, what is paid, and the weights of a prior."""
+    stated = None
+    if order.candidates is None:
+        question = sampled(read(order.sql, desk.curator.tables), desk.rules.sample)
+        terms = _terms(desk, order, question.terms)
+        found = candidates_of(question, terms, accountant=desk.accountant, least=order.least)
+    elif (interval := interval_of(order.candidates)) is not None:
+        terms = _terms(desk, order, take_hints(order.sql)[1])
+        found = interval_candidates(desk, order.sql, *interval, terms)
+    else:
+        listed = listed_of(desk, order.candidates, order.prior)
+        score, said = score_of(order.sql, listed.table.column_names)
+        terms, stated = _terms(desk, order, said), listed.weights
+        found = scored_candidates(desk, score, listed, terms, least=order.least)
+    if isinstance(order.prior, str) and stated is None:
+        raise SpecError(
+            "The prior names a column, and no candidates are listed.",
+            fix='Give weights by candidate: prior={"north": 3, "south": 1}.',
+            about="prior",
+        )
+    prior = None if isinstance(order.prior, str) else order.prior
+    if prior is not None and isinstance(found.names, Grid):
+        raise SpecError(
+            "A choice on an interval has no prior: all points weigh the same.",
+            fix="Leave the prior out, or list candidates.",
+            about="prior",
+        )
+    return found, terms, weights_of(found.names, prior, stated)
+
+
+def _exponential(
+    found: Candidates, funds: Funds, order: ChoiceOrder, weights: tuple[int, ...] | None
+) -> PriorExponential | StretchChoice:
+    """The choice over a prior, or on an interval, that the funds buy."""
+    if order.k != 1 or order.gap or order.method not in ("auto", "exponential"):
+        raise SpecError(f"A prior or an interval has one method. {_ONE}",
+                        fix="Leave out k, gap and method.", about="method")  # fmt: skip
+    price = funds.choice(Fraction(1))
+    if weights is None:
+        if order.least:
+            raise SpecError(
+                "On an interval the point that most rows hold is chosen.",
+                fix="Leave out least.",
+                about="least",
+            )
+        return interval_choice(found, price)
+    return PriorExponential.for_epsilon(
+        price, score_sensitivity=found.sensitivity, monotone=found.monotone, weights=weights
+    )
+
+
+def _terms(desk: Desk, order: ChoiceOrder, said: Terms) -> Terms:
     """What the order says, then the SQL, then the policy."""
-    said = question.terms
     wanted = {each.name for each in fields(Terms) if getattr(said, each.name) is not None}
     if wanted - {"epsilon", "rows_per_unit", "groups_per_unit", "confidence"}:
         raise SpecError(
@@ -304,7 +373,7 @@ def selection_of(found: Candidates, funds: Funds, order: ChoiceOrder) -> Selecti
         raise SpecError(
             f"Method {method!r} does not report gaps.", fix='Use method="noisy-max" or "auto".'
         )
-    reach: dict[str, Any] = {"score_sensitivity": found.query.single, "monotone": found.monotone}
+    reach: dict[str, Any] = {"score_sensitivity": found.sensitivity, "monotone": found.monotone}
     if method == "noisy-max":
         if k == count:
             raise SpecError(
@@ -344,4 +413,4 @@ def _shown(candidate: Candidate) -> str:
 def _plain(candidate: Candidate) -> Any:  # noqa: ANN401 - JSON
     if isinstance(candidate, tuple):
         return [_plain(each) for each in candidate]
-    return candidate if type(candidate) in (str, int) else str(candidate)
+    return candidate if type(candidate) in (str, int, float) else str(candidate)

@@ -17,14 +17,8 @@ from math import isqrt
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast, final
 
-from noisegate.algebra.expression import (
-    Field,
-    Schema,
-    domain_of,
-)
-from noisegate.algebra.relation import (
-    sample_of,
-)
+from noisegate.algebra.expression import Field, Schema, domain_of
+from noisegate.algebra.relation import sample_of
 from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import (
     Cells,
@@ -353,14 +347,15 @@ class Query:
         """Whether a unit that comes lets none of the numbers fall, or lets none of them rise.
 
         Why: its rows weigh what they weigh whoever else is there, and all numbers of rows have one
-            sign; of combinations, no number and no coefficient is negative. Adjacency: add/remove.
+            sign; of combinations, no number is negative and all coefficients have one sign.
+            Adjacency: add/remove.
         """
         tally = self.tally
         if not isinstance(tally, Sums | Marginals) or self.asks == "distances":
             return False
         terms = terms_of(tally)
         rises, falls = all(t.low >= 0 for t in terms), all(t.high <= 0 for t in terms)
-        return rises and self.combinations.is_positive if self.asks != "cells" else rises or falls
+        return rises and self.combinations.is_monotone if self.asks != "cells" else rises or falls
 
     @property
     def l1s(self) -> tuple[L1, ...]:

@@ -219,6 +219,13 @@ class Strategy:
         matrices = (block.matrix.data for block in self.blocks if isinstance(block, Matrix))
         return all(data.min(initial=0) >= 0 for data in matrices)
 
+    @property
+    def is_monotone(self) -> bool:
+        """Whether no answer falls if a cell rises, or none rises."""
+        matrices = [block.matrix.data for block in self.blocks if isinstance(block, Matrix)]
+        falls = len(matrices) == len(self.blocks) and all(d.max(initial=0) <= 0 for d in matrices)
+        return self.is_positive or falls
+
     def apply(self, cells: Whole) -> list[Whole]:
         """The exact answers, block by block."""
         return [block.apply(cells) for block in self.blocks]

@@ -20,6 +20,7 @@ _ATTACKS: Final = {  # the module and its function, loaded when tried
     "ratings": ("ratings", "run"),
     "tracing": ("tracing", "run"),
     "model": ("model", "run"),
+    "green-hair": ("green_hair", "run"),
     "synthetic": ("synthetic", "run"),
     "floats": ("floats", "run"),
     "width": ("width", "run"),

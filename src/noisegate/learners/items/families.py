@@ -18,11 +18,12 @@ from typing import Final, TypeAlias, final
 import numpy as np
 from numpy.typing import NDArray
 
+from noisegate.desk.plan import Plan
 from noisegate.errors import SpecError
 from noisegate.exact import Number
 from noisegate.learners.asking import Floats, Measured, RowsAsk
 from noisegate.learners.expectations import USUAL, count_share
-from noisegate.learners.fitting import Fitted, Task, learn
+from noisegate.learners.fitting import FitExpected, Fitted, Task, known_job, learn
 from noisegate.learners.linear.scores import square_of
 from noisegate.learners.matrix import Classes, Coordinate, Handles, Matrix
 from noisegate.mechanisms.base import failure_of
@@ -90,9 +91,60 @@ def fit_family(  # noqa: PLR0913 - each is a choice of the analyst
     ``rows`` is a gate with ``columns`` (and ``table``, ``where``), or a `Gate.matrix`. All but
     "normal", the Gaussian of several columns with their covariance, are of one column.
     """
+    matrix, kind, task = _prepared(_matrix(rows, columns, table, where), family)
+    outcome = learn(matrix, task, epsilon=epsilon, fresh=fresh)
+    told = _Told(outcome.fitted, matrix.marks, task.reach)
+    parameters, likelihood, noise = kind.solve(told)
+    seen = float(matrix.rules.sample or 1)  # of the rows: of a sample, the likelihood knows less
+    errors = {name: np.sqrt(likelihood[name] / seen + noise[name]) for name in parameters}
+    return FamilyFit(
+        family=family,
+        names=matrix.columns if not kind.by_key else (matrix.classes.name,),  # type: ignore[union-attr]
+        parameters=parameters,
+        errors=errors,
+        noise={name: np.sqrt(each) for name, each in noise.items()},
+        rows=told.rows,
+        cost=outcome.receipt.cost,
+        remaining=outcome.receipt.remaining,
+        guarantee=outcome.receipt.guarantee,
+        free=outcome.receipt.free,
+    )
+
+
+@final
+class ExponentialFamily:
+    """One of the families as a model of `FitOrder`: ``family`` is its name.
+
+    After `fit`: ``parameters_``, ``within_`` (how far each may be off at 95 %), ``rows_``, ``fit_``
+    (the `FamilyFit`), and ``cost_``, ``remaining_``, ``guarantee_``.
+    """
+
+    def __init__(self, *, epsilon: Number | None = None, family: str = "gaussian") -> None:
+        self.epsilon, self.family = epsilon, family
+
+    def fit(self, matrix: Matrix, *, fresh: bool = False) -> "ExponentialFamily":
+        """Fit the family to the columns of the matrix."""
+        found = fit_family(matrix, self.family, epsilon=self.epsilon, fresh=fresh)
+        self.fit_, self.rows_ = found, found.rows
+        self.parameters_ = dict(found.parameters)
+        self.within_ = {name: found.within(name) for name in found.parameters}
+        self.cost_, self.remaining_ = found.cost, found.remaining
+        self.guarantee_ = found.guarantee
+        return self
+
+    def plan(self, matrix: Matrix, *, fresh: bool = False) -> Plan[FitExpected]:
+        """The price of a fit. Free: spends nothing, reads no row."""
+        made, _, task = _prepared(matrix, self.family)
+        job = known_job(made, task, epsilon=self.epsilon, fresh=fresh)
+        return made.desk.plan(job, fresh=fresh)
+
+
+def _prepared(matrix: Matrix, family: str) -> "tuple[Matrix, _Family, Task]":
+    """What is asked of the rows for a family; columns that it cannot be of are refused."""
     if family not in FAMILIES:
-        raise SpecError(f"There is no family {family!r}.", fix=f"Use {', '.join(FAMILIES)}.")
-    matrix = _matrix(rows, columns, table, where)
+        raise SpecError(
+            f"There is no family {family!r}.", fix=f"Use {', '.join(FAMILIES)}.", about="family"
+        )
     kind = FAMILIES[family]
     matrix = _by_key(matrix) if kind.by_key else replace(matrix, classes=None, number=None)
     if kind.single and len(matrix.marks) != 1:
@@ -111,24 +163,8 @@ def fit_family(  # noqa: PLR0913 - each is a choice of the analyst
             fix="Declare such bounds.",
             about="range",
         )
-    task = Task(f"family {family}", {}, lambda ask: _asked(ask, kind, len(matrix.marks)))
-    outcome = learn(matrix, task, epsilon=epsilon, fresh=fresh)
-    told = _Told(outcome.fitted, matrix.marks, task.reach)
-    parameters, likelihood, noise = kind.solve(told)
-    seen = float(matrix.rules.sample or 1)  # of the rows: of a sample, the likelihood knows less
-    errors = {name: np.sqrt(likelihood[name] / seen + noise[name]) for name in parameters}
-    return FamilyFit(
-        family=family,
-        names=matrix.columns if not kind.by_key else (matrix.classes.name,),  # type: ignore[union-attr]
-        parameters=parameters,
-        errors=errors,
-        noise={name: np.sqrt(each) for name, each in noise.items()},
-        rows=told.rows,
-        cost=outcome.receipt.cost,
-        remaining=outcome.receipt.remaining,
-        guarantee=outcome.receipt.guarantee,
-        free=outcome.receipt.free,
-    )
+    count = len(matrix.marks)
+    return matrix, kind, Task(f"family {family}", {}, lambda ask: _asked(ask, kind, count))
 
 
 def _matrix(

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, final
 
+from noisegate.desk.plan import Plan
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction
 from noisegate.learners.expectations import USUAL
+from noisegate.learners.fitting import FitExpected
 from noisegate.learners.items.baskets import Itemset
 from noisegate.learners.items.itemsets import FrequentItemsets
 from noisegate.learners.matrix import Matrix
@@ -59,14 +61,23 @@ class AssociationRules:
     ) -> None:
         self.epsilon, self.confidence, self.level, self.search = epsilon, confidence, level, search
 
-    def fit(self, matrix: Matrix, *, fresh: bool = False) -> "AssociationRules":
-        """Find frequent sets with their parts, and the rules between those."""
+    def plan(self, matrix: Matrix, *, fresh: bool = False) -> Plan[FitExpected]:
+        """The price of the search: rules are free. Spends nothing, reads no row."""
+        return self._sets().plan(matrix, fresh=fresh)
+
+    def _sets(self) -> FrequentItemsets:
+        """The sets to be found, with their parts."""
         least = fraction(self.confidence, name="confidence")
         if not 0 <= least <= 1:
             raise SpecError("confidence is not a share.", fix="For example: 0.5.")
         failure_of(self.level)
         search = {"least": 2, "size": 2} | self.search | {"subsets": True}
-        found = FrequentItemsets(epsilon=self.epsilon, **search).fit(matrix, fresh=fresh)
+        return FrequentItemsets(epsilon=self.epsilon, **search)
+
+    def fit(self, matrix: Matrix, *, fresh: bool = False) -> "AssociationRules":
+        """Find frequent sets with their parts, and the rules between those."""
+        least = fraction(self.confidence, name="confidence")
+        found = self._sets().fit(matrix, fresh=fresh)
         self.itemsets_ = found
         self.cost_, self.remaining_ = found.cost_, found.remaining_
         self.guarantee_, self.free_ = found.guarantee_, found.free_

@@ -10,6 +10,7 @@ True
 (2, [2, 7, 998, 1000])
 """
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar, final
@@ -33,19 +34,12 @@ if TYPE_CHECKING:
     from noisegate.transforms.query import Query
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LocalQuantile(Mechanism[int]):
-    """The value of rank ⌈τ n⌉, or ``low`` if there is none, with ``noise`` by its reaches."""
+class OfValues(Mechanism[int]):
+    """A number made of the values of each cell, with ``noise`` by its reaches."""
 
-    name: ClassVar[str] = "local-quantile/1"
+    __slots__ = ()
     takes: ClassVar[Takes] = Takes.ROWS
-    tau: Fraction
     noise: LocalNoise
-
-    def __post_init__(self) -> None:
-        store(self, "tau", checked_tau(self.tau))
-        require_local(self.noise)
 
     def require(self, query: "Query", place: int) -> None:  # noqa: ARG002 - there is one
         """Values of each cell."""
@@ -55,7 +49,8 @@ class LocalQuantile(Mechanism[int]):
     def event(self, values_per_unit: int, /) -> Event:
         """What one draw is, where a unit holds at most ``values_per_unit`` values.
 
-        Claim: that of the noise, a value's coming or going being one step; see `quantile_reaches`.
+        Claim: that of the noise, a value's coming or going being one step; see `quantile_reaches`,
+            `trimmed_reaches`, `huber_reaches`.
         Adjacency: add/remove. Why: a unit's values come or go one after the other.
         Rounding: none.
         """
@@ -64,6 +59,24 @@ class LocalQuantile(Mechanism[int]):
     def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
         """One draw for all the values, in any order."""
         return self.noise.sample(self.handed(exact), bits=bits)
+
+    @abstractmethod
+    def handed(self, exact: Int64Array) -> Int64Array:
+        """What the noise is given: the number, then its reaches. Exact: never leaves the door."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalQuantile(OfValues):
+    """The value of rank ⌈τ n⌉, or ``low`` if there is none, with ``noise`` by its reaches."""
+
+    name: ClassVar[str] = "local-quantile/1"
+    tau: Fraction
+    noise: LocalNoise
+
+    def __post_init__(self) -> None:
+        store(self, "tau", checked_tau(self.tau))
+        require_local(self.noise)
 
     def handed(self, exact: Int64Array) -> Int64Array:
         """What the noise is given: the quantile, then its reaches. Exact: never leaves the door."""

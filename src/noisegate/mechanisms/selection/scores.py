@@ -95,22 +95,36 @@ class SeveralByScore(ByScore):
 
 
 def require_scores(query: "Query", *, monotone: bool, candidates: int = 1) -> None:
-    """Refuse all but plain sums, of so many candidates: all terms (or tables) and their cells."""
+    """Refuse all but plain sums, of so many candidates: all terms (or tables) and their cells.
+
+    Or one block of combinations of cells, each a candidate.
+    """
     tally = query.tally
-    if not isinstance(tally, Sums | Marginals) or query.asks != "cells":
+    combined = query.asks == "combinations" and len(query.combinations.blocks) == 1
+    if not isinstance(tally, Sums | Marginals) or not (query.asks == "cells" or combined):
         raise Unsupported(
             "A choice by score needs sums, or distances from guessed tables.",
-            fix="Give plain sums, or distances of marginals.",
+            fix="Give plain sums, one block of them, or distances of marginals.",
             about="scores",
         )
     if monotone and not query.is_monotone:
         raise Unsupported(
             "These scores are not monotone.", fix="Use monotone=False.", about="monotone"
         )
-    if (len(tally.terms) if isinstance(tally, Sums) else 1) * tally.cells < candidates:
+    if candidates_in(query) < candidates:
         raise Unsupported(
             "There are too few candidates.", fix="Choose fewer of them.", about="candidates"
         )
+
+
+def candidates_in(query: "Query") -> int:
+    """How many scores a question has: combinations of cells, or terms (or tables) and cells."""
+    tally = query.tally
+    if query.asks == "combinations":
+        return query.combinations.blocks[0].size
+    if not isinstance(tally, Sums | Marginals):
+        return 0
+    return (len(tally.terms) if isinstance(tally, Sums) else 1) * tally.cells
 
 
 def questions_of(query: "Query") -> int:

@@ -75,6 +75,40 @@ def edges_of(cells: Int64Array, vertices: int, levels: int = 1) -> Edges:
     return Edges(first[kept], second[kept], weight[kept])
 
 
+# numbers that all edges of one vertex move by a bounded amount
+
+
+def projected(edges: Edges, vertices: int, cap: int) -> Int64Array:
+    """The degrees of a graph that takes edges in a public order, up to ``cap`` at each vertex.
+
+    Claim: whatever happens to the edges of one vertex v, the degrees move by at most 3 · cap in
+        L1. Why: let G have edges at v, H none, else the same; take their edges side by side. An
+        edge of v that G takes moves one other degree by 1, and there are at most ``cap`` of them.
+        If another edge a-b is taken by one graph alone, then because a (or b) is full in the other:
+        the degrees of a differ, and now by one less; those of b by one more at most. So over all
+        vertices but v, degrees of G and H differ by at most ``cap`` [DLL16]. Two graphs with the
+        same H differ there by twice that, and at v by at most ``cap``. The order is that of the
+        pairs of labels, which no row changes. Where no degree is above the cap, all edges count.
+    """
+    found = [0] * vertices
+    for a, b in zip(edges.first.tolist(), edges.second.tolist(), strict=True):
+        if found[a] < cap and found[b] < cap:
+            found[a] += 1
+            found[b] += 1
+    return np.array(found, np.int64)
+
+
+def at_most(degrees: Int64Array, cap: int) -> Int64Array:
+    """How many vertices have at most 0, 1, …, ``cap`` - 1 edges.
+
+    Claim: moves by no more, in L1, than the degrees, each up to the cap. Why: the sum over t of
+        |#(d ≤ t) - #(d' ≤ t)| is the distance of both lists in their order of size, and sorting
+        brings no two lists further apart.
+    """
+    counts = np.bincount(np.minimum(degrees, cap), minlength=cap + 1)
+    return np.cumsum(counts)[:cap].astype(np.int64)
+
+
 # numbers that one edge moves by at most 1
 
 
@@ -84,8 +118,25 @@ def min_cut(edges: Edges, vertices: int) -> int:
     Claim: one edge moves it by at most 1. Why: a minimum of counts over cuts, each of which one
         edge moves by at most 1. The algorithm is that of [SW97], on whole numbers.
     """
-    weights = edges.matrix(vertices).toarray().astype(np.int64)
-    best, alive = int(edges.degrees(vertices).min()), np.ones(vertices, np.bool_)
+    return _least_cut(edges.matrix(vertices).toarray().astype(np.int64))
+
+
+def weighted_cut(edges: Edges, vertices: int, base: int) -> int:
+    """The least weight of edges whose loss parts the graph; an edge weighs ``base`` more.
+
+    Claim: a row moves it by at most the largest weight. Why: a missing pair weighs 0 and of doubles
+        the lightest counts, so a row changes the weight of one pair by at most the largest; so it
+        does the weight of every cut, and their minimum. The algorithm is that of [SW97].
+    """
+    weights = np.zeros((vertices, vertices), np.int64)
+    weights[edges.first, edges.second] = edges.weight + base
+    return _least_cut(weights + weights.T)
+
+
+def _least_cut(weights: Int64Array) -> int:
+    """The least cut of a symmetric matrix of weights, which is used up."""
+    vertices = len(weights)
+    best, alive = int(weights.sum(axis=1).min()), np.ones(vertices, np.bool_)
     for left in range(vertices, 2, -1):
         if best == 0:
             break

@@ -49,6 +49,7 @@ _GROUPS: Final = (
     }),
     ("Choices and looks", {
         "choose": "The best few of many groups, without their numbers.",
+        "auction": "One price for all, whose revenue over private bids is near the best.",
         "statistic": "Means of bounded expressions.",
         "caps": "How many people have how many rows.",
         "bounds": "A range that holds nearly all values of a column.",
@@ -56,6 +57,7 @@ _GROUPS: Final = (
     ("Models and programs", {
         "fit": "A model of noisegate.learners, fitted to columns.",
         "apply": "A program of yours on blocks of rows.",
+        "score": "The best of named candidates, by a program's scores on blocks of rows.",
     }),
     ("Graphs and distances", {
         "graph": "Edges, triangles and other numbers of a graph whose edges are rows.",

@@ -35,7 +35,9 @@ _FORMS: Final[Mapping[str, str]] = {
     "text/csv": "csv",
 }
 TYPES: Final = {form: kind for kind, form in _FORMS.items()}
-_PLAIN: Final = ("choose", "caps", "bounds", "statistic", "fit")  # kinds that are JSON alone
+_PLAIN: Final = (  # kinds that are JSON alone
+    "choose", "auction", "score", "caps", "bounds", "statistic", "fit",
+)  # fmt: skip
 _WHOLE: Final = ("rows_per_unit", "groups_per_unit", "rows")  # terms of SQL that are whole numbers
 P = ParamSpec("P")
 T = TypeVar("T")

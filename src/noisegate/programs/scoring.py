@@ -1,0 +1,144 @@
+"""A choice by a program's scores: which candidate does best on most blocks of rows.
+
+The program scores all candidates on each block by itself, isolated as any other. Scores are clipped
+to a range, so that one unit, which is in one block, moves no candidate's total by more than the
+range, whatever the program does: nobody has to vouch for it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, Required, TypedDict, final
+
+from noisegate.algebra.blocks import STEPS, Program
+from noisegate.curator.blocks import BlockMeasurement
+from noisegate.curator.curator import Curator
+from noisegate.desk.desk import Desk
+from noisegate.desk.job import Drawn, Progress
+from noisegate.desk.order import JobOrder
+from noisegate.errors import SpecError
+from noisegate.exact import Number
+from noisegate.mechanisms.selection.exponential import Exponential
+from noisegate.privacy.release import Release as Measurements
+from noisegate.programs.applying import drawn_blocks, sql_of, tally_of
+from noisegate.programs.order import ApplyOrder, Ends
+from noisegate.programs.text import Function, completed, program_of
+from noisegate.sql.choosing import Choice, ChoiceExpected, ChoiceJob
+from noisegate.transforms.blocks import BlockQuery
+
+
+class ScoreTerms(TypedDict, total=False):
+    """What is said beside the program; see `ScoreOrder`."""
+
+    candidates: Required[Sequence[str]]
+    range: Required[Ends]
+    table: str | None
+    columns: Sequence[str] | None
+    where: str | None
+    blocks: int | None
+    rows: int | None
+    epsilon: Number | None
+    default: Number | None
+    seconds: Number
+    memory: int
+    imports: Sequence[str]
+    workers: int
+    rehearse: bool
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreOrder(JobOrder[Choice, ChoiceExpected]):
+    """The candidate whose mean score over blocks is nearly the highest, by a program's scores.
+
+    The program gives one number for each of the ``candidates``, in their order; each is clipped to
+    the ``range``. What else it has is that of `ApplyOrder`.
+    """
+
+    kind: ClassVar[str] = "score"
+    program: Program
+    candidates: Sequence[str]
+    range: Ends
+    sql: str | None = None
+    table: str | None = None
+    columns: Sequence[str] | None = None
+    where: str | None = None
+    blocks: int | None = None
+    rows: int | None = None
+    epsilon: Number | None = None
+    default: int | float | str | None = None
+    seconds: Number = 1
+    memory: int = 256
+    workers: int = 1
+    rehearse: bool = True
+
+    @classmethod
+    def of(
+        cls,
+        function: Function,
+        sql: str | None = None,
+        *,
+        imports: Sequence[str] = (),
+        **terms: Any,  # noqa: ANN401 - checked by `make`
+    ) -> "ScoreOrder":
+        """An order from what is said to `Gate.choose_by`: programs in files are read here."""
+        return cls.make(program=program_of(function, imports=tuple(imports)), sql=sql, **terms)
+
+    def __post_init__(self) -> None:
+        JobOrder.__post_init__(self)
+        object.__setattr__(self, "program", completed(self.program))
+        if len(self.candidates) < 2 or len(set(self.candidates)) < len(self.candidates):
+            raise SpecError(
+                "A choice needs at least two candidates with different names.",
+                fix='For example: candidates=["a", "b"], one for each number of the program.',
+                about="candidates",
+            )
+
+    def job(self, desk: Desk) -> "ScoreJob":
+        """What is to be run."""
+        order = self._applied()
+        rows = sql_of(desk.curator, order)
+        query = BlockQuery(tally_of(desk, rows, self.program, order))
+        price = desk.price(self.epsilon)
+        selection = Exponential.for_epsilon(
+            price.exponential_epsilon(Fraction(1)), score_sensitivity=query.l1s[0].value
+        )
+        tally = query.tally
+        low, high = tally.ranges[0]
+        noun = next(t.unit.noun for t in query.tables if t.unit is not None)
+        moved = f"one {noun} is in one block of {tally.blocks:,}, and scores are clipped"
+        return ScoreJob(
+            sql=rows,
+            epsilon=desk.epsilon(self.epsilon),
+            expected=ChoiceExpected(
+                candidates=tuple(self.candidates), selection=selection,
+                grain=(high - low) / (STEPS * tally.answers), path=(moved,),
+            ),
+            notes=("Scores are the program's means over blocks, clipped to the range.",),
+            measurement=BlockMeasurement(query=query, mechanisms=(selection,)),
+            rehearse=self.rehearse,
+        )  # fmt: skip
+
+    def _applied(self) -> ApplyOrder:
+        """The program as it would be applied, with one range for each candidate."""
+        count = len(self.candidates)
+        default = None if self.default is None else [self.default] * count
+        return ApplyOrder(
+            program=self.program, range=[tuple(self.range)] * count, sql=self.sql, default=default,
+            table=self.table, columns=self.columns, where=self.where, blocks=self.blocks,
+            rows=self.rows, seconds=self.seconds, memory=self.memory, workers=self.workers,
+        )  # fmt: skip
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreJob(ChoiceJob):
+    """A choice by what a program says of blocks."""
+
+    rehearse: bool
+
+    def drawn(self, curator: Curator, progress: Progress, *, fresh: bool) -> Drawn[Measurements]:
+        """Try it on made-up rows, then pay."""
+        return drawn_blocks(
+            self.measurement, curator, progress, fresh=fresh, rehearse=self.rehearse
+        )
