@@ -54,7 +54,8 @@ METHODS = (
 )  # fmt: skip
 PLACES = [("tight", VISITS), ("tight-zcdp", VISITS), ("tight-zcdp", NOTES)]
 ALWAYS = {  # that every one of these tables can be asked
-    "sql", "plan", "choose", "histogram", "table", "marginals", "cube", "sparse", "above", "cdf", "boxplot", "synthetic",
+    "sql", "plan", "choose", "choose, listed", "choose, prior", "choose, interval", "auction", "smooth, trimmed",
+    "smooth, Huber", "histogram", "table", "marginals", "cube", "sparse", "above", "cdf", "boxplot", "synthetic",
     "describe",
     "questions", "many", "many, workload", "smooth", "distance", "statistic", "statistical queries", "caps", "apply",
     "method cells", "method tree", "method haar", "sampled sql", "sampled histogram",

@@ -48,9 +48,9 @@ if TYPE_CHECKING:
 
     from noisegate.curator.allowance import Allowance
     from noisegate.curator.blocks import BlockMeasurement
-    from noisegate.curator.claimed import ClaimedMeasurement
+    from noisegate.curator.claimed import ClaimedChoice, ClaimedMeasurement
 
-Asked: TypeAlias = "Measurement | BlockMeasurement | ClaimedMeasurement"
+Asked: TypeAlias = "Measurement | BlockMeasurement | ClaimedMeasurement | ClaimedChoice"
 _AMPLIFIED: Final = frozenset({"pure", "zcdp"})  # accountants that price a recipe about one sample
 
 
