@@ -202,6 +202,13 @@ def test_wrong_candidates_are_refused_before_any_charge(terms, code, rows_gate):
     assert rows_gate.spent == before
 
 
+def test_an_account_that_adds_up_rho_bounds_what_a_unit_adds_to_all_cells():
+    gate = ng.open(ROWS, epsilon=100, delta="1e-6", accountant="zcdp", columns=FACTS, table="data",
+                   unit="who", rows_per_unit=2, ledger=":memory:")  # fmt: skip
+    job = job_of(gate, ng.orders.ChoiceOrder(sql=SOLD, candidates={"price": PRICES}, epsilon=1))
+    assert job.measurement.query.any_one * job.expected.grain == 20
+
+
 def test_prices_that_are_none_are_refused(rows_gate):
     for prices in ([5], [1, 1], list(range(1, 4000))):
         with pytest.raises(SpecError, check=about("prices")):

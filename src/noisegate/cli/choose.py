@@ -31,6 +31,12 @@ class Scoring:
     table: Annotated[str | None, typer.Option(help="Of a program: the table.")] = None
     where: Annotated[str | None, typer.Option(help="Of a program: which rows.")] = None
     seconds: Annotated[str, typer.Option(help="Of a program: how long each block takes.")] = "1"
+    sensitivity: Annotated[
+        str | None, typer.Option(help="Of a program on all rows: the steward vouches for it.")
+    ] = None
+    trusted: Annotated[
+        bool, typer.Option("--trusted", help="With --sensitivity: you vouch for it.")
+    ] = False
 
 
 @app.command()
@@ -122,7 +128,8 @@ def _by_program(
     order = ScoreOrder.of(
         program, candidates=candidates.split(","), range=tuple(scoring.ends.split(",")),
         blocks=scoring.blocks, columns=columns, table=scoring.table, where=scoring.where,
-        seconds=scoring.seconds, epsilon=asking.epsilon,
+        seconds=scoring.seconds, sensitivity=scoring.sensitivity, trusted=scoring.trusted,
+        epsilon=asking.epsilon,
     )  # fmt: skip
     choice = asking.ordered(opening, order)
     if choice is not None:

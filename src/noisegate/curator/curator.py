@@ -49,10 +49,10 @@ if TYPE_CHECKING:
 
     from noisegate.curator.allowance import Allowance
     from noisegate.curator.blocks import BlockMeasurement
-    from noisegate.curator.claimed import ClaimedMeasurement
+    from noisegate.curator.claimed import ClaimedChoice, ClaimedMeasurement
     from noisegate.curator.partition import Part
 
-Asked: TypeAlias = "Measurement | BlockMeasurement | ClaimedMeasurement"
+Asked: TypeAlias = "Measurement | BlockMeasurement | ClaimedMeasurement | ClaimedChoice"
 
 
 @final
