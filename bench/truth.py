@@ -10,6 +10,7 @@ import argparse
 import json
 from collections.abc import Mapping
 from concurrent.futures import Executor, ProcessPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import product
 from multiprocessing import get_context
@@ -136,7 +137,7 @@ def asked(name: str, sql: str, epsilon: float, options: argparse.Namespace) -> l
     (world,) = (each for each in worlds(options) if each.name == name)
     keys, rows = keys_of(sql), []
     truth = truth_of(world.engine(FOLDER), sql, keys)
-    best, cap = best_cap(FOLDER / f"{name}.toml", sql, epsilon, truth, keys, options.beside)
+    best, cap = best_cap(FOLDER / f"{name}.toml", sql, epsilon, truth, keys, options)
     for way in options.way:
         file = FOLDER / f"{name}{WAYS[way]}.toml"
         row: Row = {"table": name, "question": sql, "epsilon": epsilon, "way": way}
@@ -159,20 +160,27 @@ def worlds(options: argparse.Namespace) -> tuple[World, ...]:
 
 
 def best_cap(
-    file: Path, sql: str, epsilon: float, truth: Cells, keys: int, draws: int
+    file: Path, sql: str, epsilon: float, truth: Cells, keys: int, options: argparse.Namespace
 ) -> tuple[float | None, int | None]:
-    """The least median error of any fixed cap, and that cap."""
-    found: list[tuple[float, int]] = []
-    for cap in CAPS if draws else ():
+    """The fixed cap with the least median error, and its median error in draws of their own.
+
+    The least of many noisy medians is less than any cap's error: it would be luck, not hindsight.
+    """
+
+    def error(cap: int, draws: int) -> float:
         tally = Tally()
-        try:
-            for _ in range(draws):
-                terms = {"rows_per_unit": cap}
-                tally.add(ask(file, sql, epsilon, **terms), truth, keys)
-        except NoisegateError:
-            continue
-        found.append((tally.row["error"], cap))
-    return min(found) if found else (None, None)
+        for _ in range(draws):
+            tally.add(ask(file, sql, epsilon, rows_per_unit=cap), truth, keys)
+        return float(tally.row["error"])
+
+    found: list[tuple[float, int]] = []
+    for cap in CAPS if options.beside else ():
+        with suppress(NoisegateError):
+            found.append((error(cap, options.beside), cap))
+    if not found:
+        return None, None
+    _, cap = min(found)
+    return error(cap, max(options.beside, options.draws)), cap
 
 
 def summary(rows: list[Row]) -> list[Row]:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from noisegate.errors import NoisegateError as NoisegateError
     from noisegate.errors import OverBudget as OverBudget
     from noisegate.gate import Gate as Gate
+    from noisegate.planning.enough import enough as enough
     from noisegate.planning.meaning import meaning as meaning
     from noisegate.releases.forms.table import TableRelease as TableRelease
     from noisegate.root import memory as memory
@@ -41,6 +42,7 @@ __all__ = [
     "SyntheticRelease",
     "TableRelease",
     "connect",
+    "enough",
     "meaning",
     "memory",
     "open",
@@ -54,6 +56,7 @@ _HOME = {
     "open": "noisegate.root",
     "NoisegateError": "noisegate.errors",
     "OverBudget": "noisegate.errors",
+    "enough": "noisegate.planning.enough",
     "meaning": "noisegate.planning.meaning",
     "read_csv": "noisegate.sheets",
     "Answer": "noisegate.desk.answer",

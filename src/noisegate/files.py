@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -142,3 +142,13 @@ def _opens(path: Path) -> bool:
         pass
     path.unlink()
     return True
+
+
+def sync_directory(directory: Path) -> None:
+    """Make the new name of a file durable; where folders cannot be opened, the system does it."""
+    with suppress(OSError):
+        descriptor = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

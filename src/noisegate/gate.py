@@ -6,7 +6,7 @@ orders of what is said to them: see `noisegate.orders.asking`.
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar, final
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, final
 
 from noisegate.curator.curator import Curator
 from noisegate.desk.desk import Desk
@@ -27,13 +27,20 @@ from noisegate.sql.order import SqlOrder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from contextlib import AbstractContextManager
 
     from noisegate.desk.answer import Answer
     from noisegate.desk.job import Job
     from noisegate.learners.matrix import Matrix
     from noisegate.ledger.entry import Entry
-    from noisegate.privacy.domain import TableDomain
+    from noisegate.privacy.domain import Key, TableDomain
+    from noisegate.releases.thresholds.session import (
+        ThresholdExpected,
+        ThresholdSession,
+        ThresholdTerms,
+    )
     from noisegate.robust.graphs import GraphOrder
+    from noisegate.sql.partition import Where
 
 __all__ = ["Gate", "Rules"]
 R = TypeVar("R")
@@ -42,11 +49,16 @@ E = TypeVar("E", bound=Expected)
 
 @final
 class Gate(Asks):
-    """Private tables and one analyst's account. Made by `noisegate.open`."""
+    """Private tables and one analyst's account. Made by `noisegate.open`.
 
-    def __init__(self, curator: Curator, rules: Rules) -> None:
+    Gates of one ledger and the same tables may share what they ``read``: see `Desk.read_as`.
+    """
+
+    def __init__(
+        self, curator: Curator, rules: Rules, *, read: dict[Any, Any] | None = None
+    ) -> None:
         self._curator, self._rules = curator, rules
-        self._desk = Desk(curator, rules)
+        self._desk = Desk(curator, rules, read)
 
     def _planned(self, order: Order[R, E], *, fresh: bool) -> Plan[E]:
         order = order.settled(self._desk, fresh=fresh)
@@ -129,6 +141,67 @@ class Gate(Asks):
         if self._rules.sample is not None:
             raise SpecError("This gate already samples.", fix="Sample once.")
         return Gate(self._curator, replace(self._rules, sample=chance))
+
+    def partition(
+        self,
+        column: str | None = None,
+        *,
+        where: "Where | None" = None,
+        table: str | None = None,
+        several: str | None = None,
+    ) -> "dict[Key, Gate]":
+        """Gates of disjoint parts, by key: all their questions cost what the dearest part does.
+
+        ``parts = gate.partition("ward"); parts["north"].sql("SELECT AVG(age) FROM patients")``.
+        Each part has its own running total, which the ledger keeps: whoever asks, today or later,
+        the account pays only what takes one part above all that was paid for parts so far.
+
+        Args:
+            column: A column with declared keys: one part for each.
+            where: Conditions, or names of parts with conditions. A row is in the first that is
+                true, so parts never overlap.
+            table: The table, if several have the column.
+            several: "first" where one unit may have rows in several parts: it then counts in the
+                first of them alone.
+        """
+        from noisegate.sql.partition import parts_of  # noqa: PLC0415 - when asked for
+
+        require_texts(column=column, table=table, several=several)
+        if self._curator.part is not None:
+            raise SpecError(
+                "This gate is already one part.", fix="Split by all conditions at once.",
+                about="partition",
+            )  # fmt: skip
+        found = parts_of(self.tables, column, where, table=table, several=several)
+        return {key: Gate(self._curator.within(part), self._rules) for key, part in found.items()}
+
+    def thresholds(
+        self, threshold: Number, **terms: "Unpack[ThresholdTerms]"
+    ) -> "AbstractContextManager[ThresholdSession]":
+        """A session of questions against one threshold, chosen one after the other.
+
+        ``with gate.thresholds(100, count=3, epsilon=1) as session:
+        session.ask("SELECT COUNT(*) FROM people WHERE age > 80")``: says whether the count reaches
+        it, and for a yes by how much. After ``count`` yeses the session ends. The terms are those
+        of `ThresholdAsked`.
+        """
+        from noisegate.releases.thresholds.session import (  # noqa: PLC0415 - when asked for
+            ThresholdAsked,
+            session_of,
+        )
+
+        return session_of(self._desk, ThresholdAsked(threshold=threshold, **terms))
+
+    def thresholds_plan(
+        self, threshold: Number, **terms: "Unpack[ThresholdTerms]"
+    ) -> "Plan[ThresholdExpected]":
+        """Price and error of a session of thresholds, beside plain questions. Free."""
+        from noisegate.releases.thresholds.session import (  # noqa: PLC0415 - when asked for
+            ThresholdAsked,
+            plan_of,
+        )
+
+        return plan_of(self._desk, ThresholdAsked(threshold=threshold, **terms))
 
     @property
     def tables(self) -> "Mapping[str, TableDomain]":

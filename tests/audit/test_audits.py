@@ -32,7 +32,7 @@ from refusals import about
 ALPHA = 1e-6 / len(audits())
 QUICK = ("geometric", "truncated-geometric", "laplace", "discrete-gaussian", "gaussian",
          "key-selection", "key-selection of one unit", "thresholded-geometric",
-         "thresholded-gaussian", "crowd-counts")  # fmt: skip
+         "thresholded-gaussian", "crowd-counts", "biased-crowd")  # fmt: skip
 SLOW = [name for name in audits() if name not in QUICK]
 
 

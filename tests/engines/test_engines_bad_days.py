@@ -5,13 +5,17 @@ import signal
 import threading
 import time
 from datetime import date
+from functools import partial
 
 import engine_worlds
 import pytest
 
 import noisegate
 from engines import READER
-from noisegate.errors import PolicyError, SourceError
+from noisegate.errors import Cancelled, NoisegateError, PolicyError, SourceError
+from noisegate.sources.asked.pool import Pool
+from noisegate.sources.postgres.link import Link
+from noisegate.sources.stopping import Stop, stopping
 from refusals import about
 
 COUNT = "SELECT COUNT(*) FROM people"
@@ -172,10 +176,10 @@ def test_settings_of_a_session_do_not_matter(clinic):
     """Behind a pool, a transaction may find any: they are pinned with each one."""
     file, _ = clinic
     gate = opened(file)
-    connection = gate.door._source._link.connected()
-    connection.execute(
-        "SET search_path = nowhere; SET datestyle = 'German'; SET timezone = 'Asia/Tokyo'"
-    )
+    with gate.door._source._links.taken() as link:
+        link.connected().execute(
+            "SET search_path = nowhere; SET datestyle = 'German'; SET timezone = 'Asia/Tokyo'"
+        )
     question = "SELECT COUNT(*) FROM people WHERE CAST(born AS VARCHAR) = '1950-02-03'"
     expected = engine_worlds.frames()["people"].column("born").to_pylist().count(date(1950, 2, 3))
     assert gate.sql(question, epsilon=1000).to_pandas().iloc[0, 0] == expected
@@ -197,8 +201,8 @@ def test_a_text_is_not_read_as_a_number(clinic):
 def test_a_question_that_takes_too_long_ends(clinic):
     file, database = clinic
     gate = opened(file)
-    gate.door._source._link._seconds = 0.001
-    gate.door._source._link.drop()
+    source = gate.door._source
+    source._links = Pool(partial(Link, source._url, seconds=0.001))
     heavy = "SELECT COUNT(*) FROM visits a JOIN visits b ON a.pid = b.pid JOIN visits c ON b.pid = c.pid"
     database.owner.execute(
         f"INSERT INTO {database.schema}.visits SELECT i, 1, 2, 'a', NULL FROM generate_series(1, 2000) t(i)"
@@ -248,7 +252,67 @@ def test_a_forked_child_does_not_end_the_session_of_its_parent(clinic, tmp_path)
         finally:
             os._exit(ended)
     assert os.waitpid(child, 0)[1] == 0
-    sessions = gate.door._source._link._connection
+    sessions = [link._connection for link in gate.door._source._links._free]
     question = "SELECT COUNT(*) FROM people WHERE age > 0"
     assert gate.sql(question, epsilon=1000).to_pandas().iloc[0, 0] > 10
-    assert gate.door._source._link._connection is sessions  # still the same
+    assert [link._connection for link in gate.door._source._links._free] == sessions  # the same
+
+
+def asked(source, stop, text, found):
+    """One question in a thread of its own, which ends with its stop."""
+
+    def ask():
+        try:
+            with stopping(stop):
+                found[text] = source._run(lambda c: c.execute(text).fetchall())
+        except NoisegateError as refusal:
+            found[text] = refusal.code
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    return thread
+
+
+def test_a_cancel_ends_the_servers_work_for_one_question_and_touches_no_other(clinic):
+    file, database = clinic
+    source, stops, found = opened(file).door._source, (Stop(), Stop()), {}
+    long, short = "SELECT pg_sleep(30)", "SELECT pg_sleep(1.2), 7"
+    threads = [asked(source, *each, found) for each in zip(stops, (long, short), strict=True)]
+    at_work = "SELECT count(*) FROM pg_stat_activity WHERE usename = %s AND wait_event = 'PgSleep'"
+    while database.owner.execute(at_work, (READER,)).fetchone() != (2,):
+        time.sleep(0.02)
+    stops[0].set()
+    threads[0].join(10)
+    assert found == {long: "cancelled"}
+    assert database.owner.execute(at_work, (READER,)).fetchone() == (1,)
+    threads[1].join(10)
+    assert found[short] == [("", 7)]
+    with pytest.raises(Cancelled), stopping(stops[0]):
+        source._run(lambda c: c.execute("SELECT 1").fetchall())
+    assert source._run(lambda c: c.execute("SELECT 1").fetchall()) == [(1,)]
+
+
+def test_a_cancelled_release_stays_charged_and_its_moment_is_over(clinic, monkeypatch):
+    """Its questions are asked in one transaction, which the cut ends."""
+    file, _ = clinic
+    gate = opened(file)
+    source, stop = gate.door._source, Stop()
+    real, begun = type(source).marginals, threading.Event()
+
+    def long(self, tally):
+        begun.set()
+        self._run(lambda c: c.execute("SELECT pg_sleep(30)"))
+        return real(self, tally)
+
+    monkeypatch.setattr(type(source), "marginals", long)
+    monkeypatch.setattr(type(source), "sums", long)
+    clock = threading.Thread(target=lambda: (begun.wait(20), time.sleep(0.1), stop.set()))
+    clock.start()
+    before = time.monotonic()
+    with pytest.raises(Cancelled), stopping(stop):
+        gate.release(
+            "histogram", table="people", columns={"ward": None}, rows_per_unit=1, epsilon=1
+        )
+    clock.join()
+    assert time.monotonic() - before < 20
+    assert gate.spent.epsilon == 1

@@ -2,6 +2,8 @@
 
 import logging
 import shutil
+import threading
+import time
 
 import engine_worlds
 import pyarrow as pa
@@ -10,8 +12,9 @@ import pytest
 from test_engines_gate import QUESTIONS
 
 import noisegate
-from noisegate.errors import PolicyError, SourceError, Unsupported
+from noisegate.errors import Cancelled, NoisegateError, PolicyError, SourceError, Unsupported
 from noisegate.sources.spark.server import Place, connect, place_from
+from noisegate.sources.stopping import Stop, stopping
 from refusals import about
 
 REFUSED = [
@@ -168,3 +171,38 @@ def test_an_open_session_is_a_source(sail):
     answer = gate.sql("SELECT COUNT(*) FROM t", epsilon=20_000)
     assert answer.to_pandas().iloc[0, 0] == 3
     assert session.conf.get("spark.sql.session.timeZone") == "Asia/Tokyo"
+
+
+def test_a_cancel_ends_the_clusters_work_for_one_question_and_touches_no_other(world):
+    source, stops, found = world[1].door._source, (Stop(), Stop()), {}
+
+    def ask(stop, name, rows):
+        text = f"SELECT sum(sin(a.id * b.id)) AS n FROM range({rows}) a CROSS JOIN range(1000) b"
+        try:
+            with stopping(stop):
+                found[name] = source._table(text).num_rows
+        except NoisegateError as refusal:
+            found[name] = refusal.code
+
+    asked = zip(stops, ("long", "short"), (30_000_000, 6_000), strict=True)
+    threads = [threading.Thread(target=ask, args=each) for each in asked]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.3)
+    stops[0].set()
+    threads[0].join(20)
+    assert found["long"] == "cancelled"
+    threads[1].join(20)
+    assert found["short"] == 1
+    with pytest.raises(Cancelled), stopping(stops[0]):
+        source._table("SELECT 1 AS n")
+    assert source._table("SELECT 1 AS n").num_rows == 1
+
+
+def test_a_question_that_a_cluster_takes_too_long_for_ends(world, monkeypatch):
+    source = world[1].door._source
+    monkeypatch.setattr(source, "_seconds", 0.3)
+    with pytest.raises(SourceError):
+        source._table("SELECT sum(sin(a.id * b.id)) AS n FROM range(30000000) a, range(1000) b")
+    monkeypatch.undo()
+    assert source._table("SELECT 1 AS n").num_rows == 1

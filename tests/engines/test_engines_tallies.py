@@ -23,7 +23,7 @@ from noisegate.errors import Unsupported
 from noisegate.sources.duckdb.source import DuckDBSource
 from refusals import about
 
-EXAMPLES = 3  # of each test below, with `questions` each; NOISEGATE_EXPLORE=1 tries others
+EXAMPLES = 2  # of each test below, with `questions` each; NOISEGATE_EXPLORE=1 tries others
 
 
 @pytest.fixture(autouse=True)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from noisegate.accounting import crowd as room
+from noisegate.accounting.biased import biased_delta, biased_form
 from noisegate.accounting.crowd import (
-    biased_form,
     blended_delta,
     change_one,
     closed_form,
@@ -201,6 +201,20 @@ def test_people_with_odds_of_their_own_keep_the_biased_form(probabilities, known
         crowded = others[len(others) - count :]
         apart = divergence(law([*crowded, own], crowd), law(crowded, crowd), grown)
         assert apart <= loss.delta
+
+
+@pytest.mark.parametrize("probabilities", [(1, 1, 1), (3, 1, 2), (3, 3, 3), (1, 3, 3)])
+@pytest.mark.parametrize("epsilon", [Fraction(1, 2), Fraction(6, 5), Fraction(2)])
+def test_counts_of_a_biased_sample_keep_their_delta_in_both_directions(probabilities, epsilon):
+    """Every size of a cell up to 12 others, exactly."""
+    least, most, crowd = Fraction(1, 10), Fraction(3, 10), 4
+    delta, grown = biased_delta(least, most, crowd, epsilon), exp_down(epsilon)
+    others = [Fraction(n, 10) for n in probabilities * 4]
+    for count, own in product(range(len(others) + 1), (least, most)):
+        crowded = others[:count]
+        one, other = law([*crowded, own], crowd), law(crowded, crowd)
+        assert divergence(one, other, grown) <= delta
+        assert divergence(other, one, grown) <= delta
 
 
 def test_one_who_is_surely_there_has_no_guarantee():

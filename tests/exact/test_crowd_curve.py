@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from noisegate.accounting import crowd as room
+from noisegate.accounting.biased import biased_delta, biased_form
 from noisegate.accounting.crowd import (
-    biased_form,
     blended_delta,
     change_one,
     closed_form,
@@ -204,6 +204,8 @@ def test_an_epsilon_that_needs_many_people_has_an_exact_price_at_once():
         lambda: blended_delta(HALF, 5, Fraction(1), HALF),
         lambda: closed_form(HALF, 5, fraction=HALF),
         lambda: biased_form(HALF, TENTH, 5),
+        lambda: biased_delta(HALF, TENTH, 5, Fraction(1)),
+        lambda: biased_delta(TENTH, HALF, 5, Fraction(1, 2)),
         lambda: biased_form(TENTH, HALF, 5, odd=5),
         lambda: change_one(Fraction(1), ApproxDP(1)),
         lambda: least_crowd(HALF, ApproxDP(1)),

@@ -17,9 +17,11 @@ from noisegate.mechanisms.smooth.graph_numbers import (
 )
 from noisegate.mechanisms.smooth.graph_shapes import (
     Edges,
+    at_most,
     edges_of,
     flow_of,
     min_cut,
+    projected,
     star_reaches,
     tree_reaches,
     triangle_reaches,
@@ -209,6 +211,22 @@ def test_capped_edges_move_by_the_cap_whatever_a_vertex_does(cap):
     assert plain == N - 1  # without a cap
 
 
+@pytest.mark.parametrize("cap", [1, 2, 3])
+def test_degree_distributions_move_by_three_caps_whatever_a_vertex_does(cap):
+    """All graphs of five vertices, all changes of the edges of any vertex; and of one edge."""
+    taken = np.array([projected(edges_from(listed(g)), N, cap) for g in GRAPHS])
+    counts = np.array([at_most(each, cap) for each in taken])
+    moved = max(np.abs(counts[a] - counts[b]).sum(axis=1).max() for a, b in by_vertex())
+    assert 2 * cap <= moved <= 3 * cap
+    degrees = np.array([edges_from(listed(g)).degrees(N) for g in GRAPHS])
+    assert (taken <= cap).all()
+    assert (taken == degrees)[degrees.max(axis=1) <= cap].all()
+    plain = np.array([at_most(each, cap) for each in degrees])
+    steps = [plain[a] - plain[b] for a, b in by_edge()]
+    assert max(np.abs(each).sum(axis=1).max() for each in steps) == 2
+    assert max((each**2).sum(axis=1).max() for each in steps) <= 4
+
+
 # lightest trees: graphs are weights of all pairs of 4 vertices, 2 standing for a missing edge too
 
 TOP = 2
@@ -312,7 +330,9 @@ def test_one_row_changes_one_pair_at_most():
 
 
 def test_events_count_rows_times_reach():
-    for statistic, cap, reach in [("edges", 0, 1), ("degrees", 0, 2), ("capped-edges", 3, 6)]:
+    for statistic, cap, reach in [("edges", 0, 1), ("degrees", 0, 2), ("capped-edges", 3, 6),
+                                  ("degree-distribution", 3, 2), ("capped-min-cut", 3, 3),
+                                  ("capped-degree-distribution", 3, 9)]:  # fmt: skip
         asked = {"statistic": statistic, "vertices": 9, "cap": cap}
         plain = GraphNumber(noise=Geometric(scale=2), **asked)
         assert plain.event(4).sensitivity == L1(4 * reach)

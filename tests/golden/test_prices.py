@@ -25,6 +25,7 @@ from noisegate.privacy.event import (
     GaussianEvent,
     GeometricEvent,
     Group,
+    InPart,
     KeySelectionEvent,
     LaplaceEvent,
     NothingEvent,
@@ -84,6 +85,7 @@ LISTED = {
     "keys for 2 units": Group(event=KEYS, size=2),
     "discrete gaussian for 3 units": Group(event=DISCRETE, size=3),
     "geometric on 1 in 100": PoissonSampled(event=GEOMETRIC, probability=Fraction(1, 100)),
+    "geometric in a part": InPart(event=GEOMETRIC, partition="wards", part="north"),
     "gaussian on 1 in 100": PoissonSampled(event=GAUSSIAN, probability=Fraction(1, 100)),
 }
 ACCOUNTANTS = ("pure", "zcdp", "renyi-8")

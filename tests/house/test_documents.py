@@ -13,7 +13,16 @@ from test_layers import FLOOR_OF, SRC, python_files, room_of
 
 import noisegate
 from noisegate.algebra.functions import FUNCTIONS
-from noisegate.cli import account_app, app, key_app, ledger_app, main, policy_app, token_app
+from noisegate.cli import (
+    account_app,
+    app,
+    key_app,
+    ledger_app,
+    main,
+    owner_app,
+    policy_app,
+    token_app,
+)
 from noisegate.errors import Unsupported
 from noisegate.isolated.lockdown import can_lock
 
@@ -27,6 +36,8 @@ PAGES = (
     "docs/releases.md",
     "docs/synthetic.md",
     "docs/many.md",
+    "docs/parts.md",
+    "docs/thresholds.md",
     "docs/apply.md",
     "docs/choice.md",
     "docs/console.md",
@@ -37,6 +48,7 @@ PAGES = (
     "docs/postgres-clients.md",
     "docs/service.md",
     "docs/signing.md",
+    "docs/owners.md",
     "docs/reference.md",
 )
 
@@ -60,6 +72,12 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     return tmp_path
+
+
+def test_the_python_of_the_page_about_owners_runs(folder, capsys):
+    (block,) = blocks("docs/owners.md", "python")
+    exec(block, {})
+    assert "ε = 1 against the aggregator" in capsys.readouterr().out
 
 
 def test_the_python_of_the_readme_runs(folder):
@@ -156,13 +174,33 @@ def test_the_python_of_the_releases_page_runs(folder, capsys):
 
 
 def test_the_python_of_the_page_about_many_questions_runs(folder):
-    (block,) = blocks("docs/many.md", "python")
+    block = "\n".join(blocks("docs/many.md", "python"))
     scope = {}
     exec(block, scope)
     assert scope["answer"].margin == scope["plan"].expected.within
     assert len(scope["more"]) == 18
-    assert scope["model"].shape == (21, 3)
-    assert 0 < scope["gate"].spent.epsilon <= 4
+    assert scope["model"].shape == (21, 5)
+    assert scope["net"].cost_.epsilon == 1
+    assert 1 < scope["gate"].spent.epsilon <= 5
+
+
+def test_the_python_of_the_page_about_parts_runs(folder):
+    (block,) = blocks("docs/parts.md", "python")
+    scope = {}
+    exec(block, scope)
+    gate, (sql,) = scope["gate"], blocks("docs/parts.md", "sql")
+    assert gate.spent.epsilon == 2
+    assert gate.sql(sql, epsilon=0.5).columns == ("children", "old")
+    assert gate.ledger.verify().ok
+
+
+def test_the_python_of_the_page_about_thresholds_runs(folder, capsys):
+    (block,) = blocks("docs/thresholds.md", "python")
+    scope = {}
+    exec(block, scope)
+    assert scope["table"].columns == ("question", "reaches", "gap", "value")
+    assert scope["gate"].spent.epsilon <= 4
+    assert "err" in capsys.readouterr().out
 
 
 def test_the_python_of_the_page_about_choices_runs(folder):
@@ -243,7 +281,7 @@ def test_every_command_is_documented():
     for command in app.registered_commands:
         assert f"`noisegate {command.name or command.callback.__name__}" in text
     groups = {"account": account_app, "key": key_app, "ledger": ledger_app, "policy": policy_app}
-    for name, group in {**groups, "token": token_app}.items():
+    for name, group in {**groups, "owner": owner_app, "token": token_app}.items():
         for command in group.registered_commands:
             assert f"`noisegate {name} {command.name or command.callback.__name__}" in text
 

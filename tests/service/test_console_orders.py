@@ -51,6 +51,29 @@ def filled(kind, **more):
     )
 
 
+def test_box_plots_are_drawn_as_boxes_of_the_released_numbers(ana, service):
+    """On one scale: whiskers, quartiles and median stand where the answer has them."""
+    page = ana.submit(
+        "order", filled("boxplot", do="ask", key="boxes", epsilon="0.9"), home="order"
+    )
+    found = re.search(r'<figure class="chart boxes">.*?</figure>', page.text, re.DOTALL)
+    assert found is not None, words(page)
+    figure = found[0]
+    name = re.search(r"/runs/(\w{32})|run=(\w{32})|orders?/(\w{32})", page.text + str(page.url))
+    assert name is not None
+    told = service.held(next(filter(None, name.groups()))).result().made
+    boxes = [(b.low, b.lower, b.middle, b.upper, b.high) for b in told.boxes]
+    widths = told.held.margins(0.95)["middle"] or [0] * len(boxes)
+    spread = [e for b, w in zip(boxes, widths, strict=True) for e in (*b, b[2] - w, b[2] + w)]
+    low, high = min(spread), max(spread)
+    middles = [float(each) for each in re.findall(r'class="middle" x1="([\d.]+)%', figure)]
+    assert middles == [pytest.approx(100 * (b[2] - low) / (high - low), abs=0.01) for b in boxes]
+    starts = [float(each) for each in re.findall(r'<rect x="([\d.]+)%', figure)]
+    assert starts == [pytest.approx(100 * (b[1] - low) / (high - low), abs=0.01) for b in boxes]
+    assert figure.count("<rect") == len(boxes) == 4
+    assert "whiskers at 5% and 95% of the rows" in figure
+
+
 def test_every_kind_of_order_has_a_form(ana):
     listed = ana.page("order").text
     assert kinds().keys() >= RELEASES.keys() | (KINDS.keys() - {"sql", "many"})

@@ -5,12 +5,17 @@ import tomllib
 
 import pytest
 from browser import BY_WARD, Browser, asked, clinic_service, words
+from test_purposes import policy as purposeful
 
+import noisegate as ng
+from noisegate.errors import Forbidden, PolicyError
 from noisegate.orders import order_from
-from noisegate.root import amendment
+from noisegate.privacy.loss import ApproxDP
+from noisegate.root import Hosted, amendment, read_policy
 from noisegate.server.console.shares import renewed
 from noisegate.server.service import Service
 from noisegate.server.settings import Settings
+from refusals import about
 
 COMMENT = "# for all analysts together, for ever"
 
@@ -177,6 +182,66 @@ def test_a_policy_that_was_edited_meanwhile_is_not_written_over(service, sam):
     sam.submit("budget", hidden(proposed(sam, epsilon="7")), home="budget")
     with pytest.raises(Exception, match="changed meanwhile"):
         stale.make("too late")
+
+
+def test_a_policy_that_another_process_changed_is_not_written_over_at_the_last_moment(service):
+    """The change was worked out on the text of before; to write it would undo the other one."""
+    hosted = service.view(service.people.caller_of("sam"), "clinic").hosted
+    file, head = hosted.policy.file, hosted.ledger.head()
+    text, late = file.read_text(), amendment(hosted, "9", None)
+    file.write_text(f"{text}\n# by another process\n")
+    with pytest.raises(PolicyError, check=about("changed")):
+        late.make("too late")
+    assert file.read_text().endswith("# by another process\n")
+    assert hosted.ledger.head() == head, "refused before the ledger was changed"
+    assert [each.name for each in file.parent.iterdir() if each.name.startswith(".")] == []
+    file.write_text(text)
+
+
+@pytest.mark.parametrize("name", ["Ana", "аna", "a/b"])  # the second with a letter of Cyrillic
+def test_a_share_for_a_name_that_could_be_taken_for_another_changes_nothing(service, sam, name):
+    hosted = service.view(service.people.caller_of("sam"), "clinic").hosted
+    service.view(service.people.caller_of("ana"), "clinic").share()  # an account of ana's
+    if name not in {each.name for each in service.people.everybody()}:
+        service.people.add(name, "analyst")
+    text, accounts = hosted.policy.file.read_text(), hosted.ledger.accounts()
+    page = proposed(sam, analyst=name, epsilon="1")
+    if fields := hidden(page):
+        page = sam.submit("budget", fields, home="budget")
+    assert page.status_code >= 400
+    assert hosted.policy.file.read_text() == text
+    assert hosted.ledger.accounts() == accounts
+    assert name not in hosted.policy.analysts
+
+
+def test_a_share_that_is_over_already_is_written_and_opens_nothing(service, sam):
+    service.people.add("old", "analyst")
+    fields = hidden(proposed(sam, analyst="old", epsilon="1", until="2020-01-31"))
+    assert sam.submit("budget", fields, home="budget").status_code == 200
+    caller = service.people.caller_of("old")
+    with pytest.raises(Forbidden, check=about("until")):
+        service.view(caller, "clinic").ask(order_from({"kind": "sql", "sql": BY_WARD}))
+
+
+def test_a_budget_that_changes_leaves_purposes_that_the_policy_has_no_more(tmp_path):
+    file = purposeful(tmp_path)
+    ng.open(file, analyst="ana", purpose="report")
+    file.write_text(file.read_text().partition("[purposes")[0].replace("ana = 2\nben = 2\n", ""))
+    hosted = Hosted(read_policy(file))
+    amendment(hosted, "6", None).make("as agreed")
+    assert hosted.ledger.balance("study/for report").budget == ApproxDP(3)
+    assert hosted.ledger.balance("study/for report/ana").budget == ApproxDP(6)
+
+
+def test_nobody_is_called_what_a_window_of_another_share_is_called(tmp_path):
+    file = purposeful(tmp_path)
+    text = file.read_text().partition("[purposes")[0]
+    month = text.replace("ana = 2", 'ana = { epsilon = 2, every = "month" }')
+    file.write_text(month.replace("ben = 2", '"ana 2026-11" = 2'))
+    with pytest.raises(PolicyError):
+        read_policy(file)
+    file.write_text(month.replace("ben = 2", '"ana maria" = 2'))
+    assert read_policy(file).analysts.keys() == {"ana", "ana maria"}
 
 
 def test_a_reason_with_markup_is_text(sam):

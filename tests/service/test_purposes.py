@@ -68,16 +68,20 @@ def test_two_analysts_and_two_purposes_hold_all_limits(tmp_path, zcdp):
     ledger = gates["ana", "report"].ledger
     accounts = {name: ledger.balance(name) for name in ledger.accounts()}
     assert all(each.spent <= each.budget for each in accounts.values())
-    names = {each: accounts[each].parent for each in accounts}
+    names = {each: (accounts[each].parent, *accounts[each].also) for each in accounts}
     month = next(name for name in names if "for trial" in name and "ana" not in name)
+    ana, ben, report = "study/ana", "study/ben", "study/for report"
     assert names == {
-        "study": None, "study/for report": "study", "study/for report/ana": "study/for report",
-        "study/for report/ben": "study/for report", month: "study", f"{month}/ana": month,
+        "study": (None,), report: ("study",), ana: ("study",), f"{report}/ana": (report, ana),
+        ben: ("study",), f"{report}/ben": (report, ben), month: ("study",),
+        f"{month}/ana": (month, ana),
     }  # fmt: skip
     assert all(spent.values())
+    both = accounts[f"{report}/ana"].charge + accounts[f"{month}/ana"].charge
+    assert accounts[ana].charge == both <= accounts[ana].limit
     assert ledger.verify().ok
-    if not zcdp:
-        assert spent == {("ana", "report"): 3, ("ben", "report"): 3, ("ana", "trial"): 2}
+    if not zcdp:  # ana has 2 for both purposes, and ben what she left of the report
+        assert spent == {("ana", "report"): 2, ("ben", "report"): 4, ("ana", "trial"): 2}
 
 
 def test_what_names_no_purpose_is_refused_before_any_charge(tmp_path):
@@ -123,13 +127,37 @@ def test_the_service_charges_the_purpose_that_an_order_names(study):
     assert [each["remaining"] for each in view.facts()["purposes"]] == [2, 1]
     run = view.on("trial").ask(count(1))
     assert run.purpose == "trial"
-    assert [each["remaining"] for each in view.facts()["purposes"]] == [2, 0]
+    facts = view.facts()
+    assert [each["remaining"] for each in facts["purposes"]] == [1, 0]
+    assert [facts["share"][name] for name in ("epsilon", "spent", "remaining")] == [2, 1, 1]
     (told,) = view.history()
     assert (told["purpose"], told["price"]) == ("trial", 1.0)
     assert study.log.lines()[0].detail["order"]["purpose"] == "trial"
     assert view.on("report").ask(count(1)).result().price.epsilon == 0, "released once, free"
     ledger = study._hosted["study"].ledger
     assert ledger.balance("study").spent.epsilon == Fraction(1)
+
+
+def test_one_share_holds_over_all_purposes_and_every_face_says_what_is_left(study):
+    ana, ben = map(study.people.caller_of, ("ana", "ben"))
+    view = study.view(ana, "study")
+    view.on("report").ask(count(5, "1.5"))
+    with pytest.raises(OverBudget, match=r"'study/ana' has ε = 0\.5 left of ε = 2"):
+        view.on("trial").ask(count(6, "0.75"))
+    assert not view.on("trial").plan(count(6, "0.75")).fits
+    assert view.hosted.ledger.balance("study").reservations == 1, "refused before any charge"
+    told = view.budgets()
+    assert told["share"]["remaining"] == 0.5
+    assert [each["remaining"] for each in told["purposes"]] == [0.5, 0.5]
+    assert "accounts" not in told
+    said = words.left(view)
+    assert "ε = 0.5 of a share of ε = 2, for all purposes together" in said
+    assert study.view(ben, "study").budgets()["share"]["remaining"] == 2
+    study.people.add("sam", "steward")
+    seen = study.view(steward(study), "study").budgets()
+    mine = {each["account"]: each for each in seen["accounts"]}["study/for report/ana"]
+    assert mine["below"] == ["study/for report", "study/ana"]
+    assert (mine["spent"], mine["remaining"], seen["share"]) == (1.5, 0.5, None)
 
 
 def test_a_token_may_be_bound_to_a_purpose(study):
@@ -187,14 +215,14 @@ def steward(service):
 def test_another_share_holds_for_every_purpose_at_once_and_after_a_restart(study, tmp_path):
     ana = study.people.caller_of("ana")
     study.people.add("sam", "steward")
-    for purpose in ("report", "trial"):
-        study.view(ana, "study").on(purpose).ask(count(1, "0.1"))
+    for age, purpose in enumerate(("report", "trial")):
+        study.view(ana, "study").on(purpose).ask(count(age, "0.1"))
     amended(study, "0.3", "ana")
     for purpose in ("report", "trial"):
         with pytest.raises(OverBudget):
             study.view(ana, "study").on(purpose).ask(count(2, "0.5"))
     assert ng.open(tmp_path / "study.toml", analyst="ana", purpose="report").remaining.epsilon == (
-        Fraction("0.2")
+        Fraction("0.1")
     )
 
 

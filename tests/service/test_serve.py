@@ -13,6 +13,7 @@ from fractions import Fraction
 from ipaddress import ip_address
 from pathlib import Path
 
+import psycopg
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -91,15 +92,21 @@ def test_tokens_never_cross_a_network_in_the_clear(certificate):
 
 # a process, which the last of these tests ends
 
+with socket.socket() as free:
+    free.bind(("127.0.0.1", 0))
+    PG_PORT = free.getsockname()[1]
+
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory, certificate):
     """`noisegate serve --demo` over TLS: the process, its folder, its address, its tokens."""
     folder, (cert, key) = tmp_path_factory.mktemp("demo"), certificate
     options = ["--port", "0", "--quantum", "1", "--tls-cert", cert, "--tls-key", key]
+    options += ["--pg-port", PG_PORT]
     process = subprocess.Popen(
         [sys.executable, "-m", "noisegate", "serve", "--demo", *map(str, options)],
         cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        env={**os.environ, "TMPDIR": str(folder)},
     )  # fmt: skip
     clock = threading.Timer(60, process.kill)
     clock.start()
@@ -139,23 +146,32 @@ def test_tls_is_spoken_with_those_who_trust_it(demo, certificate):
 def test_a_question_that_is_being_worked_on_is_finished(demo, certificate):
     """It is held for a second by the ladder of times; the end comes in between."""
     process, folder, url, tokens = demo
-    found = []
+    found = {}
 
     def ask():
         gate = noisegate.connect(url, token=tokens["ana"], cafile=str(certificate[0]))
-        found.append(gate.sql("SELECT COUNT(*) AS n FROM visits", epsilon=1).cost)
+        found["http"] = gate.sql("SELECT COUNT(*) AS n FROM visits", epsilon=1).cost
 
-    asking = threading.Thread(target=ask)
-    asking.start()
+    def ask_over_the_wire():
+        told = {"host": "127.0.0.1", "port": PG_PORT, "user": "ana", "dbname": "clinic"}
+        with psycopg.connect(**told, password=tokens["ana"], autocommit=True) as client:
+            client.execute("SET noisegate.epsilon = 1")
+            question = "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward"
+            found["wire"] = len(client.execute(question).fetchall())
+
+    asking = [threading.Thread(target=each) for each in (ask, ask_over_the_wire)]
+    for each in asking:
+        each.start()
     watching = noisegate.connect(url, token=tokens["ana"], cafile=str(certificate[0]))
-    while not watching.history():
+    while len(watching.history()) < 2:
         time.sleep(0.01)
     process.send_signal(signal.SIGTERM)
-    asking.join(40)
-    assert found == [ApproxDP(1)]
+    for each in asking:
+        each.join(40)
+    assert found == {"http": ApproxDP(1), "wire": 4}
     del watching  # an idle connection over TLS is waited for, at most half a minute
-    assert process.wait(20) in (0, -signal.SIGTERM)
-    assert list(folder.iterdir()) == []
+    assert process.wait(20) == 0
+    assert list(folder.iterdir()) == [], "nothing of the made-up clinic is left behind"
 
 
 def test_nothing_is_served_without_a_policy(monkeypatch, capsys):

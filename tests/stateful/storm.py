@@ -59,9 +59,13 @@ def recorded(names):
 
 def opened(address):
     ledger = open_ledger(address)
-    for name, parent in (("data", None), ("ann", "data")):
+    for name, parent, also in (
+        ("data", None, ()),
+        ("share", "data", ()),
+        ("ann", "data", ["share"]),
+    ):
         ledger.open_account(
-            name, parent=parent, accountant="pure", budget=ApproxDP(BUDGET, "1/2"),
+            name, parent=parent, also=also, accountant="pure", budget=ApproxDP(BUDGET, "1/2"),
             unit="one person",
         )  # fmt: skip
     return ledger

@@ -18,7 +18,7 @@ from noisegate.errors import (
     SpecError,
     Unsupported,
 )
-from noisegate.ledger.account import fold
+from noisegate.ledger.fold import fold
 from noisegate.ledger.open import open_ledger, restore_ledger
 from noisegate.privacy.distance import L1, L2, LInf1
 from noisegate.privacy.event import (
@@ -34,6 +34,7 @@ from noisegate.privacy.event import (
     GaussianEvent,
     GeometricEvent,
     Group,
+    InPart,
     KeySelectionEvent,
     LaplaceEvent,
     NothingEvent,
@@ -79,6 +80,7 @@ EVERY_KIND = [
     Repeated(event=NOISE, count=3),
     Group(event=NOISE, size=3),
     PoissonSampled(event=NOISE, probability="1/10"),
+    InPart(event=NOISE, partition="wards", part="north"),
 ]
 
 
@@ -124,6 +126,77 @@ def test_colluding_analysts_never_exceed_the_data_sets_budget(books):
     with pytest.raises(OverBudget, match="'data' has ε = 0 left of ε = 3"):
         ask(books, "c", 1, account="bob")
     assert books.balance("bob").charge == grains(1)
+
+
+@pytest.fixture
+def shares(ledger):
+    """A data set, two purposes, and an analyst who has one share for both."""
+    accounts = [
+        ("data", None, (), 9), ("data/ann", "data", (), 2), ("data/for a", "data", (), 3),
+        ("data/for b", "data", (), "3/2"), ("data/for a/ann", "data/for a", ("data/ann",), 2),
+        ("data/for b/ann", "data/for b", ("data/ann",), 2),
+    ]  # fmt: skip
+    for name, parent, also, budget in accounts:
+        ledger.open_account(
+            name, parent=parent, also=also, accountant="pure", budget=ApproxDP(budget), unit=UNIT
+        )
+    return ledger
+
+
+def test_an_account_below_several_pays_with_each_of_them_once(shares):
+    ask(shares, "a", 1, account="data/for a/ann").settle(b"1")
+    ask(shares, "b", "1/2", account="data/for b/ann", kind="allowance").close(costs("1/4"), b"2")
+    spent = {name: shares.balance(name).spent.epsilon for name in shares.accounts()}
+    whole, one, other = Fraction(5, 4), Fraction(1), Fraction(1, 4)
+    assert list(spent.values()) == [whole, whole, one, other, one, other]
+    chain = ["data/for a/ann", "data/for a", "data/ann", "data"]
+    assert [each.account for each in shares.balances("data/for a/ann")] == chain
+    assert len(shares.history("data/ann")) == 7  # four of questions, and three openings
+    assert shares.verify().ok
+
+
+def test_each_account_above_has_to_have_room_and_a_refusal_charges_none(shares):
+    ask(shares, "a", 1, account="data/for a/ann")
+    head = shares.head()
+    for name, epsilon, why in (("b", "5/4", "'data/ann' has ε = 1"), ("c", 2, "'data/for b")):
+        with pytest.raises(OverBudget, match=why):
+            ask(shares, name, epsilon, account="data/for b/ann")
+    assert not shares.quote(costs("5/4"), account="data/for b/ann").fits
+    assert shares.head() == head
+    ask(shares, "b", 1, account="data/for b/ann")
+    assert shares.balance("data/ann").remaining == ApproxDP(0)
+
+
+def test_accounts_hang_below_one_data_set_and_below_each_other_in_one_direction(shares):
+    terms = {"accountant": "pure", "budget": ApproxDP(1), "unit": UNIT}
+    shares.open_account("other", parent=None, **terms)
+    for parent, also in (("data", ["other"]), ("data", ["data"]), (None, ["data"])):
+        with pytest.raises(PolicyError, check=about("parents")):
+            shares.open_account("eve", parent=parent, also=also, **terms)
+    with pytest.raises(PolicyError, check=about("parent")):
+        shares.open_account("eve", parent="data", also=["eve"], **terms)
+    with pytest.raises(PolicyError, check=about("terms")):
+        shares.open_account("data/ann", parent="data", also=["data/for a/ann"], **terms)
+    with pytest.raises(PolicyError, check=about("terms")):  # a share that was left out
+        shares.open_account("data/for a/ann", parent="data/for a", **terms)
+
+
+def test_an_export_keeps_who_pays_with_whom(shares):
+    ask(shares, "a", 1, account="data/for a/ann").settle(b"1")
+    file = io.StringIO()
+    shares.export(file)
+    with restore_ledger(io.StringIO(file.getvalue()), ":memory:") as again:
+        assert again.verify(pinned_head=shares.head()).ok
+        with pytest.raises(OverBudget, match="'data/ann'"):
+            ask(again, "b", "3/2", account="data/for b/ann")
+
+
+def test_several_budgets_change_together_or_not_at_all(shares):
+    with pytest.raises(PolicyError, check=about("closed")):
+        shares.change_budgets(["data/ann", "data/eve"], ApproxDP(4), reason="because")
+    assert shares.balance("data/ann").budget == ApproxDP(2)
+    found = shares.change_budgets(["data/ann", "data/for a/ann"], ApproxDP(4), reason="because")
+    assert [each.budget for each in found] == [ApproxDP(4)] * 2
 
 
 def test_a_refusal_charges_nobody_and_names_the_price(books):

@@ -37,9 +37,18 @@ def costs(epsilon):
 
 def opened(address):
     ledger = open_ledger(address)
-    for name, parent in (("data", None), ("ann", "data")):
+    for name, parent, also in (
+        ("data", None, ()),
+        ("share", "data", ()),
+        ("ann", "data", ["share"]),
+    ):
         ledger.open_account(
-            name, parent=parent, accountant="pure", budget=ApproxDP(BUDGET), unit="one person"
+            name,
+            parent=parent,
+            also=also,
+            accountant="pure",
+            budget=ApproxDP(BUDGET),
+            unit="one person",
         )
     return ledger
 
@@ -424,8 +433,8 @@ def test_a_schema_that_is_not_a_ledger_is_refused_and_not_changed(server):
         assert tables == [("patients",)]
         admin.execute(f"DROP TABLE {schema}.patients")
         with opened(address):  # an empty schema that a steward made for us is fine
-            admin.execute(f"UPDATE {schema}.ledger_format SET format = 3")
-        with pytest.raises(LedgerError, check=about("format"), match=r"3.*2"):
+            admin.execute(f"UPDATE {schema}.ledger_format SET format = 4")
+        with pytest.raises(LedgerError, check=about("format"), match=r"4.*3"):
             open_ledger(address)
 
 

@@ -16,13 +16,13 @@ from hypothesis.stateful import (
 )
 
 from noisegate.errors import NoisegateError
-from noisegate.ledger.account import fold
 from noisegate.ledger.entry import Entry
+from noisegate.ledger.fold import fold
 from noisegate.ledger.open import open_ledger
 from noisegate.privacy.event import DeclaredEvent
 from noisegate.privacy.loss import ApproxDP
 
-NAMES = st.sampled_from(["data", "ann", "bob"])
+NAMES = st.sampled_from(["data", "ann", "bob", "both"])
 EPSILONS = st.sampled_from([Fraction(n, d) for n, d in ((0, 1), (1, 3), (1, 2), (1, 1), (7, 5))])
 BUDGETS = st.sampled_from([ApproxDP(1), ApproxDP(3), ApproxDP(5, "1e-6")])
 IDS = st.sampled_from(["r1", "r2", "r3", "r4"])
@@ -65,11 +65,13 @@ class Stores(RuleBasedStateMachine):
     @rule(
         name=NAMES,
         parent=st.none() | NAMES,
+        also=st.lists(NAMES, max_size=2),
         budget=BUDGETS,
         accountant=st.sampled_from(["pure", "zcdp"]),
     )
-    def open_account(self, name, parent, budget, accountant):
-        terms = {"parent": parent, "accountant": accountant, "budget": budget, "unit": "person"}
+    def open_account(self, name, parent, also, budget, accountant):
+        terms = {"parent": parent, "also": also, "accountant": accountant, "budget": budget}
+        terms["unit"] = "person"
         self.both(lambda ledger: ledger.open_account(name, **terms))
 
     @rule(name=NAMES, budget=BUDGETS)

@@ -369,7 +369,7 @@ def test_an_old_ledger_is_brought_to_the_new_form_with_its_write_ahead_log(tmp_p
             assert ledger.verify().ok
             ledger.note("by a newer version")
         raw = sqlite3.connect(tmp_path / name)
-        assert raw.execute("PRAGMA user_version").fetchone() == (2,)
+        assert raw.execute("PRAGMA user_version").fetchone() == (3,)
         raw.close()
         assert not Path(f"{tmp_path / name}-wal").exists()
 
@@ -435,15 +435,18 @@ def test_a_damaged_file_is_reported_by_an_inspection(path, tmp_path):
         looked_at.verify()
 
 
-def test_a_schema_of_an_older_version_is_brought_to_the_new_form(server):
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_schema_of_an_older_version_is_brought_to_the_new_form(server, version):
     address = server.fresh()
     schema = address.rpartition("=")[2]
     opened(address).close()
     with psycopg.connect(server.uri, autocommit=True) as admin:
-        admin.execute(f"DROP TABLE {schema}.origins")
-        admin.execute(f"UPDATE {schema}.ledger_format SET format = 1")
+        admin.execute(f"ALTER TABLE {schema}.accounts DROP COLUMN also")
+        if version == 1:
+            admin.execute(f"DROP TABLE {schema}.origins")
+        admin.execute(f"UPDATE {schema}.ledger_format SET format = {version}")
         with opened(address) as ledger:
             pay(ledger, "first")
             assert ledger.verify().ok
         form = admin.execute(f"SELECT format FROM {schema}.ledger_format").fetchone()
-    assert form == (2,)
+    assert form == (3,)

@@ -47,14 +47,16 @@ def budget_of(address, epsilon):
     return ledger
 
 
-def reserve(ledger, request_id, epsilon="1/10"):
+def reserve(ledger, request_id, epsilon="1/10", account="data"):
     event = DeclaredEvent(epsilon=epsilon)
-    return ledger.reserve(request_id, question="q", event=event, account="data", kind="measurement")
+    return ledger.reserve(
+        request_id, question="q", event=event, account=account, kind="measurement"
+    )
 
 
-def try_to_reserve(ledger, request_id):
+def try_to_reserve(ledger, request_id, account="data"):
     try:
-        reserve(ledger, request_id).settle(b"answer")
+        reserve(ledger, request_id, account=account).settle(b"answer")
     except OverBudget:
         return 0
     return 1
@@ -90,6 +92,32 @@ def test_32_threads_racing_for_one_budget_never_pass_it(address, connections):
         won = sum(pool.map(race, range(THREADS)))
     assert won == 12  # floor(1.25 / 0.1)
     assert ledgers[0].balance("data").unsettled == 0
+    assert ledgers[0].verify().ok
+    for ledger in ledgers:
+        ledger.close()
+
+
+def test_threads_that_ask_for_two_purposes_never_pass_the_one_share(address):
+    ledgers = [budget_of(address, 9) for _ in range(4)]
+    terms = {"accountant": "pure", "unit": "one person"}
+    ledgers[0].open_account("data/ann", parent="data", budget=ApproxDP("1.25"), **terms)
+    for why in ("data/for a", "data/for b"):
+        ledgers[0].open_account(why, parent="data", budget=ApproxDP(5), **terms)
+        ledgers[0].open_account(
+            f"{why}/ann", parent=why, also=["data/ann"], budget=ApproxDP(5), **terms
+        )
+    start = Barrier(16)
+
+    def race(number):
+        start.wait()
+        account = f"data/for {'ab'[number % 2]}/ann"
+        return try_to_reserve(ledgers[number % 4], f"r{number}", account)
+
+    with ThreadPoolExecutor(16) as pool:
+        won = sum(pool.map(race, range(16)))
+    assert won == ledgers[0].balance("data/ann").reservations == 12  # floor(1.25 / 0.1)
+    spent = [ledgers[0].balance(name).spent.epsilon for name in ("data/for a", "data/for b")]
+    assert sum(spent) == ledgers[0].balance("data").spent.epsilon
     assert ledgers[0].verify().ok
     for ledger in ledgers:
         ledger.close()

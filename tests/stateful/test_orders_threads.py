@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from fractions import Fraction
 from threading import Barrier
+from time import sleep
 
 import pytest
 from accidents import books
@@ -90,6 +91,7 @@ def test_that_check_catches_a_shelf_that_grows_while_it_is_read(gate, monkeypatc
         for settled in shelf.ledger.settled(known.seen):
             known = shelf._known
             more = _Known(known.seen, known.sums).and_then([settled])
+            sleep(0.001)  # another thread's turn
             shelf._known = more
         return shelf._known
 

@@ -109,13 +109,13 @@ def test_a_ledger_of_a_later_format_is_refused_and_not_changed(order, quick_path
     seen_by(order, gate)
     gate.ledger.close()
     with sqlite3.connect(where) as later:
-        later.execute("PRAGMA user_version = 3")
+        later.execute("PRAGMA user_version = 4")
     later.close()
     before = where.read_bytes()
-    with pytest.raises(LedgerError, check=about("format"), match=r"3.*2"):
+    with pytest.raises(LedgerError, check=about("format"), match=r"4.*3"):
         open_gate(str(where), people=order.people)
     with pytest.raises(
-        LedgerError, check=about("format"), match="3"
+        LedgerError, check=about("format"), match="4"
     ):  # also the one that had it open
         order.ask(gate, print, False)
     assert where.read_bytes() == before

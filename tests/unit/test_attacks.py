@@ -12,7 +12,7 @@ from noisegate.lab.attacks.page import page, picture
 from noisegate.lab.attacks.run import NAMES, tried
 from noisegate.lab.unpromised import run as unpromised
 
-TIMES, EPSILON = 40, 0.5
+TIMES, EPSILON = 24, 0.5
 FEWER = {"model": 2, "synthetic": 4}  # trials are slow
 
 

@@ -161,7 +161,8 @@ def test_tiny_samples_are_refused_in_words_of_the_sample(gate, probability, word
 def test_people_with_several_rows_are_no_crowd():
     gate = ng.open(PEOPLE, unit="id", rows_per_unit=3, epsilon=2, delta=1e-3, columns=COLUMNS)
     with pytest.raises(Unsupported, check=about("several-rows")):
-        gate.release("crowd-histogram", **ASKED)
+        sql = "SELECT ward, COUNT(*) FROM data GROUP BY ward"
+        gate.release("crowd-histogram", sql=sql, probability="1/4", crowd=40, epsilon=1)
 
 
 def test_a_crowd_shares_the_budget_with_everything_else(gate):

@@ -10,8 +10,9 @@ from threading import Barrier
 import pytest
 
 from noisegate.errors import LedgerError, PolicyError, SpecError, Unsupported
-from noisegate.ledger.account import Account, Prices, fold
+from noisegate.ledger.account import Account, Prices
 from noisegate.ledger.entry import Entry, Head
+from noisegate.ledger.fold import fold
 from noisegate.ledger.memory import MemoryLedger
 from noisegate.ledger.open import open_ledger, restore_ledger
 from noisegate.ledger.sqlite import SQLiteLedger
@@ -91,10 +92,10 @@ def test_a_newer_format_is_refused_and_not_changed(tmp_path):
     path = tmp_path / "ledger.db"
     open_ledger(str(path)).close()
     connection = sqlite3.connect(path)
-    connection.execute("PRAGMA user_version = 3")
+    connection.execute("PRAGMA user_version = 4")
     connection.close()
     before = digest_of(path)
-    with pytest.raises(LedgerError, check=about("format"), match=r"3.*2"):
+    with pytest.raises(LedgerError, check=about("format"), match=r"4.*3"):
         open_ledger(str(path))
     assert digest_of(path) == before
 

@@ -386,7 +386,6 @@ OWNED = pa.table({
     "age": [i % 40 for i in range(400)],
     "ward": [("north", "south", "attic", None)[i % 4] for i in range(400)],
 })  # fmt: skip
-UNLISTED = "Rows whose ward is not a declared value are in no cell and not counted."
 
 
 def owned(accountant="pure", **ward):
@@ -399,33 +398,41 @@ def owned(accountant="pure", **ward):
 
 
 @pytest.mark.parametrize("accountant", ["pure", "zcdp"])
-def test_rows_in_no_cell_are_named_by_plan_answer_model_and_release(accountant):
+def test_questions_mean_what_they_mean_in_sql_whatever_is_declared(accountant):
+    """Undeclared wards and NULLs have cells. Off by more than the ± in at most 5 of 100 runs by
+    theory; the noise here is so small that this takes a deviation of 20 σ.
+    """
     gate, cells = owned(accountant), {"age": 10, "ward": None}
-    asked = [counting("age < 20"), counting("ward <> 'north'")]
-    assert UNLISTED in str(gate.many_plan(cells, epsilon=1))
-    with gate.many(cells, epsilon=9, questions=9, surprises=2) as session:
-        answers = [*session.answers(asked), session.count(ward="south")]
-        assert all(UNLISTED in str(each) for each in answers)
-        assert all(UNLISTED in each.to_dict()["caveats"] for each in answers)
-        assert UNLISTED in session.model.words
-    made = gate.release("questions", workload=asked, epsilon=1)
-    assert UNLISTED in made.words
-    assert any(
-        UNLISTED in words
-        for words in gate.release_plan("questions", workload=asked, epsilon=1).notes
-    )
+    asked = [
+        counting(condition)
+        for condition in ("age < 20", "ward <> 'north'", "NOT ward IN ('south')", "ward IS NULL")
+    ]
+    right = [int(duckdb.sql(sql.replace("FROM p", "FROM OWNED")).fetchall()[0][0]) for sql in asked]
+    with gate.many(cells, epsilon=400, questions=9, surprises=4) as session:
+        answers = session.answers(asked)
+    for answer, count in zip(answers, right, strict=True):
+        assert abs(answer.value - count) <= answer.margin
+    made = gate.release("questions", workload=asked, epsilon=400)
+    assert made.axes[-1].keys == ("north", "south", "(other)", None)
+    (words,) = [each for each in made.words if "within ±" in each]
+    off = float(words.split("± ")[1].split(" of")[0].replace(",", ""))
+    ward = made.query(ward=["south", "(other)"]).value
+    assert abs(ward - right[1]) <= off
+    assert off < 60
 
 
 def test_a_key_that_nobody_declared_is_not_counted_as_nothing():
-    """Its rows are there, and in no cell: 0 ± 0 would be wrong."""
+    """Its rows are there, in a cell with others: 0 ± 0 would be wrong."""
     gate = owned()
-    for condition in ("ward = 'attic'", "ward IN ('north', 'attic')", "ward IS NULL"):
+    for condition in ("ward = 'attic'", "ward IN ('north', 'attic')", "ward < 'o'"):
         with pytest.raises(Unsupported, check=about("value")):
             gate.release("questions", workload=[counting(condition)], epsilon=1)
         with pytest.raises(Unsupported, check=about("value")):
             gate.many({"ward": None}, workload=[counting(condition)], epsilon=1).__enter__()
+    with pytest.raises(Unsupported, check=about("units")):
+        gate.release("questions", workload=["SELECT COUNT(DISTINCT id) FROM p"], epsilon=1)
     assert gate.spent.epsilon == 0
-    with owned(nullable=True).many({"ward": None}, epsilon=9, questions=9) as session:
+    with gate.many({"ward": None}, epsilon=9, questions=9) as session:
         missing = session.sql(counting("ward IS NULL"))
     assert abs(missing.value - 100) <= missing.margin
 

@@ -57,9 +57,9 @@ def test_extreme_values_are_clamped_instead_of_wrapped():
     assert sparse().sample(ends).tolist() == [0, 1]
 
 
-def test_a_run_shows_nothing_of_what_it_compared():
+def test_a_run_shows_nothing_of_what_it_compared_but_gaps():
     run = sparse().start()
-    assert [name for name in dir(run) if not name.startswith("_")] == ["ask", "is_over"]
+    assert [name for name in dir(run) if not name.startswith("_")] == ["ask", "gaps", "is_over"]
     assert "bar" not in repr(run)
 
 

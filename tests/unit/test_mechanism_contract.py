@@ -10,6 +10,7 @@ import pytest
 from noisegate.accounting.pure import pure_loss
 from noisegate.accounting.zcdp import ZCDPAccountant
 from noisegate.errors import SpecError
+from noisegate.mechanisms.additive.biased_crowd import BiasedCrowd
 from noisegate.mechanisms.additive.box_noise import BoxNoise
 from noisegate.mechanisms.additive.crowd_counts import CrowdCounts
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
@@ -89,6 +90,7 @@ EXAMPLES = (
     OutsideBand(threshold=4, threshold_scale=THIRD, query_scale=THIRD, cutoff=2),
     Furthest(factor=THIRD, guesses=(5, -3)),
     CrowdCounts(probability=THIRD, crowd=5, epsilon=THIRD),
+    BiasedCrowd(probabilities=(THIRD, THIRD / 2), inner=4, apart=True, crowd=5, epsilon=THIRD),
     SmoothStudent(scale=THIRD, beta=THIRD, low=0, high=9),
     SmoothLaplace(scale=7 * THIRD, beta=THIRD, epsilon=Fraction(1), low=-9, high=9),
     SmoothLognormal(scale=THIRD, beta=THIRD, sigma=THIRD, low=0, high=9),

@@ -7,6 +7,8 @@ import pytest
 import noisegate as ng
 from noisegate.errors import SpecError, Unsupported
 from noisegate.learners.items.net import NetDatabase
+from noisegate.orders import FitOrder
+from refusals import about
 
 FACTS = {"ward": {"in": ["n", "s", "w"]}, "age": {"type": "integer", "between": [0, 99]}}
 
@@ -71,7 +73,25 @@ def test_what_is_no_toy_or_no_question_is_refused_for_nothing(columns, questions
     assert asked.spent.epsilon == 0
 
 
-def test_more_than_sixteen_cells_are_refused():
-    rows = pa.table({f"b{place}": [True, False] for place in range(5)})
-    with pytest.raises(Unsupported, match="16"):
-        NetDatabase(epsilon=1).fit(ng.open(rows, epsilon=1).matrix())
+def test_a_plan_says_how_far_it_reaches_and_too_many_databases_are_refused():
+    asked = gate()
+    plan = NetDatabase(epsilon=1, size=4).plan(asked.matrix(None, ["ward", "sick"]))
+    assert plan.price.epsilon == 1
+    assert "126 databases of 4 rows over 6 cells" in " ".join(plan.notes)
+    towns = [f"t{number}" for number in range(90)]
+    ages = ng.open(pa.table({"age": towns}), epsilon=9, columns={"age": {"in": towns}})
+    with pytest.raises(Unsupported, check=about("cells")) as refused:
+        NetDatabase(epsilon=1, size=5).fit(ages.matrix(None, ["age"]))
+    assert "size=3" in refused.value.fix
+    assert (asked.spent.epsilon, ages.spent.epsilon) == (0, 0)
+
+
+def test_a_net_over_many_cells_is_one_order_of_the_gate():
+    rows = pa.table({"town": ["t7"] * 300 + ["t8"] * 100})
+    towns = [f"t{number}" for number in range(60)]
+    asked = ng.open(rows, epsilon=1000, columns={"town": {"in": towns}})
+    order = FitOrder(model="NetDatabase", columns=("town",), options={"size": 2}, epsilon=200)
+    assert asked.plan(order).price.epsilon == 200
+    net = asked.run(order)
+    assert {row[0] for row in net.database_} <= {"t7", "t8"}
+    assert abs(net.answer(town="t7") - 300) <= net.within_

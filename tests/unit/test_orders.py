@@ -84,7 +84,7 @@ ORDERS = {
         impossible=[{"age": (0, 14), "married": True}, "age > 90"], choose=["bounds"], method="aim",
     ),
     "questions": release_order("questions", workload=["SELECT 1"], rounds=2, average=True),
-    "crowd-histogram": release_order("crowd-histogram", columns={"ward": None}, probability=0.25, crowd=9),
+    "crowd-histogram": release_order("crowd-histogram", columns={"ward": None}, probability=0.25, crowd=9, biased={"ward": {"north": "1/3"}}),
     "crowd-points": release_order("crowd-points", columns={"age": 4}, probability="1/4", delta=1e-6),
 }  # fmt: skip
 

@@ -1,3 +1,5 @@
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date, datetime
 from decimal import Decimal
 
@@ -305,3 +307,42 @@ def test_keys_of_a_public_column_are_listed_once_and_in_order():
     assert public_keys(pa.table({"code": ["b", None, "a", "b"]}), "t", "code") == ("a", "b")
     with pytest.raises(PolicyError, check=about("column")):
         public_keys(pa.table({"code": ["b"]}), "t", "nope")
+
+
+# memory that questions share
+
+
+def opened_with_memory():
+    domain = table("t", None, ID)
+    return DuckDBSource({"t": pa.table({"id": [1]})}, {"t": domain}, memory="60MB")
+
+
+def test_no_question_fails_for_want_of_memory_that_another_has():
+    """Four that fit one by one and not together, 60 MB: each is right in the end."""
+    source = opened_with_memory()
+    text = "SELECT len(list(range)) FROM range(1800000)"
+    start = threading.Barrier(4)
+
+    def ask(_):
+        start.wait()
+        return source._run(lambda connection: connection.execute(text).fetchall(), ())
+
+    engine = source._connection
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(ask, range(4))) == [[(1800000,)]] * 4
+    assert source._connection is engine, "memory that ran out does no harm to the engine"
+    limit = source._connection.execute("SELECT current_setting('memory_limit')").fetchone()
+    assert limit == ("57.2 MiB",)
+
+
+def test_a_question_that_is_too_large_by_itself_is_refused_and_the_next_one_is_answered():
+    source, asked = opened_with_memory(), []
+
+    def large(connection):
+        asked.append(1)
+        return connection.execute("SELECT len(list(range)) FROM range(9000000)").fetchall()
+
+    with pytest.raises(SourceError):
+        source._run(large, ())
+    assert len(asked) == 1, "nobody else was at work, so that asking again is no help"
+    assert source._run(lambda c: c.execute("SELECT 1").fetchall(), ()) == [(1,)]

@@ -86,7 +86,7 @@ def histogram_delta(probability: Fraction, crowd: int, epsilon: Fraction) -> Fra
         help. All that leaving adds is at most the chance of fewer than k there.
     Rounding: up, by more than the products of one term can be off.
     """
-    p, long = _checked(probability, crowd, epsilon), _long(epsilon)
+    p, long = checked(probability, crowd, epsilon), _long(epsilon)
     search, rise, grown = _Search(p, crowd, 0.0, float(epsilon)), np.expm1(long), np.exp(long)
 
     def come(chances: _Chances) -> np.longdouble:
@@ -129,7 +129,7 @@ def blended_delta(
         1 - p + p e^-within is at least e^-ε.
     Rounding: up.
     """
-    p = _checked(probability, crowd, epsilon, within)
+    p = checked(probability, crowd, epsilon, within)
     if epsilon < least_epsilon(probability, within):
         raise SpecError(
             "Below this ε, sampling alone gives no guarantee.",
@@ -176,40 +176,13 @@ def closed_form(
     Rounding: up.
     """
     p = Fraction(probability)
-    _checked(p, crowd, Fraction(1), within)
+    checked(p, crowd, Fraction(1), within)
     least = 1 - (1 - p) ** 2
     q = least if fraction is None else fraction
     if not least <= q < 1:
         raise SpecError("The fraction is out of range.", fix=f"Use {float(least):.6g} to below 1.")
     grown = partial(_log, lambda: real(1 - p) * (1 + real(within).exp() * real(q) / real(1 - q)))
-    return ApproxDP(upper(grown), _tail(Fraction(crowd), q, p))
-
-
-def biased_form(
-    least: Fraction, most: Fraction, crowd: int, within: Fraction = Fraction(0), *, odd: int = 0
-) -> ApproxDP:
-    """The same where people are sampled with differing probabilities, from ``least`` to ``most``.
-
-    Claim: holds for each person whose own probability lies there, if all who could take its place
-        do too, but at most ``odd``, whose probabilities are arbitrary, even 0, 1 or known: with
-        q = 1 - (1 - p')², ε = ln(1 - p' + p' e^within ((1 - p)/p) p'(2 - p')/(1 - p')²) and
-        δ = e^(-((k - odd)/q) KL(q‖p')), p = ``least``, p' = ``most``. A person who is surely in
-        the sample has no guarantee.
-    Adjacency: add/remove one such person.
-    Why: as `blended_delta`, with a place given up with odds of at most (1 - p)/p, x dominated by
-        Bin(M, p'), and only the others with bounded probabilities changing places.
-    Rounding: up.
-    """
-    _checked(least, crowd, Fraction(1), within)
-    _checked(most, crowd, Fraction(1), within)
-    if least > most or type(odd) is not int or not 0 <= odd < crowd:
-        raise SpecError(
-            "These probabilities give no bound.", fix="Use least <= most and odd below the crowd."
-        )
-    q = 1 - (1 - most) ** 2
-    swap = (1 - least) / least * most * (2 - most) / (1 - most) ** 2
-    grown = partial(_log, lambda: real(1 - most) + real(most * swap) * real(within).exp())
-    return ApproxDP(upper(grown), _tail(Fraction(crowd - odd), q, most))
+    return ApproxDP(upper(grown), tail(Fraction(crowd), q, p))
 
 
 def change_one(probability: Fraction, loss: ApproxDP) -> ApproxDP:
@@ -255,7 +228,7 @@ def least_loss(
     """The smallest ε, to a millionth, at which the crowd keeps δ. Rounding: up."""
     if not 0 < delta < 1:
         raise SpecError("δ is not between 0 and 1.", fix="Use a δ such as 1e-6.")
-    _checked(probability, crowd, Fraction(1), within or Fraction(0))
+    checked(probability, crowd, Fraction(1), within or Fraction(0))
     least = Fraction(0) if within is None else least_epsilon(probability, within)
 
     def keeps(epsilon: Fraction) -> bool:
@@ -445,10 +418,10 @@ def _pairs(chances: _Chances) -> tuple[Long, Long]:
 def _below(chances: _Chances) -> np.longdouble:
     """The chance of fewer than k: all that the others leave."""
     above: np.longdouble = chances.values[1:].sum()
-    return max(1 - above, np.longdouble(0)) if above < 0.5 else _lower_tail(chances)
+    return max(1 - above, np.longdouble(0)) if above < 0.5 else _lowertail(chances)
 
 
-def _lower_tail(chances: _Chances) -> np.longdouble:
+def _lowertail(chances: _Chances) -> np.longdouble:
     """Σ b(x) for x < k, downwards from the anchor, so that small sums are not differences."""
     places = np.arange(chances.first, 0, -1, dtype=np.longdouble)
     ratios = places / (chances.others - places + 1) * ((1 - chances.p) / chances.p)
@@ -463,7 +436,7 @@ def _kl_float(q: float, p: float) -> float:
     return (ones + zeros) * (1 - 1e-9) - 1e-13
 
 
-def _tail(crowd: Fraction, q: Fraction, p: Fraction) -> Fraction:
+def tail(crowd: Fraction, q: Fraction, p: Fraction) -> Fraction:
     """At least e^(-(k/q) KL(q‖p)), at most 1."""
 
     def exponent() -> Real:
@@ -477,9 +450,10 @@ def _log(compute: Callable[[], Real]) -> Real:
     return compute().log()
 
 
-def _checked(
+def checked(
     probability: Fraction, crowd: int, epsilon: Fraction, within: Fraction = Fraction(0)
 ) -> np.longdouble:
+    """The probability, if all of them can be those of a crowd."""
     if not 0 < float(probability) < 1:
         raise SpecError("probability is out of range.", fix="Use 0 to 1.", about="sample")
     if type(crowd) is not int or not 1 <= crowd <= CROWD_MAX:

@@ -10,14 +10,22 @@ from fractions import Fraction
 from typing import Any, Final, TypeAlias, final
 
 from noisegate.errors import Unsupported
-from noisegate.privacy.event import Event, Group, Parallel, PoissonSampled, Repeated, Sequential
+from noisegate.privacy.event import (
+    Event,
+    Group,
+    InPart,
+    Parallel,
+    PoissonSampled,
+    Repeated,
+    Sequential,
+)
 
 Pair: TypeAlias = tuple[Fraction, Fraction]
 Rule: TypeAlias = Callable[[Any], Pair]
 
 NO_DELTA: Final = Fraction(0)
 NOTHING: Final[Pair] = (Fraction(0), Fraction(0))
-_WRAPPERS: Final = (Group, PoissonSampled)
+_WRAPPERS: Final = (Group, InPart, PoissonSampled)
 
 
 @final
@@ -62,9 +70,9 @@ class Rules:
 
 
 def _plain(event: Event) -> Event:
-    """The same step without an idle wrapper: a group of one, a group of groups, a full sample."""
+    """The same step without an idle wrapper: a group of one, a full sample; for those of a part."""
     match event:
-        case Group(event=inner, size=1):
+        case Group(event=inner, size=1) | InPart(event=inner):
             return _plain(inner)
         case Group(event=Group() as inner, size=size):
             return _plain(Group(event=inner.event, size=inner.size * size))

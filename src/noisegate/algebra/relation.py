@@ -215,7 +215,7 @@ def sample_of(relation: Relation) -> Sampled | None:
         below = below.of  # type: ignore[union-attr]
     found = below if type(below) is Sampled else None
     inside = below.of if type(below) is Sampled else below
-    if any(type(each) is Sampled for each in _all_of(inside)):
+    if any(type(each) is Sampled for each in all_of(inside)):
         raise Unsupported("A sample must be the outermost step.", fix="Sample once, at the end.")
     return found
 
@@ -229,19 +229,19 @@ def keyed(relation: Relation, key: str) -> Relation:
     return relation
 
 
-def _all_of(relation: Relation) -> Iterator[Relation]:
+def all_of(relation: Relation) -> Iterator[Relation]:
     """A relation and all below it."""
     yield relation
     for name in ("of", "other", "left", "right"):
         if (below := getattr(relation, name, None)) is not None:
-            yield from _all_of(below)
+            yield from all_of(below)
     for part in getattr(relation, "parts", ()):
-        yield from _all_of(part)
+        yield from all_of(part)
 
 
 def expressions_of(relation: Relation) -> Iterator[Expression]:
     """All expressions in a relation, and in those below it."""
-    for each in _all_of(relation):
+    for each in all_of(relation):
         yield from _own(each)
 
 

@@ -4,12 +4,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from math import isqrt, prod
-from typing import ClassVar, TypeAlias, final
+from typing import TYPE_CHECKING, ClassVar, TypeAlias, final
 
-from noisegate.algebra.blocks import Blocks
 from noisegate.algebra.expression import Expression, Field, Literal, fields_of
 from noisegate.algebra.relation import Relation, expressions_of
 from noisegate.privacy.domain import Key
+
+if TYPE_CHECKING:
+    from noisegate.algebra.blocks import Blocks  # for programs only
 
 
 @final
@@ -228,14 +230,14 @@ class Rows(_OverCells):
 Tally: TypeAlias = Sums | Marginals | Values | Keys | Distinct | Cells | Rows
 
 
-def fields_used(tally: Tally | Blocks) -> frozenset[str]:
+def fields_used(tally: "Tally | Blocks") -> frozenset[str]:
     """The names of all fields that a tally speaks of, in its relation too."""
     found = {name for e in expressions_of(tally.relation) for name in fields_of(e)}
     return frozenset(found.union(*(fields_of(e) for e in _asked(tally))))
 
 
-def _asked(tally: Tally | Blocks) -> Iterator[Expression]:
-    if isinstance(tally, Blocks):
+def _asked(tally: "Tally | Blocks") -> Iterator[Expression]:
+    if not isinstance(tally, Tally):
         yield from map(Field, tally.columns)
         return
     if isinstance(tally, Keys):

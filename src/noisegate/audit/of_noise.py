@@ -12,6 +12,7 @@ from noisegate.audit.audit import Audit
 from noisegate.audit.confidence import Floats, curve_claims
 from noisegate.audit.draws import each, many
 from noisegate.audit.events import AtLeast
+from noisegate.mechanisms.additive.biased_crowd import BiasedCrowd
 from noisegate.mechanisms.additive.box_noise import BoxNoise
 from noisegate.mechanisms.additive.crowd_counts import CrowdCounts
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
@@ -165,6 +166,18 @@ def _crowd() -> Audit:
     )  # fmt: skip
 
 
+def _biased_crowd() -> Audit:
+    chances, crowd, epsilon = (Fraction(1, 2), Fraction(1, 3)), 5, Fraction(4, 5)
+    counts = BiasedCrowd(probabilities=chances, inner=1, apart=True, crowd=crowd, epsilon=epsilon)
+    claims = {float(max(histogram_delta(p, crowd, epsilon) for p in chances)): float(epsilon)}
+    pair = counts, replace(counts, probabilities=(Fraction(3, 5), Fraction(1, 3)))
+    words = "a group of 6 people and of 5, beside one that is sampled less"
+    return many(
+        "biased-crowd", pair, ((6, 4), (5, 4)), words, claims=claims,
+        broken_words="3 of 5 people in the sample instead of 1 of 2",
+    )  # fmt: skip
+
+
 AUDITS: Final[dict[str, Callable[[], Audit]]] = {
     "geometric": _geometric,
     "truncated-geometric": _truncated,
@@ -182,4 +195,5 @@ AUDITS: Final[dict[str, Callable[[], Audit]]] = {
     "sparse-geometric": _sparse_geometric,
     "sparse-priority": _sparse_priority,
     "crowd-counts": _crowd,
+    "biased-crowd": _biased_crowd,
 }

@@ -27,7 +27,9 @@ key_app = typer.Typer(help="Keys that sign what is released.", no_args_is_help=T
 policy_app = typer.Typer(help="Inspect a policy, or see how one is written.", no_args_is_help=True)
 lab_app = typer.Typer(help="Experiments on made-up rows.", no_args_is_help=True)
 app.add_typer(account_app, name="account")
+owner_app = typer.Typer(help="Sums of several owners, over a network.", no_args_is_help=True)
 app.add_typer(key_app, name="key")
+app.add_typer(owner_app, name="owner")
 app.add_typer(lab_app, name="lab")
 app.add_typer(ledger_app, name="ledger")
 app.add_typer(policy_app, name="policy")
@@ -55,6 +57,8 @@ Confidence = Annotated[
 Rows = Annotated[
     int | None, typer.Option(help="Approximate number of rows, for the error of averages.")
 ]
+Noise = Annotated[str | None, typer.Option(help="truncated: counts stay between 0 and --top.")]
+Top = Annotated[int | None, typer.Option(help="With --noise truncated: the largest count.")]
 KeysDelta = Annotated[
     str | None, typer.Option(help="δ for partition selection, where groups are not declared.")
 ]
@@ -78,6 +82,20 @@ Sample = Annotated[
     typer.Option(
         help="Ask about a secret sample: the probability of each person to be in it, such as 1/10."
     ),
+]
+Partition = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Split the table: a column with declared keys, or conditions (repeatable). Questions "
+        "about different parts cost together what the dearest part does."
+    ),
+]
+PartOf = Annotated[
+    str | None, typer.Option("--part", help="With --partition: the key or condition to ask about.")
+]
+Several = Annotated[
+    str | None,
+    typer.Option(help="With --partition and units: first, the part in which a person counts."),
 ]
 RowsPerUnit = Annotated[
     int | None,

@@ -36,7 +36,9 @@ def ledger_show(
     names = ("account", "budget", "spent", "left", "accountant", "questions", "unsettled")
     lines = [(str(e.seq), e.at[:19], e.kind, e.hash[:12], _subject(e.body)) for e in log]
     if as_json:
-        shown: dict[str, Any] = {"accounts": [dict(zip(names, row, strict=True)) for row in rows]}
+        below = [{"below": [*filter(None, (each.parent, *each.also))]} for each in balances]
+        found = (dict(zip(names, row, strict=True)) for row in rows)
+        shown: dict[str, Any] = {"accounts": [*map(dict.__or__, found, below)]}
         shown["origins"] = [{"account": account, "place": place} for account, place in owned]
         shown |= {"entries": [{"seq": e.seq, "kind": e.kind, "at": e.at, "hash": e.hash,
                                **e.body} for e in log]} if entries else {}  # fmt: skip

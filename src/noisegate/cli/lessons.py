@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
-from noisegate.cli.app import Confidence, Delta, Epsilon, Json, Within, app
+from noisegate.cli.app import Delta, Epsilon, Json, Within, app
 from noisegate.cli.printing import print_answer, print_table, say, say_json
+from noisegate.errors import SpecError
 
 
 @app.command("explain-epsilon")
@@ -42,14 +43,37 @@ def explain_epsilon(
 
 @app.command("what-if")
 def what_if(
-    budget: Annotated[str, typer.Option(help="ε of the whole data set.")],
+    budget: Annotated[str | None, typer.Option(help="ε of the whole data set.")] = None,
     epsilon: Epsilon = None,
     within: Within = None,
-    confidence: Confidence = "0.95",
+    confidence: Annotated[str | None, typer.Option(help="The confidence level.")] = None,
     delta: Delta = "0",
+    queries: Annotated[int | None, typer.Option(help="How many questions, k.")] = None,
+    bound: Annotated[str | None, typer.Option(help="How far one person moves a number, b.")] = None,
+    tolerance: Annotated[str | None, typer.Option(help="How far all may be off, γ.")] = None,
+    rows: Annotated[int | None, typer.Option(help="For means: how many rows, n.")] = None,
+    what: Annotated[str, typer.Option(help="mean, sum, count or histogram.")] = "mean",
     as_json: Json = False,
 ) -> None:
-    """Show the error of counts at a price, or the price of an error; and what a budget buys."""
+    """Show what a budget buys; or solve n = kb/(γε) with its confidence for what is left out."""
+    if any(each is not None for each in (queries, bound, tolerance, rows)) or what != "mean":
+        from noisegate.planning.enough import enough  # noqa: PLC0415
+
+        solved = enough(
+            what, queries=queries, bound=bound, tolerance=tolerance, epsilon=epsilon, rows=rows,  # type: ignore[arg-type]
+            confidence=confidence,
+        )  # fmt: skip
+        if as_json:
+            say_json(solved.to_dict())
+        else:
+            print_table(f"Solved for {solved.solved} ({what})", ("", ""), solved.facts())
+        return
+    if budget is None:
+        raise SpecError(
+            "There is no budget.", fix="Give --budget, or --queries, --bound and --tolerance.",
+            about="budget",
+        )  # fmt: skip
+    confidence = confidence or "0.95"
     from noisegate.lab.what_if import what_if as facts_of  # noqa: PLC0415
 
     facts = facts_of(

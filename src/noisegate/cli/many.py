@@ -5,9 +5,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from noisegate.cli.app import Confidence, Epsilon, Json, PrintOrder, app
+from noisegate.cli.app import Confidence, Epsilon, Json, Planned, PrintOrder, app
 from noisegate.cli.opening import Opening, opens
-from noisegate.cli.printing import bar, print_plan, print_table, say, say_json
+from noisegate.cli.printing import (
+    bar,
+    print_answer,
+    print_plan,
+    print_table,
+    say,
+    say_json,
+    say_made,
+)
 from noisegate.cli.reading import read_text
 from noisegate.cli.releases import bins_of
 from noisegate.errors import SpecError
@@ -15,6 +23,7 @@ from noisegate.errors import SpecError
 if TYPE_CHECKING:
     from noisegate.gate import Gate
     from noisegate.orders import ManyOrder
+    from noisegate.releases.thresholds.session import ThresholdTerms
 
 
 @app.command()
@@ -93,3 +102,45 @@ def _read(file: Path) -> list[str]:
     if not found:
         raise SpecError(f"{file.name!r} contains no question.", fix="Write one question per line.")
     return found
+
+
+@app.command()
+@opens
+def thresholds(
+    opening: Opening,
+    threshold: Annotated[str, typer.Option(help="What the sums are compared with.")],
+    count: Annotated[int, typer.Option(help="How many yeses are paid for; then it ends.")],
+    questions: Annotated[
+        Path, typer.Option(help="Questions such as SELECT COUNT(*) FROM t WHERE …; one a line.")
+    ],
+    epsilon: Epsilon = None,
+    values: Annotated[
+        bool, typer.Option("--values", help="Also the sum of each yes, for half of the price.")
+    ] = False,
+    bound: Annotated[str, typer.Option(help="The most that one unit may move a sum.")] = "1",
+    grain: Annotated[str | None, typer.Option(help="What sums are whole multiples of.")] = None,
+    signed: Annotated[
+        bool, typer.Option("--signed", help="Also sums that one more unit may lower.")
+    ] = False,
+    confidence: Confidence = "0.95",
+    plan: Planned = False,
+    as_json: Json = False,
+) -> None:
+    """Which sums reach a threshold, asked in turn; only the few that do are paid for."""
+    asked, gate = _read(questions), opening.gate(to_plan=plan)
+    terms: ThresholdTerms = {
+        "count": count, "epsilon": epsilon, "values": values, "bound": bound, "grain": grain,
+        "signed": signed, "questions": len(asked),
+    }  # fmt: skip
+    if plan:
+        print_plan(gate.thresholds_plan(threshold, **terms), confidence, as_json=as_json)
+        return
+    with gate.thresholds(threshold, **terms) as session:
+        for sql in asked:
+            if session.left:
+                session.ask(sql, confidence=confidence)
+        answer = session.answer()
+    if as_json:
+        say_made(answer, confidence, None)
+    else:
+        print_answer(answer, confidence)

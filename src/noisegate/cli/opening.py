@@ -21,12 +21,15 @@ from noisegate.cli.app import (
     Json,
     Keys,
     LedgerPath,
+    Partition,
+    PartOf,
     Planned,
     Practice,
     PrintOrder,
     Purpose,
     RowsPerUnit,
     Sample,
+    Several,
     Share,
     Types,
     Unit,
@@ -69,6 +72,9 @@ class Opening:
     between: Between = None
     types: Types = None
     sample: Sample = None
+    partition: Partition = None
+    part: PartOf = None
+    several: Several = None
     ledger: LedgerPath = None
     practice: Practice = False
 
@@ -118,7 +124,28 @@ class Opening:
                 raise SpecError(
                     "Practice numbers are made up and have no card.", fix="Save in another format."
                 )
-        return opened(found if self.sample is None else found.sample(self.sample))
+        found = found if self.sample is None else found.sample(self.sample)
+        return opened(self._part(found))
+
+    def _part(self, gate: "Gate") -> "Gate":
+        """The gate of the part that was named, if any."""
+        if self.partition is None and self.part is None:
+            return gate
+        names = self.partition or []
+        columns = {name for table in gate.tables.values() for name in table.columns}
+        by_column = len(names) == 1 and names[0].rpartition(".")[2] in columns
+        found = gate.partition(
+            names[0] if by_column else None, where=None if by_column else names,
+            several=self.several,
+        )  # fmt: skip
+        parts = {str(key): part for key, part in found.items()}
+        if self.part not in parts:
+            raise SpecError(
+                f"There is no part {self.part!r}.",
+                fix=f"Use --part with one of: {', '.join(parts)}.",
+                about="part",
+            )
+        return parts[self.part]
 
     @property
     def _is_policy(self) -> bool:

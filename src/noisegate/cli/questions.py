@@ -18,12 +18,14 @@ from noisegate.cli.app import (
     Json,
     KeysDelta,
     LedgerPath,
+    Noise,
     PrintOrder,
     Relative,
     Rows,
     RowsPerUnit,
     Sign,
     Sql,
+    Top,
     Unit,
     Within,
     app,
@@ -57,6 +59,8 @@ class Question:
     confidence: Confidence = "0.95"
     keys_delta: KeysDelta = None
     choose: Choose = None
+    noise: Noise = None
+    top: Top = None
     print_order: PrintOrder = False
     as_json: Json = False
 
@@ -67,7 +71,7 @@ class Question:
         return SqlOrder.make(
             sql=sql, epsilon=self.epsilon, within=self.within, relative=self.relative,
             rows=self.rows, confidence=self.confidence, delta=self.keys_delta, choose=self.choose,
-            **opening.caps,
+            noise=self.noise, top=self.top, **opening.caps,
         )  # fmt: skip
 
 

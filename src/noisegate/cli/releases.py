@@ -8,7 +8,7 @@ import typer
 
 from noisegate.cli.app import Sign, app
 from noisegate.cli.opening import Asking, Opening, opens, said
-from noisegate.cli.printing import print_release, saved, say_csv, say_made
+from noisegate.cli.printing import print_answer, print_release, saved, say_csv, say_made
 from noisegate.cli.reading import read_text
 from noisegate.cli.signing import signer_for
 from noisegate.errors import SpecError
@@ -70,10 +70,18 @@ def release(
     ] = None,
     sign: Sign = None,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated rows.")] = False,
+    coefficients: Annotated[
+        bool, typer.Option("--coefficients", help="With haar or fourier: print what was measured.")
+    ] = False,
 ) -> None:
     """Publish a table once. Repeating a release is free and gives the same numbers."""
     from noisegate.orders import release_order  # noqa: PLC0415 - quick help
 
+    if coefficients and not {name, method} & {"haar", "fourier"}:
+        raise SpecError(
+            "Only the methods haar and fourier have coefficients.", fix="Use --method haar.",
+            about="coefficients",
+        )  # fmt: skip
     terms = said(
         table=table, columns=bins_of(columns), where=where, workload=_asked(name, workload),
         epsilon=asking.epsilon, method=None if method == "auto" else method, **opening.caps,
@@ -95,10 +103,13 @@ def release(
         saved(save, lambda path: made.save(path, confidence, sign=signer)),
         saved(reports, lambda path: made.report(confidence).save(path)),  # type: ignore[attr-defined]  # of synthetic rows
     ):
+        shown = made.coefficients() if coefficients else made  # type: ignore[attr-defined]  # of tables
         if asking.as_json:
-            say_made(made, confidence, signer)
+            say_made(shown, confidence, signer)
         elif as_csv:
-            say_csv(made.to_csv(confidence=confidence))
+            say_csv(shown.to_csv(confidence=confidence))
+        elif coefficients:
+            print_answer(shown, confidence)
         else:
             print_release(made, confidence)
 

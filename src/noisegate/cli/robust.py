@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from noisegate.desk.answer import Answer
 
 _ASKED = ("edges", "degrees", "triangles", "two-stars", "min-cut", "bipartite-distance",
-          "spanning-tree-cost")  # fmt: skip
+          "spanning-tree-cost", "degree-distribution")  # fmt: skip
 _BY_REACHES = ("triangles", "two-stars", "spanning-tree-cost")
 
 

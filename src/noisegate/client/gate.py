@@ -154,6 +154,16 @@ class RemoteGate(Asks):
         del probability
         raise Unsupported("A service does not sample.", fix=_HERE, about="sample")
 
+    def partition(self, *column: object, **terms: object) -> NoReturn:
+        """Not over a network: whose question is about which part is said at the gate."""
+        del column, terms
+        raise Unsupported("A service does not split tables.", fix=_HERE, about="partition")
+
+    def thresholds(self, *threshold: object, **terms: object) -> NoReturn:
+        """Not over a network: a session holds the door open."""
+        del threshold, terms
+        raise Unsupported("A session does not leave the gate.", fix=_HERE, about="thresholds")
+
     def matrix(self, *columns: object, **terms: object) -> NoReturn:
         """Not over a network: a matrix is a handle of rows. Send the model as an order instead."""
         del columns, terms

@@ -46,6 +46,12 @@ class PointsOrder(CrowdAsked["CrowdPoints"]):
 
     def job(self, desk: Desk) -> Job[Measurements, "CrowdPoints", CrowdExpected]:
         """The histogram, and what follows from it."""
+        if self.biased is not None:
+            raise SpecError(
+                "The points of a biased sample would stand for its own people, not for all.",
+                fix='Use "crowd-histogram" with biased, or points of an even sample.',
+                about="biased",
+            )
         return derived(self.name, crowd_job(desk, self), points_of, CrowdPoints.endings)
 
 

@@ -9,7 +9,7 @@ fit into what was reserved is refused before a row is read.
 import json
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from fractions import Fraction
 from typing import Final, TypeAlias, final
 from weakref import WeakSet
@@ -33,6 +33,7 @@ Require: TypeAlias = Callable[[Measurement], None]
 
 _UNFINISHED: Final = b""
 _INSIDE: Final = "those in the sample"
+_AMPLIFIED: Final = frozenset({"pure", "zcdp"})  # accountants that price a recipe about one sample
 
 
 @final
@@ -263,6 +264,36 @@ def _require_one_part_per_unit(measurement: Measurement, part: Part) -> None:
             "One unit may have rows in several parts, so parallel composition does not apply.",
             fix="Ask about the whole table, or per key.",
             about="parallel",
+        )
+
+
+def sample_in(event: Event, accountants: Collection[str]) -> Fraction | None:
+    """The probability of the one sample that a recipe is about, if any.
+
+    Refuses a recipe about a sample that no theorem prices; see `Allowance`.
+    """
+    if not isinstance(event, PoissonSampled):
+        return None
+    inner = event.event
+    if type(inner) is not DeclaredEvent or inner.delta or event.probability >= 1:
+        raise Unsupported(
+            "A recipe on a sample must reserve an ε alone, without Gaussian noise or δ.",
+            fix="Reserve a declared ε, with a probability below 1.",
+        )
+    if other := set(accountants) - _AMPLIFIED:
+        raise Unsupported(
+            f"The {min(other)} accountant has no price for a recipe on one sample.",
+            fix="Ask about all rows, or use an account that adds up ε or ρ.",
+            about="sample",
+        )
+    return event.probability
+
+
+def require_sample(sample: Fraction) -> None:
+    """Refuse a sample that holds everybody or nobody."""
+    if not 0 < sample < 1:
+        raise Unsupported(
+            "The sampling probability is out of range.", fix="Use one between 0 and 1."
         )
 
 

@@ -14,11 +14,12 @@ request may run again under it, because nothing had left.
 import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from fractions import Fraction
 from functools import partial
 from itertools import count
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, TypeAlias, final
+from typing import TYPE_CHECKING, TypeAlias, final
 from uuid import uuid4
 
 import numpy as np
@@ -37,7 +38,7 @@ from noisegate.ledger.store import Ledger, Reservation
 from noisegate.noise.bits import SYSTEM, Bits, SystemBits
 from noisegate.privacy.capability import CAPABILITIES
 from noisegate.privacy.domain import TableDomain
-from noisegate.privacy.event import DeclaredEvent, Event, PoissonSampled
+from noisegate.privacy.event import Event
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.release import Release
 from noisegate.sources.source import Source
@@ -49,9 +50,9 @@ if TYPE_CHECKING:
     from noisegate.curator.allowance import Allowance
     from noisegate.curator.blocks import BlockMeasurement
     from noisegate.curator.claimed import ClaimedChoice, ClaimedMeasurement
+    from noisegate.curator.partition import Part
 
 Asked: TypeAlias = "Measurement | BlockMeasurement | ClaimedMeasurement | ClaimedChoice"
-_AMPLIFIED: Final = frozenset({"pure", "zcdp"})  # accountants that price a recipe about one sample
 
 
 @final
@@ -83,7 +84,20 @@ class Curator:
         self._packages = None if packages is None else frozenset(packages)
         self._allowed = frozenset(CAPABILITIES if allowed is None else allowed)
         self.request, self._numbers, self.finding = request, count(), finding
-        self.tables, self.ledger, self.account = MappingProxyType(dict(tables)), ledger, account
+        self.ledger, self.account = ledger, account
+        self.part: Part | None = None
+        self.tables: Mapping[str, TableDomain] = MappingProxyType(dict(tables))
+
+    def within(self, part: "Part") -> "Curator":
+        """The same door for questions about one part of the units, and no others; see `Part`."""
+        self._require_tables((part.table,))
+        inside = copy(self)
+        inside.part, inside.tables = part, part.tables(self.tables)
+        return inside
+
+    def paying(self, event: Event) -> Event:
+        """What an event is for the ledger: of one part of the units only, where that is so."""
+        return event if self.part is None else self.part.event(event)
 
     def measure(self, measurement: Asked, *, request_id: str | None = None) -> Release:
         """Answer a question: from the ledger if it was answered before, else for its price.
@@ -125,12 +139,10 @@ class Curator:
         Leaving the block closes it: what was used stays charged, the rest goes back, also when the
         recipe fails. A recipe that was finished before gets its stored answer, at no charge.
         """
-        from noisegate.curator.allowance import Allowance  # noqa: PLC0415 - for recipes only
+        from noisegate.curator.allowance import Allowance, sample_in  # noqa: PLC0415 - for recipes
 
         self.require_allowed(uses)
-        sample = event.probability if isinstance(event, PoissonSampled) else None
-        if isinstance(event, PoissonSampled):
-            self._require_one_sample(event)
+        sample = sample_in(event, self.accountants)
         with self._rows_of(sample) as source:  # reads no row yet; if it fails, nothing is charged
             name = self._own_id(f"recipe {request_id}")
             entry = self._reserve(name, question=question, event=event, kind="allowance")
@@ -151,29 +163,12 @@ class Curator:
 
         The coins are kept nowhere.
         """
-        if sample is not None:
-            require_sample(sample)
         with self._source.still() as source:
             if sample is None:
                 yield source
                 return
             with source.sample(sample, fresh_coins(self._bits)) as drawn:
                 yield drawn
-
-    def _require_one_sample(self, event: PoissonSampled) -> None:
-        """Refuse a recipe about a sample that no theorem prices; see `Allowance`."""
-        inner = event.event
-        if type(inner) is not DeclaredEvent or inner.delta or event.probability >= 1:
-            raise Unsupported(
-                "A recipe on a sample must reserve an ε alone, without Gaussian noise or δ.",
-                fix="Reserve a declared ε, with a probability below 1.",
-            )
-        if other := set(self.accountants) - _AMPLIFIED:
-            raise Unsupported(
-                f"The {min(other)} accountant has no price for a recipe on one sample.",
-                fix="Ask about all rows, or use an account that adds up ε or ρ.",
-                about="sample",
-            )
 
     def find(self, measurement: Asked) -> Release | None:
         """The stored answer of a question, whoever asked it; free, and reads no row."""
@@ -213,7 +208,8 @@ class Curator:
 
     def price(self, event: Event) -> tuple[ApproxDP, bool]:
         """What an event would cost now, and whether it fits. Free; depends on no row."""
-        return self.cost_of(event), self.ledger.quote(event, account=self.account).fits
+        quote = self.ledger.quote(self.paying(event), account=self.account)
+        return self.cost_of(event), quote.fits
 
     def cost_of(self, event: Event) -> ApproxDP:
         """What an order asks for to buy one event: in terms of the account, the least (ε, δ)."""
@@ -233,11 +229,8 @@ class Curator:
         return room_of(self.balances())
 
     def balances(self) -> list[Balance]:
-        """The account and each above it."""
-        found = [self.ledger.balance(self.account)]
-        while (parent := found[-1].parent) is not None:
-            found.append(self.ledger.balance(parent))
-        return found
+        """The account and each above it, the data set's last."""
+        return self.ledger.balances(self.account)
 
     @property
     def accountants(self) -> tuple[str, ...]:
@@ -255,7 +248,8 @@ class Curator:
 
     def _own_id(self, name: str) -> str:
         """Ids belong to accounts, so that no analyst can take another's."""
-        return f"{self.account}: {name}"
+        part = "" if self.part is None else f"{self.part.short} "
+        return f"{self.account}: {part}{name}"
 
     def _reserve(self, request_id: str, *, question: str, event: Event, kind: Use) -> Reservation:
         """Debit first; who only finds is refused what was not settled before."""
@@ -265,8 +259,9 @@ class Curator:
                 fix="Ask it as a new question, with a new key.",
                 about="finding",
             )
+        paid, account = self.paying(event), self.account
         return self.ledger.reserve(
-            request_id, question=question, event=event, account=self.account, kind=kind
+            request_id, question=question, event=paid, account=account, kind=kind
         )
 
     def _draw(
@@ -301,6 +296,8 @@ class Curator:
             require_program(measurement, steward=self.account == self.dataset)
         self.require_allowed(measurement.capabilities)
         self._require_tables(measurement.query.tables)
+        if self.part is not None:
+            self.part.require(measurement.query.tally.relation)
         self._source.require(measurement.query.tally)
 
     def _require_tables(self, tables: Collection[TableDomain]) -> None:
@@ -315,22 +312,12 @@ class Curator:
 
 def _require_root(ledger: Ledger, account: str, dataset: str) -> None:
     """Answers are shared below one root, so an account must hang below its data set's."""
-    balance = ledger.balance(account)
-    while balance.parent is not None:
-        balance = ledger.balance(balance.parent)
-    if balance.account != dataset or ":" in account:
+    root = ledger.balances(account)[-1].account  # the one that all others are below
+    if root != dataset or ":" in account:
         raise PolicyError(
-            f"Account {account!r} belongs to {balance.account!r}, not to {dataset!r}.",
+            f"Account {account!r} belongs to {root!r}, not to {dataset!r}.",
             fix="Open the account below the data set's own, without a colon in its name.",
             about="account",
-        )
-
-
-def require_sample(sample: Fraction) -> None:
-    """Refuse a sample that holds everybody or nobody."""
-    if not 0 < sample < 1:
-        raise Unsupported(
-            "The sampling probability is out of range.", fix="Use one between 0 and 1."
         )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final, final
 
-from noisegate.algebra.tally import Marginals, Rows
+from noisegate.algebra.tally import Marginals, Rows, Sums
 from noisegate.sources.source import Batch, Source, Used, Whole
 
 KEPT_MAX: Final = 1 << 24  # words of 64 bits, of all tables and rows together
@@ -40,6 +40,14 @@ class Kept:
             found |= dict(zip(missing, tables, strict=True))
             self._keep({(name, each): found[each] for each in missing})
         return [found[each] for each in tally.sets]
+
+    def sums(self, tally: Sums) -> Whole:
+        """What the source says of the cells of a question."""
+        name = repr(tally), ()
+        if (found := self._tables.get(name)) is None:
+            found = self.source.sums(tally)
+            self._keep({name: found})
+        return found
 
     def rows(self, tally: Rows, use: Callable[[Iterator[Batch]], Used]) -> Used:
         """What ``use`` makes of the rows; they are read once if they find room."""

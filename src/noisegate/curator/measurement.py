@@ -121,7 +121,7 @@ class Measurement:
             return np.stack([first.sample(values, bits=bits) for values in cells]), None
         if isinstance(tally, Rows | Marginals):
             return self._joined(self._blocks(source if kept is None else kept, tally), bits), None
-        exact = source.sums(tally) if isinstance(tally, Sums) else source.distinct(tally)
+        exact = (kept or source).sums(tally) if isinstance(tally, Sums) else source.distinct(tally)
         if self.query.asks == "combinations":
             return self._joined(self.query.combinations.apply(exact[0]), bits), None
         if self._is_whole:

@@ -84,6 +84,8 @@ class Agreement:
     The sum comes out if at most ``drop_outs`` owners stop on the way, and is private if at most
     ``colluding`` of them tell the aggregator all they know. ``block`` are whole-number questions
     about the cells of a series; one unit moves the series of all owners by ``per_unit`` in L1.
+    Cells that are not a series of units, such as how much a summary leaves out, move the numbers
+    by ``extra`` for each of these moves, on top.
     """
 
     session: str
@@ -93,9 +95,10 @@ class Agreement:
     block: Block
     per_unit: int
     epsilon: Fraction
+    extra: int = 0
 
     def __post_init__(self) -> None:
-        counts = (self.owners, self.drop_outs, self.colluding, self.per_unit)
+        counts = (self.owners, self.drop_outs, self.colluding, self.per_unit, self.extra)
         if any(type(each) is not int or each < 0 for each in counts):
             raise SpecError("A number in the agreement is not whole.", fix="Use 0, 1, 2, …")
         if type(self.block) not in (Groups, Matrix):
@@ -126,7 +129,7 @@ class Agreement:
     @property
     def moved(self) -> int:
         """How far one unit moves the numbers of all owners together, from the block itself."""
-        return self.per_unit * Strategy(self.block.cells, (self.block,)).l1s[0]
+        return self.per_unit * (Strategy(self.block.cells, (self.block,)).l1s[0] + self.extra)
 
     @property
     def threshold(self) -> int:
@@ -147,6 +150,7 @@ class Agreement:
         """A name for exactly this agreement: SHA-256."""
         numbers = (self.owners, self.drop_outs, self.colluding, self.per_unit, self.block.cells)
         parts = [self.session, *numbers, str(self.epsilon), self.block.digest()]
+        parts += [self.extra] if self.extra else []
         return sha256(json.dumps(parts).encode()).digest()
 
     def words(self) -> str:

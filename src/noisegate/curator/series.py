@@ -58,6 +58,7 @@ from numpy.typing import NDArray
 from noisegate.algebra.expression import Call, Expression, Field, Literal, fields_of
 from noisegate.algebra.relation import Filter, Fold, Folded, PerUnit, Relation, Table
 from noisegate.algebra.tally import Grouping, Sums, Term
+from noisegate.curator.allowance import sample_in
 from noisegate.curator.curator import Curator, digest
 from noisegate.curator.kept import Kept
 from noisegate.curator.measurement import Measurement
@@ -303,8 +304,7 @@ class Series:
             raise Unsupported("This is not a counter.", fix="Make one with `Counter`.")
         curator.require_allowed({"series"})
         curator._require_tables(counter.cells.tables)  # noqa: SLF001 - same room
-        if isinstance(counter.event, PoissonSampled):
-            curator._require_one_sample(counter.event)  # noqa: SLF001 - same room
+        sample_in(counter.event, curator.accountants)
         self._curator, self.counter = curator, counter
         record = counter.record() | {"account": curator.account}
         self.question = json.dumps(record, sort_keys=True, separators=(",", ":"))

@@ -45,7 +45,8 @@ from weakref import WeakSet
 import numpy as np
 
 from noisegate.algebra.tally import Sums
-from noisegate.curator.curator import Curator, require_sample
+from noisegate.curator.allowance import require_sample
+from noisegate.curator.curator import Curator
 from noisegate.curator.measurement import Measurement
 from noisegate.curator.quietly import quietly
 from noisegate.errors import RequestConflict, SpecError, Unsupported

@@ -10,7 +10,7 @@ receipt                cost, balance, guarantee, where the ledger has it
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
-from functools import partial
+from functools import cached_property, partial
 from math import floor
 from typing import Any, Final, TypeVar, final
 
@@ -29,7 +29,7 @@ from noisegate.ledger.account import Balance, left_of, room_of
 from noisegate.ledger.entry import decode_charges
 from noisegate.ledger.store import Ledger
 from noisegate.privacy.event import DeclaredZCDPEvent, Event
-from noisegate.privacy.guarantee import Guarantee
+from noisegate.privacy.guarantee import ZERO_KNOWLEDGE, Guarantee
 from noisegate.privacy.loss import ApproxDP
 
 C = TypeVar("C")
@@ -44,13 +44,18 @@ _SLIGHT: Final = Fraction(1, 10**10)  # of an ε: what roundings lose
 class Desk:
     """Plans and runs jobs through a curator, by the rules of a policy."""
 
-    def __init__(self, curator: Curator, rules: Rules) -> None:
+    def __init__(self, curator: Curator, rules: Rules, read: dict[Any, Any] | None = None) -> None:
         self.curator, self.rules = curator, rules
-        self._read: dict[Any, Any] = {}
+        self._read = {} if read is None else read
 
     def read_as(self, kind: Callable[[Ledger], T]) -> T:
-        """The ledger as ``kind`` reads it: made once, and kept as long as the desk."""
-        return self._read.setdefault(kind, kind(self.curator.ledger))  # type: ignore[no-any-return]
+        """The ledger as ``kind`` reads it: made once for all desks that share what they read.
+
+        Those have one ledger, the same tables, and no sample.
+        """
+        if kind not in self._read:
+            self._read.setdefault(kind, kind(self.curator.ledger))
+        return self._read[kind]  # type: ignore[no-any-return]
 
     # what a price buys
 
@@ -58,20 +63,25 @@ class Desk:
     def _own(self) -> Balance:
         return self.curator.ledger.balance(self.curator.account)
 
+    @cached_property
+    def accountants(self) -> tuple[str, ...]:
+        """How the account, and each above it, adds up losses: that never changes."""
+        return self.curator.accountants
+
     @property
     def accountant(self) -> str:
-        """How the account adds up losses."""
-        return self._own.accountant
+        """How the account itself does."""
+        return self.accountants[0]
 
     @property
     def rho(self) -> bool:
         """Whether ρ adds up, in the account and in all above it; else ε does."""
-        return not self.rules.former and "pure" not in self.curator.accountants
+        return not self.rules.former and "pure" not in self.accountants
 
     @property
     def gaussian(self) -> bool:
         """Whether sums may carry Gaussian noise: where ρ adds up, and no sample is drawn."""
-        return self.rules.sample is None and "pure" not in self.curator.accountants
+        return self.rules.sample is None and "pure" not in self.accountants
 
     def epsilon(self, *said: Number | None) -> Fraction:
         """What is to be paid: the first that was said, else as the policy has it."""
@@ -91,26 +101,39 @@ class Desk:
         Claim: an order whose steps are ``together`` no more is (ε, δ)-private, δ the account's.
         Adjacency: add/remove. Why: see `Accountant.rho`. Rounding: down.
         """
-        own = self._own
-        rho = accountant_named(own.accountant).rho(epsilon, own.budget)
-        return Step(epsilon) if rho is None or self.rules.former else step_of(rho)
+        if self.rules.former or self.accountant == "pure":
+            return Step(epsilon)
+        rho = accountant_named(self.accountant).rho(epsilon, self._own.budget)
+        return Step(epsilon) if rho is None else step_of(rho)
 
     def asked(self, *steps: Fraction, said: Fraction | None = None) -> Fraction:
         """The ε for which steps of one order are asked: the least that buys them together.
 
         Whoever ``said`` nearly the same means that.
         """
-        whole, own = together(steps, rho=self.rho), self._own
-        if self.rules.former or own.accountant == "pure":
+        whole = together(steps, rho=self.rho)
+        if self.rules.former or self.accountant == "pure":
             return Fraction(whole)
-        accountant = accountant_named(own.accountant)
         event = DeclaredZCDPEvent(rho=whole**2 / 2)
-        return _as_said(accountant.told(event, own.budget), said).epsilon
+        told = accountant_named(self.accountant).told(event, self._own.budget)
+        return _as_said(told, said).epsilon
 
     def _cost(self, event: Event, said: Fraction | None) -> ApproxDP:
         """What an event costs, in terms of the account."""
         cost = self.curator.cost_of(event)
-        return cost if self._own.accountant == "pure" else _as_said(cost, said)
+        return cost if self.accountant == "pure" else _as_said(cost, said)
+
+    def _noted(self, job: Job[C, R, E]) -> Job[C, R, E]:
+        """The job with a note where it is about one part of the units alone."""
+        part = self.curator.part
+        return job if part is None else replace(job, notes=(*job.notes, part.words))
+
+    def _charge(self, event: Event) -> ApproxDP | None:
+        """What the account is charged for an event in a part of the units, as of now."""
+        curator = self.curator
+        if curator.part is None:
+            return None
+        return curator.ledger.quote(curator.paying(event), account=curator.account).loss
 
     def rest(self, said: Rest, is_paid: Callable[[Fraction], bool] = lambda _: False) -> Fraction:
         """The ε of a part of what is left in the account, and in all above it.
@@ -177,8 +200,7 @@ class Desk:
             return job
         if not 0 < self.bought(job.epsilon) <= job.epsilon:
             return job
-        former = Desk(self.curator, replace(self.rules, former=True))
-        former._read = self._read
+        former = Desk(self.curator, replace(self.rules, former=True), self._read)
         try:
             earlier = make(former)
         except NoisegateError:
@@ -187,17 +209,19 @@ class Desk:
 
     def plan(self, job: Job[C, R, E], *, fresh: bool = False) -> Plan[E]:
         """What a job would cost and give now. Free: spends nothing, reads no row."""
-        price, fits = ApproxDP(0), True
+        price, fits, job = ApproxDP(0), True, self._noted(job)
         self.curator.require_allowed(job.capabilities)
         if fresh:
             job.require_anew()
         if fresh or job.before or not job.is_paid(self.curator):
             event = all_of((*job.before, job.event))
             price, fits = self._cost(event, job.epsilon), self.curator.price(event)[1]
+            price = self._charge(event) or price
         early = None if job.early is None else all_of((*job.before, job.early))
         return Plan(
             kind=job.kind, sql=job.sql, epsilon=job.epsilon, price=price, fits=fits,
-            expected=job.expected, notes=job.notes, endings=job.endings,
+            expected=job.expected, endings=job.endings,
+            notes=(*job.notes, ZERO_KNOWLEDGE) if job.is_simulated(job.event) else job.notes,
             early=None if early is None else self.curator.cost_of(early),
         )  # fmt: skip
 
@@ -210,21 +234,24 @@ class Desk:
         self.curator.require_allowed(job.capabilities)
         if fresh:
             job.require_anew()
-        said = job.epsilon
+        said, charge = job.epsilon, self._charge(all_of((*job.before, job.event)))
         if job.before:
             together = all_of((*job.before, job.event))
             require_room(self.curator, together)
             job = job.ready()
+        job = self._noted(job)
         drawn = None if fresh else job.found(self.curator)
         if drawn is None:
             say = progress or _silent
             drawn = job.drawn(self.curator, say, fresh=fresh)
             say(1.0, "done")
+        promised = job.promise(drawn)
+        guarantee = job.guarantee(self.curator.loss_of(promised))
         receipt = self.receipt(
             *job.paid, *(() if drawn.free else (drawn.used,)),
-            guarantee=job.guarantee(self.curator.loss_of(job.promise(drawn))),
+            guarantee=replace(guarantee, zero_knowledge=job.is_simulated(promised)),
             question=drawn.question, request_id=drawn.request_id, free=drawn.free,
-            said=said,
+            said=said, charge=charge,
         )  # fmt: skip
         made = job.result(drawn.content, receipt)
         return made if job.then is None else job.then(made)
@@ -237,11 +264,16 @@ class Desk:
         request_id: str,
         free: bool = False,
         said: Fraction | None = None,
+        charge: ApproxDP | None = None,
     ) -> Receipt:
-        """What was paid now, what is left, and what is promised."""
-        curator = self.curator
+        """What was paid now, what is left, and what is promised.
+
+        ``charge`` is the price where it is not that of what was drawn by itself.
+        """
+        curator, cost = self.curator, self._cost(all_of(paid), said)
         return Receipt(
-            cost=self._cost(all_of(paid), said), remaining=curator.remaining(), guarantee=guarantee,
+            cost=cost if charge is None or not paid else charge,
+            remaining=curator.remaining(), guarantee=guarantee,
             question=question, request_id=request_id, practice=self.rules.practice,
             log=curator.ledger.log(), free=free,
         )  # fmt: skip

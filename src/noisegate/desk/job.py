@@ -20,7 +20,16 @@ from noisegate.desk.price import Price
 from noisegate.errors import LedgerError
 from noisegate.ledger.anchor import Log
 from noisegate.privacy.domain import TableDomain
-from noisegate.privacy.event import Event, NothingEvent, Sequential
+from noisegate.privacy.event import (
+    CrowdCountsEvent,
+    Event,
+    Group,
+    NothingEvent,
+    Parallel,
+    PoissonSampled,
+    Repeated,
+    Sequential,
+)
 from noisegate.privacy.guarantee import Guarantee, guarantee_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.release import Release as Measurements
@@ -141,6 +150,10 @@ class Job(ABC, Generic[C, R, E]):
         """The promise in words."""
         return guarantee_of(loss, self.tables)
 
+    def is_simulated(self, event: Event) -> bool:
+        """Whether what happened was zero-knowledge as well."""
+        return of_samples(event)
+
     @abstractmethod
     def result(self, content: C, receipt: Receipt) -> R:
         """The release."""
@@ -234,6 +247,23 @@ def derived(
     return replace(job, kind=kind, endings=endings, then=make)  # type: ignore[return-value]
 
 
+def of_samples(event: Event) -> bool:
+    """Whether all that happened was on secret samples, so that it is zero-knowledge as well.
+
+    Claim: whoever sees it could have made nearly the same, up to the (ε, δ) of the guarantee, from
+        samples of the other units alone, drawn as the release drew its own. Adjacency: add/remove.
+    Why: a mechanism M on a secret sample S(D), each unit by its own coin, is within (ε, δ) of M on
+        S(D without the unit). Whoever is given S(D without the unit) can run M on it, whatever else
+        is known: that is the simulator [GLP11], [GHLP12]. Several fresh samples give it several.
+        With larger numbers it holds all the more, so also for changing one unit.
+    """
+    if isinstance(event, Sequential | Parallel):
+        return bool(event.events) and all(map(of_samples, event.events))
+    if isinstance(event, Repeated | Group):
+        return of_samples(event.event)
+    return isinstance(event, CrowdCountsEvent | PoissonSampled)
+
+
 def all_of(events: Sequence[Event]) -> Event:
     """Several events as one."""
     if not events:
@@ -244,7 +274,7 @@ def all_of(events: Sequence[Event]) -> Event:
 def require_room(curator: Curator, event: Event) -> None:
     """Refuse what would not fit now; who only finds pays nothing, and needs no room."""
     if not curator.finding:
-        curator.ledger.require_room(event, account=curator.account)
+        curator.ledger.require_room(curator.paying(event), account=curator.account)
 
 
 def drawn_of(release: Measurements) -> Drawn[Measurements]:

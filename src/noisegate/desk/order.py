@@ -123,12 +123,12 @@ class Order(ABC, Generic[R_co, E_co]):
 
     def to_dict(self) -> Json:
         """It as JSON values, without what is as usual; `noisegate.orders.order_from` reads them."""
-        hints = hints_of(type(self))
-        said = {each.name: (getattr(self, each.name), each) for each in fields(self)}
+        said = {each.name: getattr(self, each.name) for each in fields(self)}
+        unsaid = _unsaid(type(self))
         return {"kind": self.kind} | {
             name: _sent(name, _plain_record(value))
-            for name, (value, each) in said.items()
-            if is_required(each) or value != _held(name, usual(each), hints[name])
+            for name, value in said.items()
+            if name not in unsaid or value != unsaid[name]
         }
 
     def to_json(self) -> str:
@@ -163,6 +163,17 @@ def hints_of(order: type) -> Mapping[str, Any]:
     return get_type_hints(order)
 
 
+@cache
+def _unsaid(order: type) -> Mapping[str, Any]:
+    """What an order holds of fields that nobody says."""
+    hints = hints_of(order)
+    return {
+        each.name: _held(each.name, usual(each), hints[each.name])
+        for each in fields(order)
+        if not is_required(each)
+    }
+
+
 def is_required(each: "Field[Any]") -> bool:
     """Whether a field has to be said."""
     return each.default is MISSING and each.default_factory is MISSING
@@ -179,12 +190,14 @@ def nearest(said: str, known: Mapping[str, object] | Sequence[str]) -> str:
     return f"Did you mean {found[0]!r}? " if found else ""
 
 
+@cache
 def options_of(hint: Any) -> tuple[Any, ...]:  # noqa: ANN401 - a type as it is written
     """The types that a type leaves open, without None."""
     listed = args_of(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     return tuple(each for each in listed if each is not NoneType)
 
 
+@cache
 def is_number(hint: Any) -> bool:  # noqa: ANN401 - a type as it is written
     """Whether it is an exact number, or none."""
     return set(options_of(hint)) == set(args_of(Number))

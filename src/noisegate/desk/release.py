@@ -210,6 +210,7 @@ class Held(ABC):
             "question": kept.questions[0] if kept.questions else "",
             "request": kept.request_ids[0] if kept.request_ids else "",
             "practice": kept.practice,
+            **({"zero_knowledge": True} if guarantee.zero_knowledge else {}),
         }
         text = json.dumps(promised | self.record(), ensure_ascii=False)
         facts = {f"noisegate.{self.kind}": text, **self.facts()}
@@ -367,6 +368,7 @@ def read_held(file: str | Path, kind: type[Held]) -> "tuple[pa.Table, Mapping[st
             unit=_unit([*record["unit"], record.get("ids")]),
             scope=record["scope"],
             also=tuple(_unit(each) for each in record.get("also", ())),
+            zero_knowledge=record.get("zero_knowledge", False),
         ),
         "question": record["question"],
         "request_id": record.get("request", record.get("request_id")),

@@ -115,6 +115,7 @@ def guarantee_from(record: Mapping[str, Any]) -> Guarantee:
         scope=record["scope"],
         adjacency=Adjacency[record["adjacency"].upper()],
         also=tuple(also),
+        zero_knowledge=record.get("zero_knowledge", False),
     )
 
 

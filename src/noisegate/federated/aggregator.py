@@ -4,17 +4,21 @@ The idea is of [RN10]: each owner transforms its own series (running totals, Fou
 adds its share of the noise and encrypts, and what can be decrypted is the noisy sum alone. What an
 owner does, and what is promised, is in `curator.owner`; nothing here is trusted with anything.
 
-Owners are processes behind pipes. One that stops answering has dropped out.
+Owners are processes behind pipes, or on other machines (`network`). One that stops answering has
+dropped out.
 """
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from fractions import Fraction
+from math import sqrt
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.connection import wait as wait_for
 from time import monotonic
-from typing import Any, Final, final
+from typing import Any, Final, Protocol, TypeAlias, final
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -45,6 +49,8 @@ from noisegate.transforms.strategy import Groups, Matrix
 
 STEPS: Final = ("advertise", "share", "contribute", "agree", "reveal")
 FOURIER_UNIT: Final = 1 << 10
+LEFT: Final = FOURIER_UNIT // 2  # the weight of how much the coefficients leave out
+LONGEST: Final = 1 << 28  # bytes of a message
 _PATIENCE: Final = 60.0  # seconds for one step
 
 
@@ -76,17 +82,29 @@ def fourier(size: int, coefficients: int) -> Matrix:
     return Matrix(csr_array(np.rint(np.array(rows) * FOURIER_UNIT).astype(np.int64)))
 
 
+def fourier_left(size: int, coefficients: int) -> Matrix:
+    """The same of a series with one more cell: how far the coefficients are off at most."""
+    from scipy.sparse import block_diag, csr_array  # noqa: PLC0415
+
+    last = np.array([[LEFT]], np.int64)
+    return Matrix(csr_array(block_diag([fourier(size, coefficients).matrix, last], dtype=np.int64)))
+
+
 # adding up
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class OwnersRelease:
-    """The noisy sum of the owners who stayed. ``variance`` is that of each number."""
+    """The noisy sum of the owners who stayed. ``variance`` is that of each number.
+
+    Numbers are multiples of ``grain``.
+    """
 
     agreement: Agreement
     numbers: NDArray[np.int64]
     stayed: tuple[int, ...]
+    grain: Fraction = Fraction(1)
 
     @property
     def variance(self) -> float:
@@ -104,17 +122,38 @@ class OwnersRelease:
         """What holds, in a sentence."""
         return self.agreement.words()
 
+    @property
+    def _leaves(self) -> bool:
+        """Whether the last number says how much the coefficients leave out."""
+        return self.agreement.extra > 0
+
     def series(self) -> Floats:
         """The sum of the series itself: of all with these answers, the one nearest to 0."""
-        weights = self._back()
-        found: Floats = weights @ self.numbers.astype(np.float64)
+        told = self.numbers[:-1] if self._leaves else self.numbers
+        found: Floats = self._back() @ told.astype(np.float64) * float(self.grain)
         return found
 
     def margins(self, confidence: Numeric = 0.95) -> Floats:
-        """The ± of each period by the noise; what Fourier coefficients leave out is not in it."""
-        factor = tail_factor(float(failure_of(confidence)), gaussian=False)
+        """The ± of each period: of the noise, and of what Fourier coefficients leave out.
+
+        Claim: outside with at most 1 - confidence, each period by itself. Why: the noise of a
+            period is a sum of known variance (`tail_factor`). Each owner told, with noise, how far
+            its own coefficients are off at most; what they leave out of the sum is no more than the
+            sum of that. Each of both may fail with half. Without that number the noise is all.
+        """
+        failure = float(failure_of(confidence)) / (2 if self._leaves else 1)
+        factor = tail_factor(failure, gaussian=False)
         spread: Floats = factor * np.sqrt(self.variance * np.square(self._back()).sum(axis=1))
-        return spread
+        if self._leaves:
+            spread = spread + self.left_out(1 - failure)
+        return spread * float(self.grain)
+
+    def left_out(self, confidence: Numeric = 0.95) -> float:
+        """How far the coefficients are off at most, in any period, at the confidence."""
+        if not self._leaves:
+            return 0.0
+        factor = tail_factor(float(failure_of(confidence)), gaussian=False)
+        return max(0.0, (float(self.numbers[-1]) + factor * sqrt(self.variance)) / LEFT)
 
     def plot(self, confidence: Numeric = 0.95, title: str | None = None) -> Any:  # noqa: ANN401
         """The sum of each period in the band of its ±, an altair chart."""
@@ -136,17 +175,20 @@ class OwnersRelease:
     def _back(self) -> Floats:
         block = self.agreement.block
         if isinstance(block, Matrix):
-            found: Floats = np.linalg.pinv(block.matrix.toarray().astype(np.float64))
+            matrix = block.matrix.toarray().astype(np.float64)
+            found: Floats = np.linalg.pinv(matrix[:-1, :-1] if self._leaves else matrix)
             return found
-        matrix: Floats = np.zeros((block.size, block.cells))
         held = np.flatnonzero(block.labels >= 0)
-        matrix[block.labels[held], held] = 1
-        return np.asarray(np.linalg.pinv(matrix), np.float64)
+        if np.array_equal(block.labels, np.arange(block.size)):  # the periods as they are
+            return np.eye(block.size)
+        marks: Floats = np.zeros((block.size, block.cells))
+        marks[block.labels[held], held] = 1
+        return np.asarray(np.linalg.pinv(marks), np.float64)
 
     def __str__(self) -> str:
         gone = self.agreement.owners - len(self.stayed)
         return (
-            f"sum of {len(self.stayed)} owners ({gone} dropped out), {self.agreement.block.cells} "
+            f"sum of {len(self.stayed)} owners ({gone} dropped out), {self.series().size} "
             f"periods ± {self.margins().max():.1f} at 95 %\n{self.words}"
         )
 
@@ -179,11 +221,12 @@ def opened(
 
 def _some(pieces: Mapping[int, int], agreement: Agreement) -> dict[int, int]:
     if len(pieces) < agreement.threshold:
-        raise _too_few()
+        raise too_few()
     return dict(list(pieces.items())[: agreement.threshold])
 
 
-def _too_few() -> Unsupported:
+def too_few() -> Unsupported:
+    """The refusal where no sum can come out."""
     return Unsupported(
         "Too many owners dropped out, so there is no result.",
         fix="Begin a new session that tolerates more drop-outs, or check first who is present.",
@@ -194,26 +237,81 @@ def _too_few() -> Unsupported:
 # over pipes
 
 
-def serve(connection: Connection, owner: Owner, *, leave_before: str | None = None) -> None:
-    """Answer an aggregator until it hangs up. ``leave_before`` a step: a drop-out, for a trial."""
+Roster: TypeAlias = Mapping[int, tuple[Advert, str]]  # keys, and who signed them
+
+
+class Signed(Protocol):
+    """Signs the keys of one owner, and checks those of others."""
+
+    def signed(self, advert: Advert) -> str:
+        """A signature."""
+
+    def require(self, roster: Roster) -> dict[int, Advert]:
+        """The keys, if each owner signed its own."""
+
+
+def sent(connection: Connection, what: object) -> None:
+    """Send JSON."""
+    connection.send_bytes(json.dumps(what).encode())
+
+
+def received(connection: Connection, most: int = LONGEST) -> dict[str, Any]:
+    """An object of JSON, of so many bytes at most."""
+    found = json.loads(connection.recv_bytes(most))
+    if not isinstance(found, dict):
+        raise ValueError  # noqa: TRY004 - as of JSON that cannot be read
+    return found
+
+
+def serve(
+    connection: Connection,
+    owner: Owner,
+    *,
+    leave_before: str | None = None,
+    identities: Signed | None = None,
+) -> bool:
+    """Answer an aggregator until it hangs up; whether all steps were taken.
+
+    ``leave_before`` a step: a drop-out, for a trial. ``identities`` sign keys, and check others'.
+    """
+    done = 0
     while True:
         try:
-            asked = json.loads(connection.recv_bytes())
-        except (EOFError, OSError):
-            return
+            asked = received(connection)
+        except (EOFError, OSError, ValueError):
+            return done == len(STEPS)
         step = asked.get("step")
         if step == leave_before or step not in STEPS:
             connection.close()
-            return
+            return False
+        reply: dict[str, Any]
         try:
-            reply = {"ok": _ANSWERS[step](owner, asked["with"])}
+            if step == "advertise":
+                reply = {"ok": _answer_advertise(owner, identities)}
+            elif step == "share":
+                reply = {"ok": _hex(owner.share(_checked(asked["with"], identities)))}
+            else:
+                reply = {"ok": _ANSWERS[step](owner, asked["with"])}
+            done += 1
         except NoisegateError as refusal:
             reply = {"refused": str(refusal)}
-        connection.send_bytes(json.dumps(reply).encode())
+            if identities is not None:
+                with suppress(OSError):
+                    sent(connection, {"refused": refusal.code})
+                raise
+        except (AttributeError, KeyError, TypeError, ValueError):  # no message of the protocol
+            return False
+        sent(connection, reply)
 
 
-def _answer_share(owner: Owner, asked: Mapping[str, Any]) -> dict[str, str]:
-    return _hex(owner.share(_roster(asked)))
+def _checked(asked: Mapping[str, Any], identities: Signed | None) -> dict[int, Advert]:
+    """The keys of all owners, as far as signatures can tell."""
+    roster = _roster(asked)
+    if identities is None:
+        return roster
+    return identities.require(
+        {number: (roster[number], asked[str(number)][2]) for number in roster}
+    )
 
 
 def _answer_contribute(owner: Owner, asked: Mapping[str, Any]) -> str:
@@ -230,14 +328,13 @@ def _answer_reveal(owner: Owner, asked: Mapping[str, str]) -> list[dict[str, str
     return [{str(k): hex(v) for k, v in each.items()} for each in (found.own, found.pairs)]
 
 
-def _answer_advertise(owner: Owner, _: object) -> list[str]:
+def _answer_advertise(owner: Owner, identities: Signed | None) -> list[str]:
     advert = owner.advertise()
-    return [advert.masks.hex(), advert.messages.hex()]
+    keys = [advert.masks.hex(), advert.messages.hex()]
+    return keys if identities is None else [*keys, identities.signed(advert)]
 
 
 _ANSWERS: Final[Mapping[str, Callable[[Owner, Any], Any]]] = {
-    "advertise": _answer_advertise,
-    "share": _answer_share,
     "contribute": _answer_contribute,
     "agree": _answer_agree,
     "reveal": _answer_reveal,
@@ -253,18 +350,22 @@ def _bytes(texts: Mapping[str, str]) -> dict[int, bytes]:
 
 
 def _roster(asked: Mapping[str, Any]) -> dict[int, Advert]:
-    return {int(k): Advert(*map(bytes.fromhex, v)) for k, v in asked.items()}
+    return {int(k): Advert(*map(bytes.fromhex, v[:2])) for k, v in asked.items()}
 
 
 def aggregate(
-    agreement: Agreement, connections: Mapping[int, Connection], *, patience: float = _PATIENCE
+    agreement: Agreement,
+    connections: Mapping[int, Connection],
+    *,
+    patience: float = _PATIENCE,
+    grain: Fraction = Fraction(1),
 ) -> OwnersRelease:
     """Run a session with the owners behind the connections; refuses if too many drop out."""
 
     def ask(step: str, what: Mapping[int, Any]) -> dict[int, Any]:
         found = _asked(connections, step, what, patience)
         if len(found) < agreement.threshold:
-            raise _too_few()
+            raise too_few()
         return found
 
     adverts = ask("advertise", dict.fromkeys(connections))
@@ -281,7 +382,7 @@ def aggregate(
     }
     roster = _roster({str(k): v for k, v in adverts.items()})
     numbers = opened(agreement, roster, masked, revealed, list(pieces))
-    return OwnersRelease(agreement=agreement, numbers=numbers, stayed=tuple(stayed))
+    return OwnersRelease(agreement=agreement, numbers=numbers, stayed=tuple(stayed), grain=grain)
 
 
 def _passed_on(letters: Mapping[int, Mapping[str, str]]) -> dict[int, dict[int, str]]:
@@ -311,8 +412,7 @@ def _asked(
         for connection in [each for each in waiting if each in ready]:
             owner = waiting.pop(connection)
             try:
-                reply = json.loads(connections[owner].recv_bytes())
-                found[owner] = reply["ok"]
+                found[owner] = received(connections[owner])["ok"]
             except (EOFError, OSError, ValueError, KeyError, TypeError):
                 continue
     return found

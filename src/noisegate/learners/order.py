@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 Model: TypeAlias = "PrivateEstimator | FrequentItemsets | AssociationRules | ExponentialFamily"
 MODELS: Final = (
     *learners.ESTIMATORS, "FrequentItemsets", "AssociationRules", "ExponentialFamily",
+    "NetDatabase",
 )  # fmt: skip
 _NOT_SENT: Final = ("self", "epsilon", "bounds", "memory", "classes", "target_bounds")  # of arrays
 

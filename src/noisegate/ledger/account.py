@@ -1,21 +1,29 @@
-"""Accounts, requests and balances as values, and the fold that computes them from the log.
+"""Accounts, requests and balances as values.
 
 A root account stands for the data set, analysts' accounts hang below it. A reservation charges its
 account and every ancestor, so analysts who pool their answers never exceed the root's budget,
-although their own budgets may sum to more. `fold` is the slow twin of what the stores keep.
+although their own budgets may sum to more.
+
+An account may hang below several others of the same root: what an analyst asks for a purpose is
+within the purpose's budget and within the analyst's share, whatever it was asked for.
+
+Claim: each account's total is at least the sum of the charges of all accounts from which it can be
+    reached, each counted once, and each charge kept it within its limit of that moment.
+Why: accounts are opened after those above them and never move, so there is no cycle; a reservation
+    charges each account that can be reached from its own exactly once, all in one transaction, and
+    only if each of them has room.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final, Literal, TypeAlias, final
 
 from noisegate.accounting.accountant import Accountant, Charge
 from noisegate.accounting.accountants import accountant_named
 from noisegate.accounting.rules import Pair
-from noisegate.errors import Bug, LedgerError, NoisegateError
+from noisegate.errors import Bug, LedgerError, NoisegateError, PolicyError
 from noisegate.exact import fraction
-from noisegate.ledger.entry import FORMAT, Entry, canonical, decode_charges, digest
 from noisegate.privacy.event import Encoded, Event, decode, encode
 from noisegate.privacy.loss import ApproxDP
 
@@ -34,9 +42,15 @@ class Account:
     accountant: str
     budget: ApproxDP
     unit: str
+    also: tuple[str, ...] = ()  # the others that it hangs below
     spent: Charge = NOTHING
     reservations: int = 0
     unsettled: int = 0
+
+    @property
+    def parents(self) -> tuple[str, ...]:
+        """All accounts right above it."""
+        return self.also if self.parent is None else (self.parent, *self.also)
 
     def has_terms_of(self, other: "Account") -> bool:
         """Whether both were opened alike, whatever was charged since."""
@@ -104,6 +118,7 @@ class Balance:
     limit: Charge
     reservations: int
     unsettled: int
+    also: tuple[str, ...] = ()
 
     @property
     def left(self) -> Charge:
@@ -135,6 +150,7 @@ class Prices:
         self.record = lru_cache(maxsize=1024)(readable_record)
         self._loss = lru_cache(maxsize=1024)(self._loss_now)
         self._limit = lru_cache(maxsize=1024)(self._limit_now)
+        self.balance = lru_cache(maxsize=1024)(self._balance_now)
 
     def price(self, accountant: str, event: Event) -> Charge:
         """The accountant's price of the event."""
@@ -160,7 +176,7 @@ class Prices:
         """The filter: whether the account can take the charge."""
         return account.spent + charge <= self.limit(account)
 
-    def balance(self, account: Account) -> Balance:
+    def _balance_now(self, account: Account) -> Balance:
         """The account as a steward or an analyst reads it."""
         found = Balance(
             account=account.name,
@@ -174,6 +190,7 @@ class Prices:
             limit=self.limit(account),
             reservations=account.reservations,
             unsettled=account.unsettled,
+            also=account.also,
         )
         rest = self.accountant(account.accountant).room(found.left, account.budget)
         return replace(found, remaining=rest)
@@ -185,176 +202,44 @@ class Prices:
         return self.accountant(accountant).limit(budget)
 
 
-@final
-@dataclass(slots=True)
-class Books:
-    """The state of a ledger after some entries, and what was wrong with them."""
-
-    accounts: dict[str, Account] = field(default_factory=dict)
-    origins: dict[str, tuple[str, str]] = field(default_factory=dict)  # place -> account, mark
-    requests: dict[str, Request] = field(default_factory=dict)
-    answers: dict[int, str] = field(default_factory=dict)  # entry number -> digest
-    problems: list[str] = field(default_factory=list)
-
-    def chain(self, name: str) -> list[Account]:
-        """The account and its ancestors, nearest first."""
-        return ancestry(name, self.accounts.__getitem__)
-
-
 def ancestry(name: str, find: Callable[[str], Account]) -> list[Account]:
-    """The account and its ancestors, nearest first: everyone who pays."""
-    accounts = [find(name)]
-    while (parent := accounts[-1].parent) is not None:
-        accounts.append(find(parent))
-        if len({account.name for account in accounts}) < len(accounts):
+    """The account and its ancestors, each once, each before those above it: everyone who pays."""
+    found: dict[str, Account] = {}
+
+    def climb(each: str, below: frozenset[str]) -> None:
+        if each in below:
             raise LedgerError(
                 f"Account {name!r} is its own ancestor.",
                 fix="Run: noisegate ledger verify, and restore a backup.",
             )
-    return accounts
+        account = found.pop(each, None) or find(each)
+        found[each] = account  # behind all that were met below it
+        for parent in account.parents:
+            climb(parent, below | {each})
+
+    climb(name, frozenset())
+    return list(found.values())
 
 
-def fold(entries: Iterable[Entry], prices: Prices) -> Books:
-    """Accounts and requests recomputed from the log alone, with every rule checked on the way.
-
-    Claim: without problems, each reservation was charged at least today's price of its event to its
-        account and all ancestors, and every one of them stayed within its limit of that moment.
-    Why: the sums are exact whole grains; accountants that authorise have a filter theorem for
-        adaptively chosen questions, so the budget holds at any time the analysts stop [RRUV16].
-    """
-    books = Books()
-    for entry in entries:
-        try:
-            if (entry.seq == 0) != (entry.kind == "ledger"):
-                books.problems.append(f"Entry {entry.seq}: {entry.kind!r} is out of place.")
-            _STEPS[entry.kind](books, entry, prices)
-        except NoisegateError as refusal:
-            books.problems.append(f"Entry {entry.seq}: {refusal.problem}")
-        except (KeyError, TypeError, ValueError):
-            books.problems.append(f"Entry {entry.seq}: a {entry.kind!r} that cannot be read.")
-    return books
+def require_one_root(account: Account, above: Iterable[Account]) -> None:
+    """Refuse an account that would hang below two data sets, or below one account twice."""
+    roots = {each.name for each in above if each.parent is None}
+    twice = len(set(account.parents)) < len(account.parents)
+    if len(roots) > 1 or twice or (account.also and account.parent is None):
+        raise PolicyError(
+            f"Account {account.name!r} would not hang below different accounts of one data set.",
+            fix="Name a parent, and beside it other accounts of the same data set, each once.",
+            about="parents",
+        )
 
 
 def descendants(accounts: Iterable[Account], name: str) -> set[str]:
     """The account itself and all below it. ``accounts`` come parents first."""
     below = {name}
     for account in accounts:
-        if account.parent in below:
+        if below.intersection(account.parents):
             below.add(account.name)
     return below
-
-
-def _ledger(books: Books, entry: Entry, _: Prices) -> None:
-    if entry.body["format"] != FORMAT:
-        books.problems.append(f"Entry {entry.seq}: unknown format {entry.body['format']!r}.")
-
-
-def _account(books: Books, entry: Entry, prices: Prices) -> None:
-    body = entry.body
-    account = Account(
-        name=body["account"],
-        parent=body["parent"],
-        accountant=body["accountant"],
-        budget=budget_of(body["epsilon"], body["delta"]),
-        unit=body["unit"],
-    )
-    prices.limit(account)
-    if account.name in books.accounts:
-        books.problems.append(f"Entry {entry.seq}: account {account.name!r} was opened twice.")
-    if account.parent is not None and account.parent not in books.accounts:
-        books.problems.append(f"Entry {entry.seq}: the parent of {account.name!r} is missing.")
-    books.accounts[account.name] = account
-    if "origins" in body:
-        _origin(books, entry, prices)
-
-
-def _origin(books: Books, entry: Entry, _: Prices) -> None:
-    account = books.accounts[entry.body["account"]]
-    if account.parent is not None:
-        books.problems.append(f"Entry {entry.seq}: {account.name!r} is not a data set's account.")
-    for place, mark in entry.body["origins"].items():
-        owner = books.origins.get(place, (account.name, ""))[0]
-        if owner != account.name:
-            books.problems.append(
-                f"Entry {entry.seq}: {owner!r} and {account.name!r} are budgets of the same rows."
-            )
-        books.origins[place] = owner, mark
-
-
-def _limit(books: Books, entry: Entry, _: Prices) -> None:
-    account = books.accounts[entry.body["account"]]
-    budget = budget_of(entry.body["epsilon"], entry.body["delta"])
-    books.accounts[account.name] = replace(account, budget=budget)
-
-
-def _reserve(books: Books, entry: Entry, prices: Prices) -> None:
-    body = entry.body
-    charges, event = decode_charges(body["charges"]), decode(body["event"])
-    chain = books.chain(body["account"])
-    if body["request"] in books.requests:
-        books.problems.append(f"Entry {entry.seq}: request {body['request']!r} is charged twice.")
-    if set(charges) != {account.name for account in chain}:
-        books.problems.append(f"Entry {entry.seq}: it does not charge its account and ancestors.")
-    for account in chain:
-        charge = charges.get(account.name, NOTHING)
-        if not prices.price(account.accountant, event) <= charge:
-            books.problems.append(f"Entry {entry.seq}: {account.name!r} is charged too little.")
-        if not prices.fits(account, charge):
-            books.problems.append(f"Entry {entry.seq}: {account.name!r} is over its limit.")
-        books.accounts[account.name] = account.reserved(charge)
-    books.requests[body["request"]] = Request(
-        request_id=body["request"],
-        account=body["account"],
-        use=body["use"],
-        question=digest(body["question"].encode()),
-        event=canonical(body["event"]),
-        charges=charges,
-        reserved=entry.seq,
-    )
-
-
-def _settle(books: Books, entry: Entry, _: Prices) -> None:
-    _finish(books, entry, "measurement", books.requests[entry.body["request"]].charges)
-
-
-def _close(books: Books, entry: Entry, prices: Prices) -> None:
-    charges, used = decode_charges(entry.body["charges"]), decode(entry.body["used"])
-    for account in books.chain(entry.body["account"]):
-        if not prices.price(account.accountant, used) <= charges[account.name]:
-            books.problems.append(f"Entry {entry.seq}: {account.name!r} is charged too little.")
-    _finish(books, entry, "allowance", charges)
-
-
-def _finish(books: Books, entry: Entry, use: str, charges: Mapping[str, Charge]) -> None:
-    request = books.requests[entry.body["request"]]
-    if request.use != use or request.account != entry.body["account"]:
-        books.problems.append(f"Entry {entry.seq}: it does not fit its reservation.")
-    if request.settled is not None:
-        books.problems.append(f"Entry {entry.seq}: {request.request_id!r} is settled twice.")
-    for account in books.chain(request.account):
-        reserved, final_charge = request.charges[account.name], charges[account.name]
-        if not final_charge <= reserved:
-            books.problems.append(f"Entry {entry.seq}: {account.name!r} is charged afterwards.")
-        books.accounts[account.name] = account.settled(reserved - final_charge)
-    books.requests[request.request_id] = replace(request, charges=charges, settled=entry.seq)
-    books.answers[entry.seq] = entry.body["answer"]
-
-
-def _note(books: Books, entry: Entry, _: Prices) -> None:
-    if not isinstance(entry.body["text"], str):
-        books.problems.append(f"Entry {entry.seq}: a note without text.")
-
-
-_STEPS: Final[Mapping[str, Callable[[Books, Entry, Prices], None]]] = {
-    "ledger": _ledger,
-    "account": _account,
-    "origin": _origin,
-    "limit": _limit,
-    "reserve": _reserve,
-    "settle": _settle,
-    "close": _close,
-    "note": _note,
-}
 
 
 def readable_record(event: Event) -> Encoded:

@@ -6,8 +6,9 @@ from itertools import pairwise
 from typing import IO, TypeAlias
 
 from noisegate.errors import LedgerError
-from noisegate.ledger.account import Prices, fold
+from noisegate.ledger.account import Prices
 from noisegate.ledger.entry import Entry, Head, canonical, digest, parse
+from noisegate.ledger.fold import fold
 from noisegate.ledger.origin import Origin
 from noisegate.ledger.transaction import Transaction
 

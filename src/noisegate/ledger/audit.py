@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 from typing import final
 
 from noisegate.errors import LedgerError
-from noisegate.ledger.account import Books, Prices, fold
+from noisegate.ledger.account import Prices
 from noisegate.ledger.anchor import Anchor
 from noisegate.ledger.entry import NO_HASH, Entry, Row, digest
+from noisegate.ledger.fold import Books, fold
 from noisegate.ledger.transaction import Transaction
 
 

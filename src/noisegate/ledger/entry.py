@@ -17,7 +17,8 @@ from noisegate.accounting.accountant import Charge
 from noisegate.errors import Bug, LedgerError
 
 FORMAT: Final = 1  # of entries
-STORE_FORMAT: Final = 2  # of files and schemas: 2 keeps origins, and in SQLite no write-ahead log
+# of files and schemas: 2 keeps origins, and in SQLite no write-ahead log; 3 accounts below several
+STORE_FORMAT: Final = 3
 KINDS: Final = ("ledger", "account", "origin", "limit", "reserve", "settle", "close", "note")
 NO_HASH: Final = "0" * 64
 

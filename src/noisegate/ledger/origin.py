@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final, TypeAlias, final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from noisegate.errors import PolicyError
 from noisegate.files import place_of, table_of
 
 Owned: TypeAlias = Mapping[str, tuple[str, str]]  # place -> account, mark
@@ -49,6 +50,33 @@ class Origin:
     def owners(self, owned: Owned) -> set[str]:
         """The accounts that own these rows, by this name or another."""
         return {of for place, (of, mark) in owned.items() if self.meets(place, mark)}
+
+    def is_news(self, owned: Owned) -> bool:
+        """Whether the ledger does not know the place, or knew another file there."""
+        return self.place not in owned or owned[self.place][1] != self.mark
+
+
+def require_own(origin: Origin, owned: Owned, account: str) -> None:
+    """One origin has one budget: another name for the same rows is not another one."""
+    for owner in sorted(origin.owners(owned) - {account}):
+        name = origin.place.rpartition("/")[2]
+        raise PolicyError(
+            f"The rows of {name!r} already have the budget {owner!r} in this ledger.",
+            fix=f"Open them under that name (table={owner!r}, or name = {owner!r} in the policy). "
+            "If it is a new file that only took over the place of a removed one, copy it.",
+            about="origin",
+        )
+
+
+def require_nobodys(origin: Origin, private: Owned) -> None:
+    """Rows that have a budget are not shown exactly and free under another name."""
+    for owner in sorted(origin.owners(private)):
+        name = origin.place.rpartition("/")[2]
+        raise PolicyError(
+            f"{name!r} is declared public, but it holds private rows with the budget {owner!r}.",
+            fix="Remove it from the public tables.",
+            about="public",
+        )
 
 
 def origins_of(where: str, table: str) -> Iterator[Origin]:

@@ -45,7 +45,8 @@ CREATE TABLE answers (seq bigint PRIMARY KEY, answer bytea NOT NULL);
 CREATE TABLE accounts (
     name text PRIMARY KEY, parent text, accountant text NOT NULL, epsilon text NOT NULL,
     delta text NOT NULL, unit text NOT NULL, spent_amount text NOT NULL, spent_delta text NOT NULL,
-    reservations bigint NOT NULL, unsettled bigint NOT NULL, number bigint NOT NULL
+    reservations bigint NOT NULL, unsettled bigint NOT NULL, number bigint NOT NULL,
+    also text NOT NULL DEFAULT ''
 );
 CREATE TABLE requests (
     request_id text PRIMARY KEY, account text NOT NULL, use_of text NOT NULL,
@@ -64,6 +65,7 @@ CREATE TRIGGER append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON answers
 _ORIGINS: Final = (
     "CREATE TABLE origins (place text PRIMARY KEY, account text NOT NULL, mark text NOT NULL)"
 )
+WITH_ORIGINS: Final = 2  # the format that has them
 _MARK: Final = "INSERT INTO ledger_format (application, format) VALUES ('noisegate', ?)"
 _COMMITTED: Final = "SELECT 1 FROM entries WHERE seq = ? AND hash = ? AND writer = ?"
 
@@ -174,8 +176,10 @@ class PostgresLedger(Ledger):
         if tx.run("SELECT to_regclass(?)::text", f"{name}.ledger_format") != [(None,)]:
             rows = tx.run("SELECT application, format FROM ledger_format")
             _require_format(rows, name)
-            if rows[0][1] < STORE_FORMAT:  # an older noisegate would not look at origins
+            if rows[0][1] < WITH_ORIGINS:
                 tx.run(_ORIGINS)
+            if rows[0][1] < STORE_FORMAT:  # an older noisegate would charge one parent alone
+                tx.run("ALTER TABLE accounts ADD COLUMN also text NOT NULL DEFAULT ''")
                 tx.run("UPDATE ledger_format SET format = ?", STORE_FORMAT)
             return
         if tx.run("SELECT 1 FROM pg_class WHERE relnamespace = to_regnamespace(?) LIMIT 1", name):

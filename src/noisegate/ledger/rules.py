@@ -5,6 +5,7 @@ event it was computed from: the sum of recorded charges is what the filter compa
 lets anyone price the same history again.
 """
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -13,12 +14,12 @@ from typing import Final, final
 from noisegate.accounting.accountant import Charge
 from noisegate.accounting.rules import Pair
 from noisegate.errors import Bug, LedgerError, OverBudget, PolicyError, RequestConflict, SpecError
-from noisegate.ledger.account import Account, Prices, Request, ancestry
+from noisegate.ledger.account import Account, Prices, Request, ancestry, require_one_root
 from noisegate.ledger.entry import Body, Entry, canonical, decode_charges, digest, encode_charges
 from noisegate.ledger.names import require_account_name
-from noisegate.ledger.origin import Origin, Owned
+from noisegate.ledger.origin import Origin, require_nobodys, require_own
 from noisegate.ledger.transaction import Transaction
-from noisegate.privacy.event import Event
+from noisegate.privacy.event import Event, InPart, decode
 from noisegate.privacy.loss import ApproxDP
 
 TEXT_MAX: Final = 200
@@ -87,15 +88,17 @@ class Rules:
                 about="terms",
             )
         owned = dict(tx.origins()) if origins or public else {}
+        if origins and account.parent is not None:
+            raise Bug(f"Account {account.name!r} is below a data set's.", fix="Name origins there.")
         for origin in origins:
-            _require_own(origin, owned, account)
+            require_own(origin, owned, account.name)
         private = {**owned, **{each.place: (account.name, each.mark) for each in origins}}
         for origin in public:
-            _require_nobodys(origin, private)
+            require_nobodys(origin, private)
         if earlier is None:
             self._require_parent(tx, account)
             self.prices.limit(account)  # refuses a budget that the accountant cannot keep
-        news = [each for each in origins if _is_news(each, owned)]
+        news = [each for each in origins if each.is_news(owned)]
         places = {"origins": {each.place: each.mark for each in news}} if news else {}
         if earlier is None:
             self._append(tx, "account", {**_opening(account), **places})
@@ -121,11 +124,12 @@ class Rules:
 
     def quote(self, tx: Transaction, account: str, event: Event) -> dict[str, tuple[Charge, bool]]:
         """What the event would cost each account of the chain, and whether it fits there."""
-        quotes = {}
-        for each in chain(tx, account):
-            charge = self.prices.price(each.accountant, event)
-            quotes[each.name] = charge, self.prices.fits(each, charge)
-        return quotes
+        accounts = chain(tx, account)
+        _, charges = self._charges(tx, accounts, event)
+        return {
+            each.name: (charges[each.name], self.prices.fits(each, charges[each.name]))
+            for each in accounts
+        }
 
     def losses(self, tx: Transaction, account: str, event: Event) -> dict[str, Pair]:
         """The same price before rounding."""
@@ -133,16 +137,32 @@ class Rules:
 
     def require_room(self, tx: Transaction, account: str, event: Event) -> None:
         """Refuse what does not fit into the account or one of its ancestors."""
-        for each in chain(tx, account):
-            self._require_room(each, self.prices.price(each.accountant, event))
+        accounts = chain(tx, account)
+        _, charges = self._charges(tx, accounts, event)
+        for each in accounts:
+            self._require_room(each, charges[each.name])
+
+    def _charges(
+        self, tx: Transaction, accounts: Sequence[Account], event: Event
+    ) -> tuple[Mapping[str, Charge], Mapping[str, Charge]]:
+        """What an event loses in each account, and what it is charged: less in parts."""
+        lost = {each.name: self.prices.price(each.accountant, event) for each in accounts}
+        if not isinstance(event, InPart):
+            return lost, lost
+        from noisegate.ledger.parts import rise  # noqa: PLC0415 - for parts only
+
+        return lost, rise(tx.request, event, lost)
 
     def reserve(self, tx: Transaction, asked: Asked) -> tuple[Request, bytes | None, bool]:
-        """The reservation, the answer if there is one, and whether it existed before."""
+        """The reservation, the answer if there is one, and whether it existed before.
+
+        A new one holds what may be lost in it, which in parts may be more than was charged.
+        """
         earlier = tx.request(asked.request_id)
         if earlier is not None:
             return earlier, self._resume(tx, earlier, asked), True
         accounts = chain(tx, asked.account)
-        charges = {each.name: self.prices.price(each.accountant, asked.event) for each in accounts}
+        lost, charges = self._charges(tx, accounts, asked.event)
         for account in accounts:
             self._require_room(account, charges[account.name])
         body = {
@@ -153,12 +173,19 @@ class Rules:
             "event": self.prices.record(asked.event),
             "charges": encode_charges(charges),
         }
+        if isinstance(asked.event, InPart):
+            body["lost"] = encode_charges(lost)
         entry = self._append(tx, "reserve", body)
         for account in accounts:
             tx.save_account(account.reserved(charges[account.name]))
         request = self._request(asked, charges, reserved=entry.seq)
         tx.save_request(request)
-        return request, None, False
+        if isinstance(asked.event, InPart):
+            from noisegate.ledger.parts import totals  # noqa: PLC0415 - for parts only
+
+            for each in list(totals(tx.request, asked.event, lost, entry.seq)):
+                tx.save_request(each)
+        return replace(request, charges=lost), None, False
 
     def settle(self, tx: Transaction, request_id: str, answer: bytes) -> bytes:
         """Store the answer of a measurement, or return the one that was stored first."""
@@ -173,10 +200,13 @@ class Rules:
         request = _reserved(tx, request_id, "allowance")
         if request.settled is not None:
             return stored_answer(tx, request.settled)
+        reserved = decode(json.loads(request.event))
         charges = {
             each.name: self.prices.price(each.accountant, used)
             for each in chain(tx, request.account)
         }
+        if isinstance(reserved, InPart):  # nothing is given back
+            used, charges = replace(reserved, event=used), dict(request.charges)
         if any(not charge <= request.charges[name] for name, charge in charges.items()):
             raise Bug(
                 f"Allowance {request_id!r} used more than it reserved.",
@@ -245,22 +275,23 @@ class Rules:
         return None
 
     def _require_parent(self, tx: Transaction, account: Account) -> None:
-        if account.parent is None:
-            return
-        parent = tx.account(account.parent)
-        if parent is None:
-            raise PolicyError(
-                f"Account {account.name!r} names the parent {account.parent!r}, which is not open.",
-                fix="Open the parent first.",
-                about="parent",
-            )
-        if parent.unit != account.unit:
-            raise PolicyError(
-                f"Account {account.name!r} protects {account.unit}; its parent protects "
-                f"{parent.unit}.",
-                fix="Use one privacy unit for all accounts of a data set.",
-                about="unit",
-            )
+        for name in account.parents:
+            parent = tx.account(name)
+            if parent is None:
+                raise PolicyError(
+                    f"Account {account.name!r} names the parent {name!r}, which is not open.",
+                    fix="Open the parent first.",
+                    about="parent",
+                )
+            if parent.unit != account.unit:
+                raise PolicyError(
+                    f"Account {account.name!r} protects {account.unit}; its parent protects "
+                    f"{parent.unit}.",
+                    fix="Use one privacy unit for all accounts of a data set.",
+                    about="unit",
+                )
+        above = (each for name in account.parents for each in chain(tx, name))
+        require_one_root(account, above)
 
     def _require_room(self, account: Account, charge: Charge) -> None:
         if self.prices.fits(account, charge):
@@ -298,7 +329,7 @@ class Rules:
 
 
 def chain(tx: Transaction, name: str) -> list[Account]:
-    """The account and all its ancestors, nearest first: everyone who pays."""
+    """The account and all its ancestors, each once: everyone who pays."""
     return ancestry(name, lambda each: known_account(tx, each))
 
 
@@ -331,36 +362,6 @@ def require_text(value: str, name: str) -> None:
     raise SpecError(
         f"The {name} is not text.", fix=f"Give the {name} as non-empty text.", about="text"
     )
-
-
-def _is_news(origin: Origin, owned: Owned) -> bool:
-    """Whether the ledger does not know the place, or knew another file there."""
-    return origin.place not in owned or owned[origin.place][1] != origin.mark
-
-
-def _require_own(origin: Origin, owned: Owned, account: Account) -> None:
-    """One origin has one budget: another name for the same rows is not another one."""
-    if account.parent is not None:
-        raise Bug(f"Account {account.name!r} is below a data set's.", fix="Name origins there.")
-    for owner in sorted(origin.owners(owned) - {account.name}):
-        name = origin.place.rpartition("/")[2]
-        raise PolicyError(
-            f"The rows of {name!r} already have the budget {owner!r} in this ledger.",
-            fix=f"Open them under that name (table={owner!r}, or name = {owner!r} in the policy). "
-            "If it is a new file that only took over the place of a removed one, copy it.",
-            about="origin",
-        )
-
-
-def _require_nobodys(origin: Origin, private: Owned) -> None:
-    """Rows that have a budget are not shown exactly and free under another name."""
-    for owner in sorted(origin.owners(private)):
-        name = origin.place.rpartition("/")[2]
-        raise PolicyError(
-            f"{name!r} is declared public, but it holds private rows with the budget {owner!r}.",
-            fix="Remove it from the public tables.",
-            about="public",
-        )
 
 
 def known_account(tx: Transaction, name: str) -> Account:
@@ -399,6 +400,7 @@ def _opening(account: Account) -> Body:
         "accountant": account.accountant,
         "unit": account.unit,
         **_budget(account.budget),
+        **({"also": list(account.also)} if account.also else {}),
     }
 
 
@@ -407,5 +409,5 @@ def _budget(budget: ApproxDP) -> dict[str, str]:
 
 
 def _terms(account: Account) -> str:
-    parent = "no parent" if account.parent is None else f"parent {account.parent!r}"
-    return f"{account.budget}, {account.accountant}, {account.unit}, {parent}"
+    above = ", ".join(f"parent {each!r}" for each in account.parents) or "no parent"
+    return f"{account.budget}, {account.accountant}, {account.unit}, {above}"

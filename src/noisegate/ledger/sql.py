@@ -38,15 +38,15 @@ _PAGE_OF_ENTRIES: Final = (
     " WHERE seq > ? ORDER BY seq LIMIT ?"
 )
 _ACCOUNT: Final = (
-    "SELECT name, parent, accountant, epsilon, delta, unit, spent_amount, spent_delta,"
+    "SELECT name, parent, also, accountant, epsilon, delta, unit, spent_amount, spent_delta,"
     " reservations, unsettled FROM accounts"
 )
 _ACCOUNT_NAMED: Final = f"{_ACCOUNT} WHERE name = ?"
 _ACCOUNTS: Final = f"{_ACCOUNT} ORDER BY number"
 _SAVE_ACCOUNT: Final = (
-    "INSERT INTO accounts (name, parent, accountant, epsilon, delta, unit, spent_amount,"
+    "INSERT INTO accounts (name, parent, also, accountant, epsilon, delta, unit, spent_amount,"
     " spent_delta, reservations, unsettled, number)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, (SELECT count(*) FROM accounts))"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, (SELECT count(*) FROM accounts))"
     " ON CONFLICT (name) DO UPDATE SET epsilon = excluded.epsilon, delta = excluded.delta,"
     " spent_amount = excluded.spent_amount, spent_delta = excluded.spent_delta,"
     " reservations = excluded.reservations, unsettled = excluded.unsettled"
@@ -182,12 +182,13 @@ def _account(row: tuple[Any, ...]) -> Account:
     return Account(
         name=row[0],
         parent=row[1],
-        accountant=row[2],
-        budget=budget_of(row[3], row[4]),
-        unit=row[5],
-        spent=Charge(int(row[6]), int(row[7])),
-        reservations=row[8],
-        unsettled=row[9],
+        also=tuple(row[2].split("\n")) if row[2] else (),
+        accountant=row[3],
+        budget=budget_of(row[4], row[5]),
+        unit=row[6],
+        spent=Charge(int(row[7]), int(row[8])),
+        reservations=row[9],
+        unsettled=row[10],
     )
 
 
@@ -196,6 +197,7 @@ def _account_row(account: Account) -> tuple[object, ...]:
     return (
         account.name,
         account.parent,
+        "\n".join(account.also),  # names are printable: no line ends inside one
         account.accountant,
         str(budget.epsilon),
         str(budget.delta),

@@ -14,9 +14,9 @@ Why: a write-ahead log would be quicker, but it keeps commits and locks in files
     `sqlite_file.py` watches that: one name, a lock of our own on the inode, no foreign journal.
     After each commit the name is looked at once more: if it stands for this inode, then whoever
     opens it next reads these pages. An answer is not shown before that.
-Older versions kept a write-ahead log (format 1). The first opening folds it into the file and
-writes format 2, which they refuse; while one of them has the ledger open, this one waits for it,
-and refuses in the end.
+Older versions kept a write-ahead log (format 1), or knew one account above another alone (format
+2). The first opening folds the log into the file and writes format 3, which they refuse; while one
+of them has a write-ahead log open, this one waits for it, and refuses in the end.
 
 Readers and the writer wait for each other. Keep the file on a local disk.
 """
@@ -31,10 +31,9 @@ from time import monotonic, sleep
 from typing import Any, ClassVar, Final, TypeVar, final
 
 from noisegate.errors import LedgerError, NoisegateError, Unsupported
-from noisegate.files import LEDGER, keep
+from noisegate.files import LEDGER, keep, sync_directory
 from noisegate.ledger.entry import STORE_FORMAT
 from noisegate.ledger.fork import close_before_fork
-from noisegate.ledger.origin import Owned
 from noisegate.ledger.sql import Rows, SQLTransaction
 from noisegate.ledger.sqlite_file import HEADER_BYTES, Busy, LedgerFile, replaced
 from noisegate.ledger.store import Ledger
@@ -70,7 +69,8 @@ CREATE TABLE answers (seq INTEGER PRIMARY KEY, answer BLOB NOT NULL) STRICT
 CREATE TABLE accounts (
     name TEXT PRIMARY KEY, parent TEXT, accountant TEXT NOT NULL, epsilon TEXT NOT NULL,
     delta TEXT NOT NULL, unit TEXT NOT NULL, spent_amount TEXT NOT NULL, spent_delta TEXT NOT NULL,
-    reservations INTEGER NOT NULL, unsettled INTEGER NOT NULL, number INTEGER NOT NULL
+    reservations INTEGER NOT NULL, unsettled INTEGER NOT NULL, number INTEGER NOT NULL,
+    also TEXT NOT NULL DEFAULT ''
 ) STRICT, WITHOUT ROWID
 
 CREATE TABLE requests (
@@ -201,12 +201,12 @@ class SQLiteLedger(Ledger):
             self.path, timeout=BUSY_PAUSE_S, isolation_level=None, check_same_thread=False
         )
         try:
-            for pragma in _PRAGMAS:
-                connection.execute(f"PRAGMA {pragma}")
+            for setting in _PRAGMAS:
+                connection.execute(f"PRAGMA {setting}")
             if is_new:
                 self._create(connection)
-            version = _pragma(connection, "user_version")
-            application = _pragma(connection, "application_id")
+            version = pragma(connection, "user_version")
+            application = pragma(connection, "application_id")
             _require_format(self.path, application=application, version=version)
             connection.execute(f"PRAGMA journal_mode = {_JOURNAL}")
             _require_rollback_journal(connection)
@@ -245,7 +245,7 @@ class SQLiteLedger(Ledger):
         except BaseException:
             _roll_back(connection)
             raise
-        _sync_directory(self.path.parent)
+        sync_directory(self.path.parent)
 
 
 @final
@@ -254,11 +254,6 @@ class SQLiteTransaction(SQLTransaction):
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-
-    def origins(self) -> Owned:
-        """Files of format 1 that are only looked at have none."""
-        known = self._run("SELECT 1 FROM sqlite_master WHERE name = 'origins'")
-        return super().origins() if known else {}
 
     def _run(self, statement: str, *values: object) -> Rows:
         return self._connection.execute(statement, values).fetchall()
@@ -284,10 +279,12 @@ def look(file: LedgerFile, *, may_create: bool) -> tuple[bool, int]:
 
 
 def _renew(connection: sqlite3.Connection) -> None:
-    """From format 1, whose write-ahead log is folded in by now: older versions keep off."""
+    """From format 1, whose write-ahead log is folded in by now, or 2: older versions keep off."""
     connection.execute("BEGIN EXCLUSIVE")
     try:
         connection.execute(_ORIGINS.replace("TABLE", "TABLE IF NOT EXISTS", 1))
+        if pragma(connection, "user_version") < STORE_FORMAT:
+            connection.execute("ALTER TABLE accounts ADD COLUMN also TEXT NOT NULL DEFAULT ''")
         connection.execute(f"PRAGMA user_version = {STORE_FORMAT}")
         connection.execute("COMMIT")
     except BaseException:
@@ -346,17 +343,8 @@ def _not_a_ledger(path: Path) -> LedgerError:
     )
 
 
-def _sync_directory(directory: Path) -> None:
-    """Make the new file's name durable; where directories cannot be opened, the system does it."""
-    with suppress(OSError):
-        descriptor = os.open(directory, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
-def _pragma(connection: sqlite3.Connection, name: str) -> int:
+def pragma(connection: sqlite3.Connection, name: str) -> int:
+    """A number that a file states about itself."""
     value: int = connection.execute(f"PRAGMA {name}").fetchone()[0]
     return value
 

@@ -9,17 +9,23 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar, NoReturn, TypeVar, final
+from typing import ClassVar, Final, NoReturn, TypeVar, final
 
 from noisegate.errors import LedgerError
 from noisegate.ledger.anchor import Anchor
 from noisegate.ledger.audit import Verification
-from noisegate.ledger.sqlite import WITH_WAL, SQLiteTransaction, look, spoken
+from noisegate.ledger.entry import STORE_FORMAT
+from noisegate.ledger.sqlite import WITH_WAL, SQLiteTransaction, look, pragma, spoken
 from noisegate.ledger.sqlite_file import LedgerFile
 from noisegate.ledger.store import Ledger
 from noisegate.ledger.transaction import Transaction
 
 T = TypeVar("T")
+
+_SHOWN: Final = (  # what older formats lack, the latest first; beside the file, not in it
+    "CREATE TEMP VIEW accounts AS SELECT *, '' AS also FROM main.accounts",
+    "CREATE TEMP VIEW origins AS SELECT '' AS place, '' AS account, '' AS mark WHERE FALSE",
+)
 
 
 @final
@@ -45,6 +51,8 @@ class SQLiteInspection(Ledger):
     def _read(self, work: Callable[[Transaction], T]) -> T:
         address = f"{self.path.resolve().as_uri()}?mode=ro&immutable=1"
         with spoken(), closing(sqlite3.connect(address, uri=True)) as connection:
+            for shown in _SHOWN[: max(0, STORE_FORMAT - pragma(connection, "user_version"))]:
+                connection.execute(shown)
             return work(SQLiteTransaction(connection))
 
     def _write(self, work: Callable[[Transaction], T]) -> NoReturn:  # noqa: ARG002

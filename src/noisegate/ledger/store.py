@@ -26,6 +26,7 @@ from noisegate.ledger.rules import (
     Asked,
     Clock,
     Rules,
+    chain,
     known_account,
     require_name,
     require_text,
@@ -181,18 +182,23 @@ class Ledger(ABC):
         accountant: str,
         budget: ApproxDP,
         unit: str,
+        also: Sequence[str] = (),
         origins: Sequence[Origin] = (),
         public: Sequence[Origin] = (),
     ) -> Balance:
         """Open an account; again with the same terms is fine, with other terms is refused.
 
+        ``also`` are other accounts of the data set, beside the parent, that pay for what it asks.
         ``origins`` say where a data set's rows come from. Another root account that owns one of
         them is the budget of these rows, and a second one is refused; so is one of the ``public``
         tables beside them that has a budget.
         """
         require_name(name, "account")
         require_text(unit, "unit")
-        account = Account(name=name, parent=parent, accountant=accountant, budget=budget, unit=unit)
+        account = Account(
+            name=name, parent=parent, accountant=accountant, budget=budget, unit=unit,
+            also=tuple(also),
+        )  # fmt: skip
         opened = self._run(
             self._write, lambda tx: self._rules.open_account(tx, account, origins, public)
         )
@@ -203,11 +209,18 @@ class Ledger(ABC):
 
         Below what is spent, nothing more is granted; what was answered cannot be taken back.
         """
+        return self.change_budgets([name], budget, reason=reason)[0]
+
+    def change_budgets(
+        self, names: Sequence[str], budget: ApproxDP, *, reason: str
+    ) -> list[Balance]:
+        """Give several accounts the same new budget: all of them, or none."""
         require_text(reason, "reason")
-        account = self._run(
-            self._write, lambda tx: self._rules.change_budget(tx, name, budget, reason)
+        changed = self._run(
+            self._write,
+            lambda tx: [self._rules.change_budget(tx, name, budget, reason) for name in names],
         )
-        return self._rules.prices.balance(account)
+        return [self._rules.prices.balance(account) for account in changed]
 
     def accounts(self) -> list[str]:
         """The names of all accounts, in the order of opening, so parents first."""
@@ -223,6 +236,13 @@ class Ledger(ABC):
         return self._rules.prices.balance(
             self._run(self._read, lambda tx: known_account(tx, account))
         )
+
+    def balances(self, account: str) -> list[Balance]:
+        """The account and all that pay with it, each before those above it, at one moment."""
+        return [
+            self._rules.prices.balance(each)
+            for each in self._run(self._read, lambda tx: chain(tx, account))
+        ]
 
     # questions
 

@@ -55,6 +55,7 @@ _LISTED: Final[Mapping[str, tuple[str, str, str]]] = MappingProxyType({
     "sparse-priority/1": ("sparse", "keys.sparse_priority", "SparsePriority"),
     "outside-band/1": ("many", "selection.outside_band", "OutsideBand"),
     "crowd-counts/1": ("crowds", "additive.crowd_counts", "CrowdCounts"),
+    "biased-crowd/1": ("crowds", "additive.biased_crowd", "BiasedCrowd"),
     "smooth-student/1": ("smooth", "smooth.smooth", "SmoothStudent"),
     "smooth-laplace/1": ("smooth", "smooth.smooth", "SmoothLaplace"),
     "smooth-lognormal/1": ("smooth", "smooth.smooth", "SmoothLognormal"),

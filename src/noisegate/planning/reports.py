@@ -14,7 +14,7 @@ its row and says why.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, inf, nextafter
@@ -39,7 +39,9 @@ from noisegate.privacy.event import (
     ExponentialEvent,
     GaussianEvent,
     GeometricEvent,
+    InPart,
     NothingEvent,
+    Parallel,
     PoissonSampled,
     Repeated,
     Sequential,
@@ -83,7 +85,7 @@ def report(
 def flattened(events: Iterable[Event]) -> Leaves:
     """Sequences and repetitions opened up, equal steps counted together."""
     counts: Counter[Event] = Counter()
-    for event in events:
+    for event in _together(events):
         match event:
             case NothingEvent():
                 pass
@@ -95,6 +97,19 @@ def flattened(events: Iterable[Event]) -> Leaves:
             case _:
                 counts[event] += 1
     return counts
+
+
+def _together(events: Iterable[Event]) -> Iterator[Event]:
+    """The same with steps on parts of one partition as parallel ones; see `ledger/parts.py`."""
+    parts: dict[str, dict[str, list[Event]]] = {}
+    for event in events:
+        if isinstance(event, InPart):
+            parts.setdefault(event.partition, {}).setdefault(event.part, []).append(event.event)
+        else:
+            yield event
+    for found in parts.values():
+        each = [Sequential(events=tuple(events)) for events in found.values()]
+        yield each[0] if len(each) == 1 else Parallel(events=tuple(each))
 
 
 def _row(name: str, leaves: Leaves, delta: Fraction) -> Row:

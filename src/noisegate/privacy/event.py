@@ -324,12 +324,26 @@ class PoissonSampled(Event):
             raise SpecError("probability is above 1.", fix="Use a probability in (0, 1].")
 
 
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InPart(Event):
+    """The step on one ``part`` of a ``partition`` of all units; `ledger/parts.py` has its price.
+
+    Both are names: of a rule that puts each unit into one part at most by the unit's own rows.
+    """
+
+    name: ClassVar[str] = "part/1"
+    event: Event
+    partition: str
+    part: str
+
+
 _KINDS: Final = (
     NothingEvent, GeometricEvent, LaplaceEvent, BoxNoiseEvent, DiscreteGaussianEvent,
     GaussianEvent, ExponentialEvent, TopKEvent, PermuteAndFlipEvent, AboveThresholdEvent,
     KeySelectionEvent, ThresholdedGaussianEvent, CrowdCountsEvent, SmoothStudentEvent,
     SmoothLaplaceEvent, SmoothLognormalEvent, ProposeTestReleaseEvent, DeclaredEvent,
-    DeclaredZCDPEvent, Sequential, Parallel, Repeated, Group, PoissonSampled,
+    DeclaredZCDPEvent, Sequential, Parallel, Repeated, Group, PoissonSampled, InPart,
 )  # fmt: skip
 EVENTS: Final[Mapping[str, type[Event]]] = MappingProxyType({kind.name: kind for kind in _KINDS})
 
@@ -388,7 +402,7 @@ def _decode_value(kind: Any, value: Any) -> Any:  # noqa: ANN401 - JSON
         return kind(value)
     if kind is L2:
         return L2(squared=value)
-    if kind in (int, Fraction) and isinstance(value, str):
+    if kind in (int, Fraction, str) and isinstance(value, str):
         return kind(value)
     if isinstance(value, list):
         return tuple(decode(item) for item in value)

@@ -15,6 +15,9 @@ from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.loss import ZCDP, ApproxDP
 from noisegate.privacy.unit import Adjacency, PrivacyUnit, protected, spaces_of
 
+ZERO_KNOWLEDGE: Final = (
+    "It is zero-knowledge too: up to the same ε and δ, a secret sample of the others tells as much."
+)
 VIEW: Final = "a view, for which the steward vouches that a unit's rows depend on that unit alone"
 
 
@@ -26,6 +29,7 @@ class Guarantee:
     ``also`` are further units: those of tables that name the same people by another column, and
     those of other id spaces. Each unit of each space is protected. Who has an id in two spaces is
     two units, and protected as a group of two.
+    ``zero_knowledge``: it is so as well, about samples, with the same numbers (`of_samples`).
     """
 
     loss: ApproxDP | ZCDP
@@ -33,6 +37,7 @@ class Guarantee:
     scope: str
     adjacency: Adjacency = Adjacency.ADD_REMOVE
     also: tuple[PrivacyUnit, ...] = ()
+    zero_knowledge: bool = False
 
     def __post_init__(self) -> None:
         if not self.scope:
@@ -44,7 +49,8 @@ class Guarantee:
         verb = "adding or removing"
         if self.adjacency is Adjacency.CHANGE_ONE:
             verb = "changing"
-        return f"{self.loss} for {verb} {protected(self.units)} in {self.scope}.{self._of_both}"
+        who, told = protected(self.units), f" {ZERO_KNOWLEDGE}" if self.zero_knowledge else ""
+        return f"{self.loss} for {verb} {who} in {self.scope}.{self._of_both}{told}"
 
     @property
     def units(self) -> tuple[PrivacyUnit, ...]:
@@ -107,6 +113,7 @@ class Guarantee:
                 {"column": unit.column, "noun": unit.noun, "ids": unit.ids} for unit in self.units
             ],
             "scope": self.scope,
+            **({"zero_knowledge": True} if self.zero_knowledge else {}),
             "sentence": str(self),
         }
 

@@ -1,7 +1,8 @@
-"""How numbers of a graph are shown: tables, degrees that rise, and how far noise reaches."""
+"""The numbers of a graph: how each is named, shown, and said; and how far noise reaches."""
 
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import Final
 
 import pyarrow as pa
 
@@ -10,11 +11,30 @@ from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.planning.calibrate import discrete_gaussian_error, geometric_error
 
+PLAIN: Final = (  # noise of a known width
+    "edges", "degrees", "min-cut", "bipartite-distance", "degree-distribution",
+)  # fmt: skip
+CAPPED: Final = {
+    "edges": "capped-edges", "triangles": "truncated-triangles", "min-cut": "capped-min-cut",
+    "degree-distribution": "capped-degree-distribution",
+}  # fmt: skip
+RISING: Final = "Sorted by isotonic regression; the ± is for all of them at once."
+FEW: Final = {
+    "capped-edges": "At most {} edges of each vertex count.",
+    "degree-distribution": "Vertices of {} edges or more are the rest.",
+    "capped-degree-distribution": "At most {} edges of each vertex count, taken in the order of "
+    "the vertices.",
+    "capped-min-cut": "A least cut of more than {} edges counts as so many: without one vertex's "
+    "edges any graph falls apart, so nothing narrower hides a vertex.",
+}
+
 
 def number_table(name: str, values: Sequence[int | float | None]) -> pa.Table:
-    """The number, or the degrees in their order of size."""
+    """The number, the degrees in their order of size, or how many are at most 0, 1, … and so on."""
     if name == "degrees":
         return pa.table({"rank": list(range(1, len(values) + 1)), "degree": values})
+    if "distribution" in name:
+        return pa.table({"degree": list(range(len(values))), "at_most": values})
     plain = name.removeprefix("capped-").removeprefix("truncated-")
     return pa.table({plain.replace("-", "_"): values})
 

@@ -48,7 +48,16 @@ from noisegate.privacy.distance import L1, L2
 from noisegate.privacy.domain import Key, Kind
 from noisegate.releases.cells.axes import date_of
 from noisegate.releases.sparse.axes import SparseAxis, axes_of
-from noisegate.robust.graph_answers import largest_noise, number_table, rising, step_text
+from noisegate.robust.graph_answers import (
+    CAPPED,
+    FEW,
+    PLAIN,
+    RISING,
+    largest_noise,
+    number_table,
+    rising,
+    step_text,
+)
 from noisegate.robust.paying import (
     ByReaches,
     Found,
@@ -67,12 +76,9 @@ Nodes: TypeAlias = range | Sequence[Key]
 Level: TypeAlias = Literal["edge", "node"]
 Asked: TypeAlias = Literal[
     "edges", "degrees", "min-cut", "bipartite-distance", "triangles", "two-stars",
-    "spanning-tree-cost",
+    "spanning-tree-cost", "degree-distribution",
 ]  # fmt: skip
 T_co = TypeVar("T_co", covariant=True)
-RISING: Final = "Degrees are sorted by isotonic regression; the ± is for all of them at once."
-_PLAIN: Final = ("edges", "degrees", "min-cut", "bipartite-distance")  # noise of a known width
-_CAPPED: Final = {"edges": "capped-edges", "triangles": "truncated-triangles"}
 
 
 class GraphTerms(TypedDict, total=False):
@@ -110,18 +116,15 @@ class GraphOrder(ReachesOrder):
     def __post_init__(self) -> None:
         ReachesOrder.__post_init__(self)
         said = {name for name in _OF_REACHES if getattr(self, name) is not None}
-        if self.asked in _PLAIN and (said or self.method != "smooth"):
+        if self.asked in PLAIN and (said or self.method != "smooth"):
             raise SpecError(
                 f"The noise of {self.asked!r} does not depend on the rows.",
                 fix=f"Leave out {min(said or {'method'})}.",
             )
-        needs = self.asked == "spanning-tree-cost"
-        if (needs and self.weight is None) or (
-            self.weight and not needs | (self.asked == "min-cut")
-        ):
+        tree = self.asked == "spanning-tree-cost"
+        if (tree and not self.weight) or (self.weight and not tree and self.asked != "min-cut"):
             raise SpecError(
-                "A weight is for a spanning tree or a minimum cut.",
-                fix="Give weight there, a column.",
+                "A weight is for a spanning tree or a minimum cut.", fix="Give a column there."
             )
 
     def job(self, desk: Desk) -> RobustJob:
@@ -167,20 +170,33 @@ class Graph(Generic[T_co]):
         """The degrees of all vertices in their order of size, without saying whose they are."""
         return self._number("degrees", fresh=fresh, epsilon=epsilon)
 
+    def degree_distribution(
+        self, *, degree: int, epsilon: Number | None = None, fresh: bool = False
+    ) -> T_co:
+        """How many vertices have at most 0, 1, … edges, up to ``degree``, the contribution bound.
+
+        For ``level="node"`` no more than ``degree`` edges of each vertex count.
+        """
+        return self._number("degree-distribution", fresh=fresh, epsilon=epsilon, degree=degree)
+
     def min_cut(
         self,
         weight: str | None = None,
         *,
         step: Number | None = None,
+        degree: int | None = None,
         epsilon: Number | None = None,
         fresh: bool = False,
     ) -> T_co:
         """How many edges must go until the graph falls apart; or which ``weight`` of them.
 
         Weights are a column with bounds from 0 on, in whole ``step``s as for a spanning tree; one
-        row moves the cut by at most the largest.
+        row moves the cut by at most the largest. For ``level="node"`` without weights, up to
+        ``degree`` edges.
         """
-        return self._number("min-cut", fresh=fresh, epsilon=epsilon, weight=weight, step=step)
+        return self._number(
+            "min-cut", fresh=fresh, epsilon=epsilon, weight=weight, step=step, degree=degree
+        )
 
     def bipartite_distance(self, *, epsilon: Number | None = None, fresh: bool = False) -> T_co:
         """How many edges must go until the rest joins two sides only; for few vertices."""
@@ -256,14 +272,18 @@ class _Edges:
         """The number that is asked for."""
         order, cap = self._order, 0
         statistic: str = order.asked.removesuffix("-cost")
-        if order.asked in _CAPPED and self._is_by_node(order.degree):
-            statistic, cap = _CAPPED[order.asked], order.degree or 0
-        elif order.asked not in _CAPPED:
+        if order.asked == "degree-distribution":
+            cap = self._capped(order.degree)
+            statistic = CAPPED[statistic] if order.level == "node" else statistic
+        elif order.asked in CAPPED and self._is_by_node(order.degree):
+            statistic, cap = CAPPED[order.asked], order.degree or 0
+        elif order.asked not in CAPPED:
             self._require_edges(order.asked.replace("-", "_"))
         if order.degree is not None and not cap:
             raise SpecError(f"{order.asked!r} has no degree.", fix="Leave it out.")
-        if order.asked in _PLAIN:
+        if order.asked in PLAIN:
             if order.weight is not None:
+                self._require_edges("min_cut with a weight")  # a vertex has many edges
                 return self._weighted_cut(*self._weights(order.weight, order.step))
             return self._number(statistic, cap=cap)
         if order.weight is None:
@@ -278,14 +298,13 @@ class _Edges:
         l1, l2 = moved(statistic, query.per_unit, cap=cap)
         noise = self._till.plain(epsilon, l1=l1, l2=l2)
         asked = GraphNumber(statistic=statistic, vertices=self.vertices, cap=cap, noise=noise)
-        unit, few = Fraction(1), None
-        if cap:
-            unit, few = Fraction(1, 2), f"At most {cap} edges of each vertex count."
+        unit = Fraction(1, 2) if statistic == "capped-edges" else Fraction(1)
+        few = FEW[statistic].format(cap) if cap else None
 
         def finish(found: Found) -> Answer:
             values = [shown_number(each * unit) for each in found.values[0]]
             words = self._words(few)
-            if statistic == "degrees":
+            if "degree" in statistic:
                 values, words = rising(values), (*words, RISING)
 
             def widths(confidence: Number) -> HalfWidths:
@@ -401,9 +420,16 @@ class _Edges:
                 'degree is needed for level="node", and only there.',
                 fix='Give degree, for example 50, with level="node".',
             )
-        if by_node and (type(degree) is not int or not 2 <= degree <= self.vertices):
-            raise SpecError(f"degree is {degree!r}.", fix="Use 2 up to the number of vertices.")
+        if by_node:
+            self._capped(degree)
         return by_node
+
+    def _capped(self, degree: int | None) -> int:
+        if type(degree) is not int or not 2 <= degree <= self.vertices:
+            raise SpecError(
+                f"degree is {degree!r}.", fix="Use 2 up to the number of vertices.", about="degree"
+            )
+        return degree
 
     def _require_edges(self, what: str) -> None:
         if self._order.level != "edge":

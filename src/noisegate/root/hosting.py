@@ -1,14 +1,15 @@
 """The tables of a policy, opened once: a gate for each analyst, a service in front of them."""
 
 from collections.abc import Collection, Mapping
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, final
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, Any, final
 
 from noisegate.curator.curator import Curator
 from noisegate.desk.rules import Rules
 from noisegate.errors import PolicyError, RequestConflict
 from noisegate.files import POLICY, TABLE, keep
 from noisegate.gate import Gate
+from noisegate.ledger.account import Balance
 from noisegate.ledger.origin import Origin, origins_of
 from noisegate.ledger.store import Ledger
 from noisegate.privacy.domain import Key, TableDomain
@@ -70,6 +71,7 @@ class Hosted:
         engine = engine_of(table.origin for table in tables.values())
         self._source = source_of(data, tables, practice=practice, engine=engine)
         self.ledger = self._book(ledger if ledger is not None else policy.ledger_url())
+        self._read = dict[Any, Any]()  # by all gates of the ledger
 
     def _book(self, where: "str | Path | Ledger") -> Ledger:
         """The ledger, with the data set's account."""
@@ -93,15 +95,28 @@ class Hosted:
 
         That of a purpose stands behind a slash, if it has one.
         """
-        own, today = None, datetime.now(UTC).date()
-        if analyst is not None and (found := self.policy.windows.get(analyst)) is not None:
-            found.require(analyst, today)
-            own = found.label(today)
+        today = datetime.now(UTC).date()
+        own = None if analyst is None else self._window(analyst, today)
         if (asked := self.purpose(purpose)) is None:
             return own
         asked.require(analyst, today)
         theirs = asked.window.label(today)
         return own if theirs is None else f"{own or ''}/{theirs}"
+
+    def _window(self, analyst: str, today: date) -> str | None:
+        if (found := self.policy.windows.get(analyst)) is None:
+            return None
+        found.require(analyst, today)
+        return found.label(today)
+
+    def share(self, analyst: str) -> list[Balance]:
+        """What an analyst may spend for all purposes together now, and the data set's budget."""
+        name, window = self.policy.name, self._window(analyst, datetime.now(UTC).date())
+        account = account_name(name, analyst, window or "")
+        if account not in self.ledger.accounts():
+            share = self.policy.share_of(analyst)
+            open_analyst(self.ledger, name, analyst=analyst, share=share, window=window)
+        return self.ledger.balances(account)
 
     def found(
         self,
@@ -191,7 +206,7 @@ class Hosted:
             packages=policy.packages, allowed=most if allowed is None else most & set(allowed),
             request=request, finding=finding,
         )  # fmt: skip
-        return Gate(curator, rules)
+        return Gate(curator, rules, read=self._read if book is self.ledger else None)
 
 
 def tables_of(policy: Policy) -> tuple[dict[str, Data], dict[str, TableDomain]]:

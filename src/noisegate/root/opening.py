@@ -262,34 +262,35 @@ def open_analyst(
     window: str | None = None,
     purpose: "tuple[str, ApproxDP] | None" = None,
 ) -> str:
-    """The account that questions are asked from, below the data set's, and its purpose's if any.
+    """The account that questions are asked from, below the data set's.
 
-    The share of a ``window`` has an account of its own; that of a purpose is behind a slash.
+    That of an analyst for a purpose is below the purpose's, and below the analyst's own, which is
+    what they may spend for all purposes together. The share of a ``window`` has an account of its
+    own; that of a purpose is behind a slash.
     """
     own, _, theirs = (window or "").partition("/")
-    if purpose is not None:
-        root = ledger.balance(dataset)
-        named = account_name(dataset, f"for {purpose[0]}", theirs)
-        ledger.open_account(
-            named, parent=dataset, accountant=root.accountant, budget=purpose[1], unit=root.unit
-        )
-        dataset = named
+    root = ledger.balance(dataset)
+    terms: Any = {"accountant": root.accountant, "unit": root.unit}
+    named = None if purpose is None else account_name(dataset, f"for {purpose[0]}", theirs)
+    if named is not None and purpose is not None:
+        ledger.open_account(named, parent=dataset, budget=purpose[1], **terms)
     if analyst is None:
         if share is not None:
             raise SpecError(
                 "A share needs an analyst.", fix="Give the analyst's name too.", about="share"
             )
-        return dataset
-    root, name = ledger.balance(dataset), account_name(dataset, analyst)
-    if share is None and name in ledger.accounts():
-        return name
+        return named or dataset
     budget = share if isinstance(share, ApproxDP) else root.budget
     if share is not None and not isinstance(share, ApproxDP):
         budget = ApproxDP(share, root.budget.delta)
-    name = account_name(dataset, analyst, own)
-    ledger.open_account(
-        name, parent=dataset, accountant=root.accountant, budget=budget, unit=root.unit
-    )
+    whole = account_name(dataset, analyst, own)
+    if share is not None or whole not in ledger.accounts():
+        ledger.open_account(whole, parent=dataset, budget=budget, **terms)
+    if named is None:
+        return whole
+    name = account_name(named, analyst, own)
+    if share is not None or name not in ledger.accounts():
+        ledger.open_account(name, parent=named, also=(whole,), budget=budget, **terms)
     return name
 
 

@@ -11,14 +11,16 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
+from tempfile import mkstemp
 from typing import TYPE_CHECKING, Any, final
 
 from noisegate.errors import OperatorError, PolicyError, SpecError, Unsupported
 from noisegate.exact import Number, fraction
+from noisegate.files import sync_directory
 from noisegate.ledger.rules import require_text
 from noisegate.privacy.loss import ApproxDP
 from noisegate.root.hosting import Hosted, tables_of
-from noisegate.root.opening import account_name
+from noisegate.root.opening import account_name, open_analyst
 from noisegate.sources.duckdb.facts import stored_kinds
 from noisegate.sources.engines import engine_of
 
@@ -100,12 +102,13 @@ class Amendment:
     """Another budget of a data set, or another share of it, ready to be made.
 
     ``before`` is None of an analyst who had no share. ``accounts`` are those of the ledger that
-    get ``after``; one that is not there yet is opened with it.
+    get ``after``; where there is none yet, one is opened with it.
     """
 
     hosted: Hosted
     base: "Policy"
     policy: "Policy"
+    was: str  # the policy's text, as it was read
     text: str
     analyst: str | None
     before: ApproxDP | None
@@ -115,34 +118,46 @@ class Amendment:
     def make(self, reason: str) -> None:
         """Write it into the ledger with its reason, and then into the policy.
 
-        Between the two, the policy and the ledger differ, and nothing opens: whoever is
-        interrupted there finishes by hand, and no more is spent than the ledger says.
+        Whatever can be refused is refused before either is changed. Between the two, the policy and
+        the ledger differ, and nothing opens: whoever is interrupted there finishes by hand, and no
+        more is spent than the ledger says.
         """
         require_text(reason, "reason")
         hosted, file = self.hosted, self.policy.file
         if hosted.policy is not self.base:
             raise _changed("Load the page again, then repeat.")
-        beside = file.with_name(f".{file.name}.new")
-        with _writing(file):
-            beside.write_text(self.text, encoding="utf-8", newline="")
-            shutil.copymode(file, beside)
-            with beside.open("rb") as new:
-                os.fsync(new.fileno())
-        for account in self.accounts:
-            hosted.ledger.change_budget(account, self.after, reason=reason)
-        if self.analyst is not None and not self.accounts:
-            hosted.ledger.note(f"a share of {self.after} for {self.analyst!r}: {reason}")
-        with _writing(file):
+        with _written(file, self.text) as beside:
+            if file.read_text(encoding="utf-8") != self.was:  # by hand, or by another process
+                raise _changed("Start the service again first.")
+            if self.analyst is not None and not self.accounts:
+                self._open(self.analyst, reason)
+            hosted.ledger.change_budgets(self.accounts, self.after, reason=reason)
             beside.replace(file)
+            sync_directory(file.parent)
         hosted.policy = self.policy
-        if self.analyst is not None and not self.accounts and not self.policy.purposes:
-            hosted.gate(self.analyst)  # opens the account; those of purposes open when first used
+
+    def _open(self, analyst: str, reason: str) -> None:
+        """The first account of an analyst; refuses a name that could be taken for another one."""
+        name, window = self.policy.name, self.policy.windows.get(analyst)
+        own = None if window is None else window.label(datetime.now(UTC).date())
+        ledger = self.hosted.ledger
+        open_analyst(ledger, name, analyst=analyst, share=self.after, window=own)
+        ledger.note(f"a share of {self.after} for {analyst!r}: {reason}")
 
 
 @contextmanager
-def _writing(file: Path) -> Iterator[None]:
+def _written(file: Path, text: str) -> Iterator[Path]:
+    """A new file beside a policy that takes its place; gone again if it does not."""
+    beside = None
     try:
-        yield
+        held, name = mkstemp(prefix=f".{file.name}.", dir=file.parent)
+        beside = Path(name)
+        with os.fdopen(held, "w", encoding="utf-8", newline="") as new:
+            new.write(text)
+            new.flush()
+            os.fsync(new.fileno())
+        shutil.copymode(file, beside)
+        yield beside
     except OSError:
         raise OperatorError(
             f"The policy {file.name!r} cannot be written.",
@@ -150,6 +165,9 @@ def _writing(file: Path) -> Iterator[None]:
             "budget.",
             about="policy",
         ) from None
+    finally:
+        if beside is not None:
+            beside.unlink(missing_ok=True)
 
 
 def amendment(hosted: Hosted, epsilon: Number, analyst: str | None, **terms: Any) -> Amendment:  # noqa: ANN401 - of a share
@@ -166,7 +184,7 @@ def amendment(hosted: Hosted, epsilon: Number, analyst: str | None, **terms: Any
     if old != hosted.policy:
         raise _changed("Start the service again first.")
     exact = decimal(epsilon)
-    text = old.file.read_text(encoding="utf-8")
+    text = was = old.file.read_text(encoding="utf-8")
     if analyst is None:
         text = amended(text, ("budget", "epsilon"), exact)
     elif not old.analysts:
@@ -182,8 +200,8 @@ def amendment(hosted: Hosted, epsilon: Number, analyst: str | None, **terms: Any
     after = new.budget if analyst is None else new.analysts[analyst]
     before = old.budget if analyst is None else old.analysts.get(analyst)
     return Amendment(
-        hosted=hosted, base=hosted.policy, policy=new, text=text, analyst=analyst, before=before,
-        after=after, accounts=tuple(_accounts(hosted, new, analyst)),
+        hosted=hosted, base=hosted.policy, policy=new, was=was, text=text, analyst=analyst,
+        before=before, after=after, accounts=tuple(_accounts(hosted, new, analyst)),
     )  # fmt: skip
 
 
@@ -198,7 +216,7 @@ def _accounts(hosted: Hosted, new: "Policy", analyst: str | None) -> Iterator[st
     known, name, today = hosted.ledger.accounts(), new.name, datetime.now(UTC).date()
     if analyst is None:
         yield name
-        kept = {name, *(each for each in known if _is_purpose(hosted, new, each))}
+        kept = {name, *_purposes(hosted, new)}
         if not new.analysts:  # each may ask from all of it
             yield from (a for a in known if a.startswith(f"{name}/") and a not in kept)
         return
@@ -208,17 +226,23 @@ def _accounts(hosted: Hosted, new: "Policy", analyst: str | None) -> Iterator[st
         account_name(name, f"{PURPOSE}{each.name}", each.window.label(today) or "")
         for each in new.purposes.values()
     ]
-    for each in above or [name]:
+    for each in [name, *above]:  # the share of all purposes, and what each may take of it
         if (account := account_name(each, analyst, own or "")) in known:
             yield account
 
 
-def _is_purpose(hosted: Hosted, new: "Policy", account: str) -> bool:
-    """Whether the account is a purpose's, of any window, and so has a budget of its own."""
+def _purposes(hosted: Hosted, new: "Policy") -> Iterator[str]:
+    """The accounts of purposes, of any window, which have budgets of their own.
+
+    Also of purposes that the policy has no more: somebody asked for them, so others hang below.
+    """
     from noisegate.sources.policy.purposes import PURPOSE  # noqa: PLC0415 - stewards only
 
-    named = account.startswith(f"{new.name}/{PURPOSE}") and bool(new.purposes)
-    return named and hosted.ledger.balance(account).parent == new.name
+    parents = {each: hosted.ledger.balance(each).parent for each in hosted.ledger.accounts()}
+    for each, parent in parents.items():
+        named = parent == new.name and each.startswith(f"{new.name}/{PURPOSE}")
+        if named and (new.purposes or each in parents.values()):
+            yield each
 
 
 def decimal(said: Number) -> Decimal:

@@ -1,10 +1,12 @@
 """What is public about a data set: its tables and their declared facts, as plain values."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from noisegate.desk.sent import loss_texts
+from noisegate.ledger.account import Balance, room_of
 from noisegate.privacy.capability import CAPABILITIES
 from noisegate.privacy.domain import EPOCH, Column, Kind, TableDomain
 from noisegate.privacy.guarantee import units_of
@@ -28,7 +30,7 @@ def facts_of(hosted: "Hosted", gate: "Gate | None") -> dict[str, Any]:
         "max_epsilon": _number(policy.max_epsilon),
         "capabilities": {name: name in allowed for name in CAPABILITIES},
         "tables": [table_facts(table) for table in hosted.tables.values()],
-        "budget": None if gate is None else _budget(gate),
+        "budget": None if gate is None else budget_facts(gate.door.balances()),
         "exact": None if gate is None else _exact(gate),
     }
 
@@ -56,9 +58,9 @@ def _column(column: Column) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _budget(gate: "Gate") -> dict[str, Any]:
-    budget = gate.ledger.balance(gate.door.account).budget
-    spent, left = gate.spent, gate.remaining
+def budget_facts(balances: Sequence[Balance]) -> dict[str, Any]:
+    """An account: its budget, what was spent of it, and what it and those above it have left."""
+    budget, spent, left = balances[0].budget, balances[0].spent, room_of(balances)
     return {
         "epsilon": float(budget.epsilon), "delta": float(budget.delta),
         "spent": float(spent.epsilon), "spent_delta": float(spent.delta),

@@ -173,9 +173,16 @@ class People:
 
     # who is there
 
+    def is_quick(self, text: str) -> bool:
+        """Whether `by_token` takes less time than to hand it to a thread."""
+        return self._store.is_quick and not self._is_theirs(text)
+
+    def _is_theirs(self, text: str) -> bool:
+        return self._issuer is not None and text.count(".") == _JWT_DOTS
+
     def by_token(self, text: str) -> Caller:
         """Whose token this is: one of ours, or of the provider where people sign in."""
-        if self._issuer is not None and text.count(".") == _JWT_DOTS:
+        if self._issuer is not None and self._is_theirs(text):
             return self.caller_of(self._issuer.name_of(text))
         prefix, _, rest = text.partition("_")
         name, _, _ = rest.partition("_")

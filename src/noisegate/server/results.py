@@ -91,12 +91,18 @@ class Result:
 
         The last one is kept: who asks again, with as much left as before, is sent the same.
         """
-        name = fraction(confidence), self.price, self.left
-        if (known := self.bodies.get(name)) is None:
+        if (known := self.kept(confidence)) is None:
             known = self._to_json(confidence)
             self.bodies.clear()
-            self.bodies[name] = known
+            self.bodies[self._name(confidence)] = known
         return known
+
+    def kept(self, confidence: Number) -> bytes | None:
+        """The same where it is there already."""
+        return self.bodies.get(self._name(confidence))
+
+    def _name(self, confidence: Number) -> tuple[object, ...]:
+        return fraction(confidence), self.price, self.left
 
     def _to_json(self, confidence: Number) -> bytes:
         record = self.to_dict(confidence) | {"exact": self.exact()}

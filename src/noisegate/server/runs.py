@@ -11,7 +11,7 @@ from asyncio import AbstractEventLoop, Future
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from threading import Condition, Timer
 from typing import Any, Final, Literal, TypeAlias, final
 
@@ -185,14 +185,14 @@ class Run:
         import asyncio  # noqa: PLC0415 - for those with a loop
 
         loop, last = asyncio.get_running_loop(), _last(seconds)
-        ended: Future[None] = loop.create_future()
+        ended: Future[None] | None = None
         with self._changed:
             if not self.ended:
-                self._waiters.append(lambda: _set(loop, ended))
-            else:
-                ended.set_result(None)
+                ended = loop.create_future()
+                self._waiters.append(partial(_set, loop, ended))
         try:
-            await asyncio.wait_for(ended, seconds)
+            if ended is not None:
+                await asyncio.wait_for(ended, seconds)
         except TimeoutError:
             return False
         while not self._may_leave:

@@ -6,7 +6,9 @@ a file of settings, else as usual.
 
 import logging
 import os
+import signal
 import ssl
+import threading
 import tomllib
 from asyncio import TaskGroup
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -14,7 +16,7 @@ from dataclasses import dataclass, fields
 from fractions import Fraction
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self, final
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, final
 
 from noisegate.errors import OperatorError, SpecError, stumbled
 from noisegate.extras import extra
@@ -214,10 +216,21 @@ def serve(
     """
     import asyncio  # noqa: PLC0415 - for those who serve
 
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, _leave)
     try:
         asyncio.run(_serve(service, serving, started))
     finally:
         service.close()
+
+
+def _leave(*_: object) -> NoReturn:
+    """Let go of everything on the way out.
+
+    The server of HTTP ends by sending itself the signal that it was stopped by, and a process that
+    is ended by it would leave questions, files and the store as they are.
+    """
+    raise SystemExit(0)
 
 
 async def _serve(service: Service, serving: Serving, started: Callable[[str], None] | None) -> None:

@@ -89,14 +89,21 @@ class _Wish:
         run("RELEASE SAVEPOINT wish", ())
 
 
+class _Reader:
+    """A connection to a file that sees what is written, and does not wait for writers."""
+
+    def __init__(self) -> None:
+        self.lock, self.connection = RLock(), None  # type: RLock, Any
+
+
 @final
 class Store:
     """Runs statements in transactions. Threads may share it."""
 
     def __init__(self, where: str | Path) -> None:
-        self._where, self._lock, self._looking = str(where), RLock(), RLock()
+        self._where, self._lock = str(where), RLock()
         self._connection: Any = None
-        self._reader: Any = None  # of a file: sees what is written, and does not wait for writers
+        self._lists, self._rows = _Reader(), _Reader()  # who wants a row waits for no list
         self._wishes: deque[_Wish] = deque()
         self._mark = "%s" if self._is_server else "?"
         with self._lock, self._transaction() as run:
@@ -151,9 +158,17 @@ class Store:
             for wish in wishes:
                 wish.is_over = True
 
+    @property
+    def is_quick(self) -> bool:
+        """Whether `one` takes less time than to hand it to a thread."""
+        return not self._is_server
+
     def one(self, statement: str, *parameters: object) -> Row | None:
-        """The first row of a statement."""
-        found = self.all(statement, *parameters)
+        """The first row of a statement, which looks it up by a key."""
+        if self._is_server or not statement.startswith("SELECT"):
+            found = self.all(statement, *parameters)
+        else:
+            found = self._look(self._rows, statement, parameters)
         return found[0] if found else None
 
     def all(self, statement: str, *parameters: object) -> list[Row]:
@@ -163,10 +178,13 @@ class Store:
         if self._is_server:
             with self._lock, self._transaction() as run:
                 return run(statement, parameters)
-        with self._looking, self._told():
-            if self._reader is None:
-                self._reader = self._connect()
-            return self._run(self._reader, statement, parameters)
+        return self._look(self._lists, statement, parameters)
+
+    def _look(self, reader: _Reader, statement: str, parameters: Sequence[object]) -> list[Row]:
+        with reader.lock, self._told():
+            if reader.connection is None:
+                reader.connection = self._connect()
+            return self._run(reader.connection, statement, parameters)
 
     def close(self) -> None:
         """Let go of the file or the connection."""
@@ -174,10 +192,11 @@ class Store:
             connection, self._connection = self._connection, None
             if connection is not None:
                 connection.close()
-        with self._looking:
-            reader, self._reader = self._reader, None
-            if reader is not None:
-                reader.close()
+        for reader in (self._lists, self._rows):
+            with reader.lock:
+                connection, reader.connection = reader.connection, None
+                if connection is not None:
+                    connection.close()
 
     @contextmanager
     def _transaction(self) -> "Iterator[Do]":

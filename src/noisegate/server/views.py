@@ -20,7 +20,7 @@ from noisegate.ledger.signing import Signer
 from noisegate.ledger.store import Ledger
 from noisegate.root import Hosted
 from noisegate.server.access import AuditLog, now
-from noisegate.server.facts import facts_of
+from noisegate.server.facts import budget_facts, facts_of
 from noisegate.server.people import Caller
 from noisegate.server.refusals import no_such
 from noisegate.server.runs import RUN, Run
@@ -130,7 +130,26 @@ class View:
         if self._said not in (None, self.caller.purpose):
             self.hosted.purpose(self._said)  # refuses one that there is not
         facts = facts_of(self.hosted, self._open)
-        return facts | {"paused": paused, "purposes": self._purposes()}
+        return facts | {"paused": paused, "share": self.share(), "purposes": self._purposes()}
+
+    def share(self) -> dict[str, Any] | None:
+        """What the caller may spend for all purposes together; None where they may not ask now."""
+        try:
+            return budget_facts(self.hosted.share(self.caller.name)) if self.may_ask else None
+        except UserError:
+            return None
+
+    def budgets(self) -> dict[str, Any]:
+        """What the caller may spend; stewards and auditors see all accounts."""
+        told = {"dataset": self.name, "share": self.share(), "purposes": self._purposes()}
+        if not self.caller.sees_all:
+            return told
+        chains = [self.ledger.balances(each) for each in self.ledger.accounts()]
+        return told | {"accounts": [
+            {"account": own.account, "below": [*filter(None, (own.parent, *own.also))],
+             "accountant": own.accountant, "questions": own.reservations, **budget_facts(chain)}
+            for chain in chains if chain[-1].account == self.name for own in chain[:1]
+        ]}  # fmt: skip
 
     @property
     def _open(self) -> Gate | None:

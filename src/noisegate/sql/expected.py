@@ -68,7 +68,7 @@ class Expectation:
         level = fraction(confidence, name="confidence")
         blind = [replace(guess, shelf=None, said=None) for guess in self.guesses]
         found = self._with(self._columns(blind, level), self.guesses, level)
-        most = [_most(guess.draft.block.relation, self.rows_max) for guess in self.guesses]
+        most = [most_rows(guess.draft.block.relation, self.rows_max) for guess in self.guesses]
         if None in most or any(guess.rows is not None for guess in self.guesses):
             return found
         pairs = zip(self.guesses, most, strict=True)
@@ -168,7 +168,7 @@ def _plain(outer: str) -> str:
     ).sql(dialect="duckdb")
 
 
-def _most(relation: Relation, rows_max: Mapping[str, int]) -> int | None:
+def most_rows(relation: Relation, rows_max: Mapping[str, int]) -> int | None:
     """The most rows that a relation can have, where those of its one table are declared."""
     while not isinstance(relation, Table):
         if isinstance(relation, Join | Union):

@@ -29,6 +29,8 @@ class SqlTerms(TypedDict, total=False):
     groups_per_unit: int | None
     rows: int | None
     choose: Chosen | Sequence[Chosen] | None
+    noise: Literal["truncated"] | None
+    top: int | None
 
 
 @final
@@ -51,6 +53,8 @@ class SqlOrder(JobOrder[Answer, AnswerExpected]):
             predicted, and ``within`` can be asked of them.
         choose: "bounds", "caps" or both: find privately what nobody declared, for a fifth of ε;
             bounds of columns, and how many rows of one unit count.
+        noise: "truncated": counts stay between 0 and ``top``, with truncated geometric noise.
+        top: The largest count that is possible; by default the policy's rows_max of the table.
     """
 
     kind: ClassVar[str] = "sql"
@@ -64,6 +68,8 @@ class SqlOrder(JobOrder[Answer, AnswerExpected]):
     groups_per_unit: int | None = None
     rows: int | None = None
     choose: Sequence[str] | None = None
+    noise: str | None = None
+    top: int | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.choose, str):

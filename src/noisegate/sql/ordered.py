@@ -15,7 +15,7 @@ from noisegate.desk.desk import Desk
 from noisegate.desk.job import all_of
 from noisegate.desk.price import share_of
 from noisegate.desk.terms import USUAL, Terms
-from noisegate.errors import Bug
+from noisegate.errors import Bug, SpecError
 from noisegate.mechanisms.base import Mechanism
 from noisegate.privacy.event import Event, KeySelectionEvent, ThresholdedGaussianEvent
 from noisegate.privacy.release import Release
@@ -34,8 +34,9 @@ from noisegate.sql.drafts.purchase import (
     require_findable,
 )
 from noisegate.sql.estimates.clipped import Clipped
-from noisegate.sql.estimates.estimate import Estimates, estimate
+from noisegate.sql.estimates.estimate import COUNTED, Estimates, estimate
 from noisegate.sql.estimates.losses import Lost, lost_of, rank_slack, slack_of
+from noisegate.sql.expected import most_rows
 from noisegate.sql.question import Block
 from noisegate.sql.reuse.shelf import Needed, Shelf
 from noisegate.transforms.query import Query
@@ -115,12 +116,18 @@ def _order(desk: Desk, asked: Asked, block: Block, *, fresh: bool) -> Order:
 
     usual: Slack = partial(slack_of, off)
 
+    top = _top(desk, terms, block)
+
     def buy(found: Sequence[Release], *, slack: Slack = usual) -> Purchase:
         over = known
         if found:
             counts, keys = found[0].values.tolist(), [each.keys or () for each in found]
             over = draft(block, caps, found=keys, counts=counts, accountant=asked.accountant)
-        return purchase(over, epsilon=epsilon, delta=delta, rows=terms.rows, slack=slack)
+        bought = purchase(over, epsilon=epsilon, delta=delta, rows=terms.rows, slack=slack)
+        if top is None:
+            return bought
+        words = f"Counts are cut to 0 … {top:,}: sums of cut counts can be too large or too small."
+        return replace(bought, top=top, caveats=(*bought.caveats, words))
 
     keys = key_questions_of(known, epsilon=epsilon, delta=delta)
     found = None if fresh and keys else _found(desk.curator, keys)
@@ -147,6 +154,26 @@ def _order(desk: Desk, asked: Asked, block: Block, *, fresh: bool) -> Order:
         clips=asked.chosen.clips.get(block.name, {}),
     )
     return order if order.losses else replace(order, looked=None)
+
+
+def _top(desk: Desk, terms: Terms, block: Block) -> int | None:
+    """The largest count there can be, where counts are to be cut to the range."""
+    if terms.noise is None:
+        return None
+    if not any(each.function in COUNTED for each in block.aggregates):
+        raise SpecError(
+            "Truncated noise is for counts, and none is asked for.",
+            fix="Ask for COUNT(*), or leave out noise.",
+            about="noise",
+        )
+    most = terms.top or most_rows(block.relation, desk.rules.rows_max)
+    if most is None:
+        raise SpecError(
+            "Truncated noise needs the largest count that is possible, which is not declared.",
+            fix="Give it: top=1000 (--top 1000), or declare rows_max of the table in the policy.",
+            about="top",
+        )
+    return most
 
 
 @remembered

@@ -35,6 +35,7 @@ from noisegate.synthetic.basis import Basis
 from noisegate.synthetic.columns import Coding
 from noisegate.synthetic.model.constraints import condition_cells
 from noisegate.synthetic.model.model import CELLS_MAX, Evidence
+from noisegate.synthetic.questions import OTHER
 from noisegate.synthetic.release import SyntheticRelease
 from noisegate.transforms.query import Query
 
@@ -348,8 +349,8 @@ def _groups(axis: Axis, coding: Coding) -> NDArray[np.int64]:
     """For each cell of a column the group of a released axis that holds it; -1: none does."""
     own, found = coding.axis, []
     for cell, key in enumerate(own.keys):
-        if key is None:
-            found.append(axis.keys.index(None) if None in axis.keys else -1)
+        if key in (None, OTHER):
+            found.append(axis.keys.index(key) if key in axis.keys else -1)
         else:
             found.append(_group(axis, coding, cell))
     return np.array(found, np.int64)

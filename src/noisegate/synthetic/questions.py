@@ -5,39 +5,38 @@ NOT. A cell must lie wholly inside it or wholly outside: what would cut a bin is
 fix. Truth has SQL's three values, here 2 (true), 1 (unknown) and 0 (false).
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime, timedelta
+from datetime import date, datetime
 from fractions import Fraction
-from math import ceil, floor, prod
+from math import prod
 from operator import eq, ge, gt, le, lt, ne
+from types import MappingProxyType
 from typing import Any, Final, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.algebra.expression import Call, Expression, Field, Literal, fields_of
-from noisegate.algebra.relation import Filter, Relation, Table
+from noisegate.algebra.relation import Relation
 from noisegate.desk.terms import Terms
 from noisegate.errors import SpecError, Unsupported
 from noisegate.privacy.domain import Column, Kind, TableDomain, ordinal
 from noisegate.releases.cells.axes import Axis, after, require_names
 from noisegate.releases.cells.grid import Grid, grid_of, sql_of
-from noisegate.sql.question import Function
 from noisegate.sql.reading.reader import read
+from noisegate.sql.spelling import quoted, table_named
+from noisegate.synthetic.counting import FORM, TURNED, columns_for, read_count
 from noisegate.transforms.strategy import Matrix
 
 Truth: TypeAlias = NDArray[np.int8]
 Mask: TypeAlias = NDArray[np.bool_]
 
+OTHER: Final = "(other)"  # the key of texts that are not declared
 ENTRIES_MAX: Final = 1 << 26  # cells of all questions together
-_FORM: Final = (
-    "For example: SELECT COUNT(*) FROM people WHERE age BETWEEN 20 AND 39 AND ward = 'x'."
-)
 _COMPARE: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "eq": eq, "ne": ne, "lt": lt, "le": le, "gt": gt, "ge": ge,
 }  # fmt: skip
-_TURNED: Final = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "eq": "eq", "ne": "ne"}
 
 
 @final
@@ -72,20 +71,29 @@ class _Span:
 class CountingGrid:
     """A grid, and what questions say about its cells.
 
-    Rows with another value than the declared ones of an ``unlisted`` axis are in no cell.
+    Rows with another value than the declared ones are in a cell of their own where ``others`` has a
+    key for it, by axes; of an ``unlisted`` axis they are in no cell.
     """
 
     def __init__(
-        self, grid: Grid, tables: Mapping[str, TableDomain], unlisted: Sequence[str] = ()
+        self,
+        grid: Grid,
+        tables: Mapping[str, TableDomain],
+        unlisted: Sequence[str] = (),
+        others: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         self.grid, self._tables, self._unlisted = grid, tables, unlisted
+        self._others = others
         self._expressions = [grouping.expression for grouping in grid.query.tally.by]  # type: ignore[union-attr]
         self._rows = grid.query.tally.relation
         self._known: dict[tuple[str, Expression, Any], Truth] = {}
+        self._masks: dict[str, Mask] = {}
+        self._room = ENTRIES_MAX  # for masks that are kept
 
     def sampled(self, probability: Fraction | None) -> "CountingGrid":
         """The same of a secret sample, if there is one."""
-        return CountingGrid(self.grid.sampled(probability), self._tables, self._unlisted)
+        grid = self.grid.sampled(probability)
+        return CountingGrid(grid, self._tables, self._unlisted, self._others)
 
     @property
     def cells(self) -> int:
@@ -94,7 +102,12 @@ class CountingGrid:
 
     def mask(self, sql: str) -> Mask:
         """Which cells a question counts, flat."""
-        return self.where(_condition(sql, self._tables, self._rows))
+        if sql not in self._masks:
+            mask = self.where(_condition(sql, self._tables, self._rows))
+            if self._room < mask.size:
+                return mask
+            self._masks[sql], self._room = mask, self._room - mask.size
+        return self._masks[sql]
 
     def where(self, condition: Expression | None) -> Mask:
         """Which cells a condition is true of, flat."""
@@ -147,12 +160,12 @@ class CountingGrid:
         if function == "is_null":
             return self._compared("is_null", first, None)
         if function in _COMPARE and type(first) is Literal and len(others) == 1:
-            function, first, others = _TURNED[function], others[0], [first]
+            function, first, others = TURNED[function], others[0], [first]
         if function not in ("between", "in", *_COMPARE) or any(
             type(each) is not Literal for each in others
         ):
             raise Unsupported(
-                "A condition is not a comparison of a column with constants.", fix=_FORM
+                "A condition is not a comparison of a column with constants.", fix=FORM
             )
         values = [each.value for each in others if type(each) is Literal]
         if function == "between":
@@ -180,11 +193,14 @@ class CountingGrid:
         return self._known[key]
 
     def _require_listed(self, axis: Axis, value: Any) -> None:  # noqa: ANN401 - a constant
-        """Refuse to count rows that may be there, but in no cell."""
-        if axis.name in self._unlisted and value not in axis.keys and axis.ends is None:
+        """Refuse to count rows that may be there, but in no cell, or in one with others."""
+        listed = [key for key in axis.keys if key != self._others.get(axis.name, axis)]
+        known = value in listed or axis.ends is not None
+        if not known and axis.name in (*self._unlisted, *self._others):
             shown = "NULL" if value is None else repr(value)
             raise Unsupported(
-                f"{shown} is not a declared value of {axis.name!r}, so its rows are in no cell.",
+                f"{shown} is not a declared value of {axis.name!r}, so its rows have no cell of "
+                "their own.",
                 fix="Declare it, or ask for this count separately, in plain SQL.",
                 about="value",
             )
@@ -209,8 +225,16 @@ class CountingGrid:
             return 2 if key is None else 0
         if key is None or value is None:
             return 1
+        if axis.name in self._others and key == self._others[axis.name]:
+            if function not in ("eq", "ne"):
+                raise Unsupported(
+                    f"Values of {axis.name!r} that are not declared may lie on either side.",
+                    fix="Compare with =, <> or IN.",
+                    about="value",
+                )
+            return 2 if function == "ne" else 0  # only declared values get here
         binned = type(known) is Call and known.function == "bin"  # then keys are what BIN gives
-        exact = expression == known and (axis.ends is None or binned)
+        exact = axis.name in self._others or (expression == known and (axis.ends is None or binned))
         try:
             if exact:
                 one, other = _alike(key, value)
@@ -257,7 +281,7 @@ def matrix_of(masks: Sequence[Mask], cells: int) -> Matrix:
     from scipy.sparse import csr_array  # noqa: PLC0415 - slow to load
 
     if not masks:
-        raise SpecError("None of the questions counts any cell.", fix=_FORM, about="no-cell")
+        raise SpecError("None of the questions counts any cell.", fix=FORM, about="no-cell")
     places = [np.flatnonzero(mask) for mask in masks]
     starts = np.cumsum([0, *(each.size for each in places)])
     if starts[-1] > ENTRIES_MAX:
@@ -276,32 +300,71 @@ def counting_grid(
     columns: Mapping[str, Any] | None = None,
     questions: Sequence[str] = (),
     rows_per_unit: int | None = None,
+    whole: bool = True,
 ) -> CountingGrid:
     """The grid of some columns, or the smallest grid that can express the questions.
+
+    ``whole``: rows with texts that are not declared have a cell too.
 
     A count has no groups, so that the rows of a unit are capped, and not its cells. Whatever of the
     questions the grid cannot express is refused.
     """
     if columns is None:
         table, columns = columns_for(tables, questions)
-    sql, edges = sql_of(tables, table, columns)
+    domain = tables[table_named(tables, table)]
+    others = {
+        name: other
+        for name, how in columns.items()
+        if whole and how is None and (other := _other(domain.columns.get(name))) is not None
+    }
+    spelled = {name: _with_others(domain.columns[name], other) for name, other in others.items()}
+    sql, edges = sql_of(tables, table, columns, spelled=spelled)
     terms = Terms(rows_per_unit=rows_per_unit)
-    question = read(sql, tables)
-    grid = grid_of(question, sql, terms, edges=edges, by_groups=False)
-    (domain,) = grid.query.tables
+    grid = grid_of(read(sql, tables), sql, terms, edges=edges, by_groups=False)
+    named = zip(grid.axes, columns, strict=True)
+    axes = [replace(axis, name=name) if name in others else axis for axis, name in named]
+    grid = replace(grid, axes=tuple(axes))
     unlisted = [
         axis.name
         for axis, name in zip(grid.axes, columns, strict=True)
-        if _may_be_unlisted(domain.columns[name])
+        if name not in others and _may_be_unlisted(domain.columns[name])
     ]
     if unlisted:
         names = " or ".join(unlisted)
         words = f"Rows whose {names} is not a declared value are in no cell and not counted."
         grid = replace(grid, caveats=(words, *grid.caveats))
-    found = CountingGrid(grid, tables, unlisted)
+    found = CountingGrid(grid, tables, unlisted, others)
     for each in questions:
         found.mask(each)
     return found
+
+
+def _other(column: Column | None) -> str | None:
+    """The key of the cell of all values that are not declared: of texts, which have no order here.
+
+    It is none of the declared ones: a row that holds just that value is undeclared as well.
+    """
+    if column is None or column.keys is None or column.kind is not Kind.TEXT:
+        return None
+    found = OTHER
+    while found in column.keys:
+        found = f"({found})"
+    return found
+
+
+def _with_others(column: Column, other: str) -> str:
+    """Declared keys, all others together, and NULL: as groups in SQL."""
+    called = quoted(column.name)
+    listed = ", ".join(map(_constant, column.keys or ()))
+    return (
+        f"CASE WHEN {called} IN ({listed}) THEN {called} "
+        f"WHEN {called} IS NOT NULL THEN {_constant(other)} END"
+    )
+
+
+def _constant(key: object) -> str:
+    text = str(key).replace("'", "''")
+    return f"'{text}'"
 
 
 def _may_be_unlisted(column: Column) -> bool:
@@ -309,117 +372,11 @@ def _may_be_unlisted(column: Column) -> bool:
     return not column.nullable or (column.keys is not None and column.kind is not Kind.BOOLEAN)
 
 
-# which grid can express questions
-
-
-def columns_for(
-    tables: Mapping[str, TableDomain], questions: Sequence[str]
-) -> tuple[str, dict[str, Any]]:
-    """The table that questions are about, and bins of its columns that none of them cuts."""
-    cuts: dict[str, set[Fraction]] = {}
-    names = set()
-    for sql in questions:
-        rows, condition = _read(sql, tables)
-        names.add(rows.domain.name)
-        for column, function, value in _atoms(condition):
-            cuts.setdefault(column, set()).update(
-                _cuts(rows.domain.columns[column], function, value)
-            )
-    if len(names) != 1 or not cuts:
-        raise SpecError("The questions are about no column, or about several tables.", fix=_FORM)
-    (name,) = names
-    known = tables[name].columns
-    return name, {column: _bins(known[column], found) for column, found in cuts.items()}
-
-
-def _atoms(condition: Expression | None) -> Iterator[tuple[str, str, Any]]:
-    """(column, function, constant) of all comparisons."""
-    if type(condition) is Field:
-        yield condition.name, "eq", True
-    if type(condition) is not Call:
-        return
-    fields = [each for each in condition.args if type(each) is Field]
-    constants = [each.value for each in condition.args if type(each) is Literal]
-    if condition.function in ("and", "or", "not", "is_true"):
-        for each in condition.args:
-            yield from _atoms(each)
-    elif len(fields) != 1 or len(fields) + len(constants) < len(condition.args):
-        raise Unsupported("A condition is not a comparison of a column with constants.", fix=_FORM)
-    elif condition.function == "between":
-        yield from zip([fields[0].name] * 2, ("ge", "le"), constants, strict=True)
-    elif condition.function == "is_null":
-        yield fields[0].name, "is_null", None
-    else:
-        turned = type(condition.args[0]) is Literal
-        function = _TURNED.get(condition.function, "eq") if turned else condition.function
-        yield from ((fields[0].name, function, value) for value in constants)
-
-
-def _cuts(column: Column, function: str, value: Any) -> list[Fraction]:  # noqa: ANN401
-    """Where a bin must begin so that the comparison cuts none."""
-    if column.keys is not None or value is None or not column.kind.is_ordered:
-        return []
-    if column.kind is Kind.TIMESTAMP:
-        raise Unsupported(
-            "Timestamps have no cells of their own.", fix="Give columns, for example days."
-        )
-    at = ordinal(value)
-    if column.kind is not Kind.NUMBER:
-        starts = {"lt": [ceil(at)], "ge": [ceil(at)], "le": [floor(at) + 1], "gt": [floor(at) + 1]}
-        return [Fraction(each) for each in starts.get(function, [floor(at), floor(at) + 1])]
-    if function not in ("lt", "ge"):
-        raise Unsupported(
-            f"{column.name!r} is not an integer, so no bin ends at {value} inclusive.",
-            fix=f"Use {column.name} < {value} or {column.name} >= {value}.",
-            about="whole",
-        )
-    return [at]
-
-
-def _bins(column: Column, cuts: set[Fraction]) -> Any:  # noqa: ANN401 - see `sql_of`
-    if column.keys is not None or not column.kind.is_ordered:
-        return None
-    if column.between is None:
-        raise Unsupported(
-            f"{column.name!r} has no declared bounds.",
-            fix="Declare between = [low, high] for it.",
-            about="bounds",
-        )
-    low, high = column.between
-    inner = sorted(cut for cut in cuts if low < cut <= high)
-    if column.kind is Kind.DATE:
-        days = [date(1970, 1, 1) + timedelta(days=int(cut)) for cut in inner]
-        if all((day.month, day.day) == (1, 1) for day in days):
-            return "year"
-        return "month" if all(day.day == 1 for day in days) else "day"
-    return [low, *inner, high + 1]
-
-
 # reading
 
 
-def _read(sql: str, tables: Mapping[str, TableDomain]) -> tuple[Table, Expression | None]:
-    """The table of a question and its condition."""
-    question = read(sql, tables)
-    blocks = question.blocks
-    if len(blocks) != 1 or question.picked is None or len(question.picked) != 1 or blocks[0].by:
-        raise Unsupported("This is not a counting question.", fix=_FORM)
-    (found,) = blocks[0].aggregates
-    if found.function is not Function.COUNT or found.where is not None:
-        raise Unsupported("The question does not count rows.", fix=_FORM)
-    rows, conditions = blocks[0].relation, list[Expression]()
-    while type(rows) is Filter:
-        conditions.append(rows.condition)
-        rows = rows.of
-    if type(rows) is not Table:
-        raise Unsupported("A question is about one table.", fix="Leave out joins and sub-queries.")
-    if len(conditions) > 1:
-        return rows, Call("and", tuple(conditions))
-    return rows, conditions[0] if conditions else None
-
-
 def _condition(sql: str, tables: Mapping[str, TableDomain], wanted: Relation) -> Expression | None:
-    rows, condition = _read(sql, tables)
+    rows, condition = read_count(sql, tables)
     if rows != wanted:
         raise Unsupported(
             "The question is about another table.", fix="Ask about the table of the grid."

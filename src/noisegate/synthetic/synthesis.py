@@ -34,6 +34,7 @@ from noisegate.releases.fit.residuals import Axes
 from noisegate.synthetic.asking import DoorTables
 from noisegate.synthetic.basis import Basis, basis_of, uncut, wanted_of
 from noisegate.synthetic.columns import Layout
+from noisegate.synthetic.counting import columns_for
 from noisegate.synthetic.evidence import known_of, lost
 from noisegate.synthetic.expected import SyntheticExpected
 from noisegate.synthetic.looks import Looks, Seen
@@ -46,7 +47,6 @@ from noisegate.synthetic.model.constraints import (
 )
 from noisegate.synthetic.model.fitted import FORMAT, Fitted
 from noisegate.synthetic.model.model import CELLS_MAX, Evidence, digest_of
-from noisegate.synthetic.questions import columns_for
 from noisegate.synthetic.recipes import Synthesizer, TablesWorkload, synthesizer
 from noisegate.synthetic.release import SyntheticRelease, require_rows
 

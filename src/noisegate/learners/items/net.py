@@ -2,17 +2,20 @@
 
     NetDatabase(epsilon=1, size=4).fit(gate.matrix("people", ["ward", "sick"]))
 
-Of all databases of a few rows over at most 16 cells, one is chosen that answers all questions about
-as well as any [BLR08]. It shows what any class of questions of small dimension allows; for real
-tables, `Gate.release` and synthetic rows are quicker and nearer.
+Of all databases of a few rows over at most 512 cells, one is chosen that answers all questions
+about as well as any [BLR08]. It shows what any class of questions of small dimension allows; for
+real tables, `gate.many`, `release("questions")` and synthetic rows are quicker and nearer: the
+theorem wants ln(questions) / α² rows for a share within α, and all databases of so many rows are
+too many to list. No sample of them has a proven share of good ones, so none is taken.
 """
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations, product
 from math import log, prod, sqrt
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -21,11 +24,12 @@ from noisegate.algebra.tally import Grouping, Sums
 from noisegate.curator.allowance import Allowance, Scope
 from noisegate.curator.measurement import Measurement
 from noisegate.desk.job import Progress
+from noisegate.desk.plan import Plan
 from noisegate.desk.price import Price
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number
 from noisegate.learners.expectations import USUAL, Noise, interval, sampled_rows
-from noisegate.learners.fitting import fit_job
+from noisegate.learners.fitting import FitExpected, FitJob, fit_job
 from noisegate.learners.matrix import Matrix
 from noisegate.mechanisms.base import NoiseMechanism, failure_of, to_record
 from noisegate.mechanisms.catalogue import from_record
@@ -38,6 +42,7 @@ from noisegate.transforms.strategy import Matrix as Combinations
 from noisegate.transforms.strategy import Strategy
 
 _VERSION: Final = "net/1"
+Chosen: TypeAlias = tuple[SmallDatabase, Noise, Fraction, int]
 _COUNTED: Final = Fraction(1, 10)  # of the price, for the number of rows
 
 
@@ -45,8 +50,8 @@ class NetDatabase:
     """Chooses a database of ``size`` rows, at most 6, over all combinations of declared keys.
 
     After `fit`: ``database_``, its rows; ``counts_``, how many rows of the table each cell stands
-    for; ``answer(ward="north")``; ``promise(confidence)``, the error bar of answers; ``cost_``,
-    ``remaining_``, ``guarantee_``, ``free_``.
+    for; ``answer(ward="north")``; ``promise(confidence)``, the error bar of answers, and
+    ``within_``, the same at 95 %; ``cost_``, ``remaining_``, ``guarantee_``, ``free_``.
     """
 
     def __init__(self, *, epsilon: Number | None = None, size: int = 4) -> None:
@@ -63,6 +68,34 @@ class NetDatabase:
 
         What was chosen before at this price is found again, free.
         """
+        job, cells = self._job(matrix, questions)
+        chosen, receipt = matrix.desk.run(job, fresh=fresh)
+        self.cost_, self.remaining_ = receipt.cost, receipt.remaining
+        self.guarantee_, self.free_ = receipt.guarantee, receipt.free
+        self._net, self._noise, self._grain, place = chosen
+        self._sampling = sampled_rows(matrix, Query(cells))
+        self.rows_ = float(self._net.rows * self._grain)
+        counts = self._net.databases[place]
+        shape = tuple(len(keys) for _, keys in self.axes_)
+        self.counts_ = counts.reshape(shape) * self.rows_ / self._net.size
+        every = list(product(*(keys for _, keys in self.axes_)))
+        self.database_ = [every[cell] for cell, count in enumerate(counts) for _ in range(count)]
+        self.within_ = self.promise()
+        return self
+
+    def plan(
+        self,
+        matrix: Matrix,
+        questions: Sequence[Mapping[str, Any]] | None = None,
+        *,
+        fresh: bool = False,
+    ) -> Plan[FitExpected]:
+        """The price, and how far such databases reach. Free: spends nothing, reads no row."""
+        return matrix.desk.plan(self._job(matrix, questions)[0], fresh=fresh)
+
+    def _job(
+        self, matrix: Matrix, questions: Sequence[Mapping[str, Any]] | None
+    ) -> tuple[FitJob[Chosen], Sums]:
         self.axes_ = _axes(matrix)
         asked = _pairs(self.axes_) if questions is None else list(questions)
         table = np.array([self._marks(each) for each in asked])
@@ -87,18 +120,13 @@ class NetDatabase:
             words="this database of",
             uses={"partitions"},
         )
-        chosen, receipt = matrix.desk.run(job, fresh=fresh)
-        self.cost_, self.remaining_ = receipt.cost, receipt.remaining
-        self.guarantee_, self.free_ = receipt.guarantee, receipt.free
-        self._net, self._noise, self._grain, place = chosen
-        self._sampling = sampled_rows(matrix, Query(cells))
-        self.rows_ = float(self._net.rows * self._grain)
-        counts = self._net.databases[place]
-        shape = tuple(len(keys) for _, keys in self.axes_)
-        self.counts_ = counts.reshape(shape) * self.rows_ / self._net.size
-        every = list(product(*(keys for _, keys in self.axes_)))
-        self.database_ = [every[cell] for cell, count in enumerate(counts) for _ in range(count)]
-        return self
+        share = min(1.0, sqrt(log(2 * plan.width + 1) / (2 * plan.size)))
+        words = (
+            f"Chooses among all {plan.candidates:,} databases of {plan.size} rows over "
+            f"{plan.cells} cells for {plan.width} questions. Some database of so few rows is "
+            f"within {share:.0%} of all rows at every question; the proven ± is that, and noise."
+        )
+        return replace(job, notes=(words,)), cells
 
     def answer(self, **where: Key) -> float:
         """About how many rows have these keys."""
@@ -150,7 +178,9 @@ def _axes(matrix: Matrix) -> list[tuple[str, tuple[Key, ...]]]:
         found.append((each.column, each.keys or (0, 1)))
     if prod(len(keys) for _, keys in found) > CELLS_MAX:
         raise Unsupported(
-            "There are more than 16 cells.", fix="Use fewer columns or keys.", about="cells"
+            f"There are more than {CELLS_MAX} cells.",
+            fix="Use fewer columns or keys.",
+            about="cells",
         )
     return found
 
@@ -199,7 +229,7 @@ def _chosen(scope: Scope, cells: Sums, plan: SmallDatabase, price: Price) -> dic
     return {"net": to_record(net), "noise": to_record(noise), "place": int(place), "grain": grain}
 
 
-def _unpack(stored: bytes) -> tuple[tuple[SmallDatabase, Noise, Fraction, int], Event]:
+def _unpack(stored: bytes) -> tuple[Chosen, Event]:
     held = json.loads(stored)
     net, noise = from_record(held["net"]), from_record(held["noise"])
     if not isinstance(net, SmallDatabase) or not isinstance(noise, NoiseMechanism):

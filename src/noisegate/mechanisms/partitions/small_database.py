@@ -1,7 +1,8 @@
 """The net mechanism: choose a tiny database whose answers are near, among all of its size [BLR08].
 
 All multisets of ``size`` rows over the cells stand to be chosen, each by how far its answers,
-scaled to ``rows`` rows, are from the exact ones at worst. For toys: there are many of them.
+scaled to ``rows`` rows, are from the exact ones at worst. All of them are listed, which is how far
+it reaches: 6 rows over 16 cells, 3 over 90, 1 over 512.
 
 >>> net = SmallDatabase.for_epsilon(
 ...     50, questions=(1, 0, 0, 0, 1, 1), cells=3, size=2, rows=100, score_sensitivity=1)
@@ -46,8 +47,10 @@ from noisegate.privacy.event import ExponentialEvent
 if TYPE_CHECKING:
     from noisegate.transforms.query import Query
 
-CELLS_MAX: Final = 16
+CELLS_MAX: Final = 512
 SIZE_MAX: Final = 6
+DATABASES_MAX: Final = 150_000
+ENTRIES_MAX: Final = 1 << 25  # answers of all databases
 QUESTIONS_MAX: Final = 1000
 _ROWS_MAX: Final = 1 << 40
 
@@ -81,6 +84,16 @@ class SmallDatabase(Repeatable[Fraction]):
             )
         if len(self.questions) % self.cells:
             raise SpecError("A question is about other cells.", fix="Give 0 or 1 for each cell.")
+
+        reach = min(DATABASES_MAX, ENTRIES_MAX // max(self.width, self.cells))
+        if self.candidates > reach:
+            fitting = [s for s in range(1, self.size) if comb(self.cells + s - 1, s) <= reach]
+            raise Unsupported(
+                f"There are {self.candidates:,} databases of {self.size} rows over {self.cells} "
+                "cells, more than can be listed.",
+                fix=f"Use size={max(fitting)}." if fitting else "Use fewer cells or questions.",
+                about="cells",
+            )
 
     @classmethod
     def for_epsilon(

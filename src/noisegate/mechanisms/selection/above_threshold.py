@@ -2,8 +2,8 @@
 
 Noise on the threshold is drawn once and pays for all the noes together; each yes pays for itself.
 Both noises are whole numbers on the grid of the questions, so there is no rounding to account for,
-and the proof is the continuous one with sums for integrals. The compared values are never released:
-ask for a value with fresh noise instead.
+and the proof is the continuous one with sums for integrals. Of what is compared, the gap of a yes
+may be released: by how much the noisy value passes the noisy threshold. It costs nothing more.
 
 >>> sparse = AboveThreshold.for_epsilon(1, threshold=100, sensitivity=1, cutoff=2, monotone=True)
 >>> event = sparse.event(Fraction(1))
@@ -111,6 +111,10 @@ class AboveThreshold(Repeatable[Fraction]):
         Adjacency: that of ``sensitivity``, the largest change of any one question.
         Why: [LSL17, Thm 4 and 5]. Move the threshold noise by Δ: every no stays at least as likely,
             at a cost of ε₁ once; each yes moves its own noise by at most 2Δ (Δ if monotone).
+        Why, with gaps: as in [DWZK19], here on whole numbers. Let answers change by dᵢ. Where the
+            threshold moves by Δ, a yes moves its noise by Δ - dᵢ, a whole number from 0 to 2Δ: its
+            gap is then the same, and so is the yes. If all dᵢ >= 0, that is at most Δ. If all
+            dᵢ <= 0, the threshold stays, since a no remains one, and a yes moves by -dᵢ <= Δ.
         Rounding: none, but that noise stops at ±2**62, which a draw reaches with probability below
             e^(-2**21) at the largest scale.
         """
@@ -153,7 +157,7 @@ class AboveThreshold(Repeatable[Fraction]):
 
 @final
 class SparseRun:
-    """One run of questions, in order, until the cutoff. It never shows what it compared."""
+    """One run of questions, in order, until the cutoff. Of what it compared it shows gaps alone."""
 
     __slots__ = ("_bar", "_bits", "_left", "_lock", "_owner", "_spec")
 
@@ -172,6 +176,10 @@ class SparseRun:
 
         Later questions may depend on these answers. The values are clamped to ±2**60.
         """
+        return self.gaps(values) >= 0
+
+    def gaps(self, values: Int64Array) -> Int64Array:
+        """The same with the gap of each yes, from 0 on; -1 is a no."""
         exact = asked(values)
         if os.getpid() != self._owner:
             raise SpecError(
@@ -183,9 +191,10 @@ class SparseRun:
                     "This run has used its last positive answer.", fix="Pay for a new run."
                 )
             noise = discrete_laplace(self._spec.query_scale, exact.shape, bits=self._bits)
-            answers = cut_off((exact + noise >= self._bar).astype(np.int64)[None], self._left)
-            found: NDArray[np.bool_] = answers[answers != CUT].astype(np.bool_)
-            self._left -= int(np.count_nonzero(found))
+            passed = np.maximum(exact + noise - self._bar, -1)
+            answers = cut_off((passed + 1)[None], self._left)
+            found: Int64Array = answers[answers != CUT] - 1
+            self._left -= int(np.count_nonzero(found >= 0))
             return found
 
 

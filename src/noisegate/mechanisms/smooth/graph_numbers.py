@@ -31,9 +31,11 @@ from noisegate.mechanisms.base import (
 from noisegate.mechanisms.smooth.graph_shapes import (
     Edges,
     Reaches,
+    at_most,
     edges_of,
     flow_of,
     min_cut,
+    projected,
     star_reaches,
     tree_reaches,
     triangle_reaches,
@@ -50,6 +52,9 @@ from noisegate.privacy.event import Event
 if TYPE_CHECKING:
     from noisegate.transforms.query import Query
 
+_CAPPED: Final = (
+    "capped-edges", "degree-distribution", "capped-degree-distribution", "capped-min-cut",
+)  # fmt: skip
 LEVELS_MAX: Final = 1 << 20  # weights of an edge
 # How many vertices there may be, for what takes how long.
 VERTICES_MAX: Final[Mapping[str, int]] = MappingProxyType(
@@ -57,7 +62,10 @@ VERTICES_MAX: Final[Mapping[str, int]] = MappingProxyType(
         "edges": 1 << 20,
         "degrees": 1 << 20,
         "capped-edges": 1 << 11,
+        "degree-distribution": 1 << 20,
+        "capped-degree-distribution": 1 << 16,
         "min-cut": 1 << 10,
+        "capped-min-cut": 1 << 10,
         "bipartite-distance": 22,
         "triangles": 1 << 12,
         "two-stars": 1 << 13,
@@ -121,8 +129,11 @@ class GraphNumber(OfGraph):
     """Numbers of a graph with geometric or discrete Gaussian noise.
 
     ``statistic`` is "edges", "degrees" (of all vertices, in their order of size), "min-cut",
-    "bipartite-distance", or "capped-edges": twice the number of edges, of which no vertex counts
-    more than ``cap``, so that all edges of a vertex move it by no more than 2 · cap.
+    "bipartite-distance", or "degree-distribution": how many vertices have at most 0, 1, …,
+    ``cap`` - 1 edges. All edges of a vertex move those that are capped by a bounded amount:
+    "capped-edges", twice the number of edges, of which no vertex counts more than ``cap``;
+    "capped-degree-distribution", the same of a graph with at most ``cap`` edges at each vertex;
+    "capped-min-cut", the least cut up to ``cap``.
     """
 
     name: ClassVar[str] = "graph-number/1"
@@ -135,14 +146,14 @@ class GraphNumber(OfGraph):
         self._require_vertices(_NUMBERS)
         if type(self.noise) not in (Geometric, DiscreteGaussian):
             raise SpecError("This noise does not apply to a single number.", fix="Use Geometric.")
-        is_capped = self.statistic == "capped-edges"
+        is_capped = self.statistic in _CAPPED
         require_whole(self, "cap", least=int(is_capped), most=self.vertices if is_capped else 0)
 
     def event(self, rows_per_unit: int, /) -> Event:
         """What one use is, where a unit has at most ``rows_per_unit`` rows.
 
-        Claim: that of the noise at `moved` (rows, …). Adjacency: add/remove; for "capped-edges"
-            also any change of the edges of one vertex, as one row.
+        Claim: that of the noise at `moved` (rows, …). Adjacency: add/remove; for those that are
+            "capped-" also any change of the edges of one vertex, as one row.
         Why: a row changes one edge at most, and several rows several; see `moved`. Rounding: none.
         """
         l1, l2 = moved(self.statistic, rows_per_unit, cap=self.cap)
@@ -156,14 +167,17 @@ class GraphNumber(OfGraph):
 def moved(statistic: str, rows_per_unit: int, *, cap: int = 0) -> tuple[L1, L2]:
     """How far the numbers of a `GraphNumber` move when so many rows come or go.
 
-    Claim: for each row by 1; degrees by 1 in two places; "capped-edges" by 2 · cap.
+    Claim: for each row by 1; degrees by 1 in two places, and their distribution by 2 in all;
+        "capped-edges" by 2 · cap, "capped-degree-distribution" by 3 · cap in all, "capped-min-cut"
+        by cap.
     Why: two vertices lie on an edge, and sorting brings no two lists further apart, in any norm;
-        for the others see `graph_shapes`. Rows add up by the triangle inequality.
+        a number from 0 to cap moves by no more than that; for the others see `graph_shapes`. L2 is
+        at most L1. Rows add up by the triangle inequality.
     """
     rows = whole_count(rows_per_unit, name="rows_per_unit")
-    each, squared = {"degrees": (2, 2), "capped-edges": (2 * cap, 4 * cap * cap)}.get(
-        statistic, (1, 1)
-    )
+    known = {"degree-distribution": 2, "capped-edges": 2 * cap, "capped-min-cut": cap}
+    each = {"degrees": 2, "capped-degree-distribution": 3 * cap, **known}.get(statistic, 1)
+    squared = 2 if statistic == "degrees" else each * each
     return L1(rows * each), L2(squared=rows * rows * squared)
 
 
@@ -276,7 +290,12 @@ _NUMBERS: Final[Mapping[str, Callable[[Edges, GraphNumber], Int64Array]]] = Mapp
         "edges": lambda edges, _: _whole(len(edges)),
         "degrees": lambda edges, of: np.sort(edges.degrees(of.vertices)),
         "capped-edges": lambda edges, of: _whole(flow_of(edges, of.vertices, of.cap)),
+        "degree-distribution": lambda edges, of: at_most(edges.degrees(of.vertices), of.cap),
+        "capped-degree-distribution": lambda edges, of: at_most(
+            projected(edges, of.vertices, of.cap), of.cap
+        ),
         "min-cut": lambda edges, of: _whole(min_cut(edges, of.vertices)),
+        "capped-min-cut": lambda edges, of: _whole(min(min_cut(edges, of.vertices), of.cap)),
         "bipartite-distance": lambda edges, of: _whole(without_bipartite(edges, of.vertices)),
     }
 )

@@ -75,6 +75,40 @@ def edges_of(cells: Int64Array, vertices: int, levels: int = 1) -> Edges:
     return Edges(first[kept], second[kept], weight[kept])
 
 
+# numbers that all edges of one vertex move by a bounded amount
+
+
+def projected(edges: Edges, vertices: int, cap: int) -> Int64Array:
+    """The degrees of a graph that takes edges in a public order, up to ``cap`` at each vertex.
+
+    Claim: whatever happens to the edges of one vertex v, the degrees move by at most 3 · cap in
+        L1. Why: let G have edges at v, H none, else the same; take their edges side by side. An
+        edge of v that G takes moves one other degree by 1, and there are at most ``cap`` of them.
+        If another edge a-b is taken by one graph alone, then because a (or b) is full in the other:
+        the degrees of a differ, and now by one less; those of b by one more at most. So over all
+        vertices but v, degrees of G and H differ by at most ``cap`` [DLL16]. Two graphs with the
+        same H differ there by twice that, and at v by at most ``cap``. The order is that of the
+        pairs of labels, which no row changes. Where no degree is above the cap, all edges count.
+    """
+    found = [0] * vertices
+    for a, b in zip(edges.first.tolist(), edges.second.tolist(), strict=True):
+        if found[a] < cap and found[b] < cap:
+            found[a] += 1
+            found[b] += 1
+    return np.array(found, np.int64)
+
+
+def at_most(degrees: Int64Array, cap: int) -> Int64Array:
+    """How many vertices have at most 0, 1, …, ``cap`` - 1 edges.
+
+    Claim: moves by no more, in L1, than the degrees, each up to the cap. Why: the sum over t of
+        |#(d ≤ t) - #(d' ≤ t)| is the distance of both lists in their order of size, and sorting
+        brings no two lists further apart.
+    """
+    counts = np.bincount(np.minimum(degrees, cap), minlength=cap + 1)
+    return np.cumsum(counts)[:cap].astype(np.int64)
+
+
 # numbers that one edge moves by at most 1
 
 

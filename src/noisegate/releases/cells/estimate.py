@@ -33,6 +33,18 @@ class Guess(NamedTuple):
     seen: int
 
 
+class Coefficients(NamedTuple):
+    """The noisy numbers of a transform themselves, in grains, with the variance of their noise.
+
+    ``columns`` say which each is: names that hold the number of an axis stand for that axis.
+    """
+
+    columns: dict[str, list[int | str | None]]
+    values: Floats
+    variance: Floats
+    words: str
+
+
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Estimate:
@@ -44,7 +56,8 @@ class Estimate:
     `plausible` is for what the noise does not tell. ``words`` say what was done. ``tree`` is the
     tree of boxes that the cells come from, where there is one. ``mend(grain)`` is the recipe's own
     table of whole numbers, none negative, where a cell's 1 is ``grain``; where it is None the cells
-    are mended as for any recipe.
+    are mended as for any recipe. ``coefficients`` are what was measured, where the cells are
+    transformed.
     """
 
     cells: Floats
@@ -54,6 +67,7 @@ class Estimate:
     mend: Callable[[float], Ints] | None = None
     between: Callable[[Ints, Ints], tuple[Side, Side]] | None = None
     guess: Callable[[Ints, Ints], Guess] | None = None
+    coefficients: Callable[[], Coefficients] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

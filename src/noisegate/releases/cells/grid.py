@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
 from math import floor, lcm, prod
+from types import MappingProxyType
 from typing import Any, Final, final
 
 from noisegate.algebra.expression import (
@@ -357,11 +358,12 @@ def sql_of(
     table: str | None,
     columns: Mapping[str, Any],
     where: str | None = None,
+    spelled: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[str, dict[int, Edges]]:
     """The SELECT of a table's columns, and the edges of those whose bins are listed.
 
     A column has a bin width, a list of edges, a unit of time such as "month", or None for its
-    declared keys.
+    declared keys; ``spelled`` ones are groups in SQL already.
     """
     table = table_named(tables, table)
     if not isinstance(columns, Mapping) or not columns:
@@ -380,7 +382,9 @@ def sql_of(
                 about="column",
             )
         column, called = known[name], quoted(name)
-        if isinstance(how, list | tuple):
+        if name in spelled:
+            groups.append(spelled[name])
+        elif isinstance(how, list | tuple):
             edges[place] = _edges(name, how, column)
             groups.append(_cased(called, edges[place]))
         elif isinstance(how, str) and how in UNITS:

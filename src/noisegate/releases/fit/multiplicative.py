@@ -23,7 +23,7 @@ from noisegate.transforms.strategy import Block, Groups, Matrix
 
 ROUNDS_MAX: Final = 500
 REPLAYS: Final = 50
-STEPS_MAX: Final = 1 << 19
+STEPS_MAX: Final = 1 << 15
 TOTAL_SHARE: Final = Fraction(1, 20)
 _OFTEN: Final = 2  # rounds for each question
 _BOUND: Final = 2.5  # the bound's second term, 10 T ln|Q| / ε, in shortfalls of a choice
@@ -44,7 +44,7 @@ class Fitted(NamedTuple):
     noise: float
 
 
-def build(
+def build(  # noqa: PLR0913 - the options of the method
     ask: Ask,
     block: Block,
     *,
@@ -52,6 +52,7 @@ def build(
     total: float | None = None,
     replays: int = REPLAYS,
     average: bool = False,
+    kept: Fraction = Fraction(0),
 ) -> Fitted:
     """A table for the questions of a block of 0 and 1.
 
@@ -64,13 +65,14 @@ def build(
         replays: How often past measurements are gone through after each round; 0 is the textbook.
             Of very many rounds it is fewer times, for about `STEPS_MAX` steps in all.
         average: Give the mean of all rounds' tables, which the proof is about, not the last.
+        kept: The share of the price that is left for `checked`.
     """
     require_block(block)
     cells = int(np.prod(ask.shape))
-    left, count, noise = Fraction(1), total, 0.0
+    left, count, noise = 1 - kept, total, 0.0
     if count is None:
         (noisy,) = ask.sums([_set(np.ones(cells, np.bool_))], [TOTAL_SHARE])
-        left, count, noise = 1 - TOTAL_SHARE, float(noisy.values[0]), noisy.variance
+        left, count, noise = left - TOTAL_SHARE, float(noisy.values[0]), noisy.variance
     count = max(1.0, count)
     times = rounds
     if times is None:
@@ -92,12 +94,27 @@ def build(
         table.step(told[-1:])
         table.step(told, replays)
         tables += table.cells
+    if replays:
+        table.step(told, REPLAYS)
     found = tables / times if average else table.cells
     said = "1 question" if block.size == 1 else f"{block.size:,} questions"
     words = f"{times} rounds, each for the one of {said} that the table had worst"
     seen = times if average else min(times, max(_LAST_LEAST, -(-times // _LAST)))
     off = _off(away[-seen:], noisy.variance)
     return Fitted(found.reshape(ask.shape), (words,), off, noise)
+
+
+def checked(ask: Ask, block: Block, cells: Floats, share: Fraction) -> tuple[float, float]:
+    """How far a table is off at the question that it has nearly the worst, and that noise's σ.
+
+    Claim: at confidence 1 - β, no question of the block is off by more than the first, plus what
+        noise of σ reaches and what the choice falls short of the worst, each at β/2, and 1/2 for
+        the rounding of guesses. Why: union bound; the table is public by now.
+    """
+    guesses = np.rint(answers(block, cells.ravel())).astype(np.int64)
+    chosen = ask.furthest(block, guesses, share / 2)
+    (noisy,) = ask.sums([_set(row_of(block, chosen))], [share / 2])
+    return abs(float(noisy.values[0]) - float(guesses[chosen])), sqrt(noisy.variance)
 
 
 def best_rounds(ask: Ask, questions: int, cells: int, total: float, left: Fraction) -> int:

@@ -221,6 +221,34 @@ class TableRelease(Charged):
             low, high = np.maximum(low, 0), np.maximum(high, 0)
         return np.maximum(np.maximum(high - shown, shown - low), least)
 
+    def coefficients(self) -> Answer:
+        """The noisy coefficients of a transform (Haar, Fourier) as they were measured, with a ±.
+
+        Free: they are what the table was made of. Claim: each exact coefficient lies within its ±,
+        by itself, at the confidence. Why: each is one draw of known variance: see `reach`.
+        """
+        making, found = self.making, self.making.estimate(self.shape).coefficients
+        if found is None or making.sampling is not None:
+            raise SpecError(
+                f"The method {self.method!r} has no coefficients.",
+                fix='Release it with method="haar" or "fourier", of all rows.',
+                about="coefficients",
+            )
+        told, grain = found(), float(making.grain)
+        names = {str(number): axis.name for number, axis in enumerate(self.axes)}
+        columns = {
+            f"{names[name[-1]]} {name[:-1]}" if name[-1] in names else name: values
+            for name, values in told.columns.items()
+        }
+
+        def half_widths(confidence: Numeric) -> Sequence[HalfWidths]:
+            failure = float(failure_of(confidence))
+            far = reach(told.variance, failure, making.price, making.moved) * grain
+            return (*[None] * len(columns), tuple(far.tolist()))
+
+        table = pa.table({**columns, "coefficient": told.values * grain})
+        return self.stating(table, half_widths, (told.words, *self.words))
+
     # other forms
 
     def to_numpy(self) -> NDArray[Any]:

@@ -9,6 +9,7 @@ was chosen privately, they are no larger than that choice allows.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from math import floor, inf, log, log2, sqrt
 from typing import ClassVar, Final, final
 
@@ -22,7 +23,14 @@ from noisegate.mechanisms.partitions.fourier_cut import WEIGHT_MAX, FourierCut
 from noisegate.privacy.distance import L1
 from noisegate.releases.ask.asking import Ask, Noisy, each_cell
 from noisegate.releases.ask.shares import Law, exact_shares, separate
-from noisegate.releases.cells.estimate import Estimate, Floats, Guess, Ints, Predicted
+from noisegate.releases.cells.estimate import (
+    Coefficients,
+    Estimate,
+    Floats,
+    Guess,
+    Ints,
+    Predicted,
+)
 from noisegate.releases.cells.workload import Workload
 from noisegate.releases.recipes import Exact, require_parts, require_same
 from noisegate.transforms.strategy import Matrix
@@ -105,9 +113,10 @@ class Fourier(Exact):
         found = rebuild(blocks, [answer.values for answer in answers], waves.cells, bits)
         error = _Error.of(waves, answers, dropped, bits)
         words = (f"{kept} of {waves.cells // 2 + 1} frequencies",)
+        known = partial(_coefficients, answers, bits)
         if kept == waves.cells // 2 + 1:
-            return Estimate(found, error.noise, words)
-        return Estimate(found, words=words, guess=error.around(found))
+            return Estimate(found, error.noise, words, coefficients=known)
+        return Estimate(found, words=words, guess=error.around(found), coefficients=known)
 
 
 @final
@@ -335,6 +344,22 @@ class _Error:
         waves = np.sin(np.outer(lengths, angles)) / np.sin(angles)
         found: Floats = np.column_stack([lengths, waves]) ** 2
         return found
+
+
+def _coefficients(answers: Sequence[Noisy], bits: int) -> Coefficients:
+    """The waves by frequency: sums of the cells times a cosine, and times a sine."""
+    values = np.concatenate([each.values for each in answers]) / (1 << bits)
+    spread = [np.full(each.values.size, each.variance / 4**bits) for each in answers]
+    places = range(values.size)
+    columns: dict[str, list[int | str | None]] = {
+        "frequency": [place // 2 for place in places],
+        "wave": [("cosine", "sine")[place % 2] for place in places],
+    }
+    words = (
+        "Sums of the cells times cos(2π f j / n) and sin(2π f j / n), waves rounded to whole "
+        f"2^-{bits}ths; frequencies that are not listed were not measured."
+    )
+    return Coefficients(columns, values, np.concatenate(spread), words)
 
 
 def _too_low() -> SpecError:

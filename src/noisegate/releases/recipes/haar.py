@@ -1,5 +1,6 @@
 """Haar wavelets: differences of halves, of halves of halves, and so on, along each axis."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations, product
@@ -13,7 +14,7 @@ from scipy.sparse import csc_array, csr_array
 from noisegate.errors import SpecError
 from noisegate.releases.ask.asking import Ask
 from noisegate.releases.ask.shares import exact_shares, separate
-from noisegate.releases.cells.estimate import Estimate, Floats, Predicted
+from noisegate.releases.cells.estimate import Coefficients, Estimate, Floats, Predicted
 from noisegate.releases.cells.workload import Workload, ranges
 from noisegate.releases.recipes import require_same
 from noisegate.releases.recipes.tree import sample
@@ -33,17 +34,26 @@ class Haar:
     """Privelet [XWG11], in whole numbers: a row moves one coefficient of each level by 1.
 
     ``weights`` are the shares of the levels: those that suit the ``"workload"`` best, or all the
-    same (``"even"``), as in the paper. Axes where it does not pay are left as they are (Privelet+).
+    same (``"even"``), as in the paper. Axes where it does not pay are left as they are (Privelet+),
+    unless ``axes`` is ``"all"``.
     """
 
     name: ClassVar[str] = "haar"
     weights: Literal["workload", "even"] = "workload"
+    axes: Literal["best", "all"] = "best"
 
     def require(self, shape: tuple[int, ...], workload: Workload) -> None:
         """Not too many axes or coefficients."""
         require_same(shape, workload, axes=_AXES_MAX)
         if self.weights not in ("workload", "even"):
             raise SpecError("weights is unknown.", fix="Use 'workload' or 'even'.")
+        if self.axes not in ("best", "all"):
+            raise SpecError("axes is unknown.", fix="Use 'best' or 'all'.", about="axes")
+        if self.axes == "all" and len(_levels(shape, ())) * prod(shape) > ENTRIES_MAX:
+            raise SpecError(
+                "There are too many coefficients.", fix="Use wider bins, or axes='best'.",
+                about="axes",
+            )  # fmt: skip
 
     def predict(self, ask: Ask, workload: Workload) -> Predicted:
         """Coefficients have independent noise, so variances add up."""
@@ -67,13 +77,17 @@ class Haar:
 
         kept = [axis for axis, level in enumerate(plan.levels[0]) if level is None]
         words = f"differences along {len(ask.shape) - len(kept)} of {len(ask.shape)} axes"
-        return Estimate(found.reshape(ask.shape), variance, (words,))
+        told = [answer.values for answer in answers]
+        return Estimate(
+            found.reshape(ask.shape), variance, (words,),
+            coefficients=lambda: _coefficients(held, told),
+        )  # fmt: skip
 
     def _plan(self, ask: Ask, workload: Workload) -> "_Plan":
         """The best set of axes to transform: all, those that are long enough, or none."""
         looked, axes = sample(workload), range(len(ask.shape))
         plans = []
-        for count in range(len(ask.shape) + 1):
+        for count in range(1 if self.axes == "all" else len(ask.shape) + 1):
             for plain in combinations(axes, count):
                 levels = _levels(ask.shape, plain)
                 if len(levels) * prod(ask.shape) <= ENTRIES_MAX:
@@ -105,6 +119,31 @@ class _Plan:
         for levels, variance in zip(self.levels, self.variances, strict=True):
             found += variance * _needed(self.shape, levels, workload)
         return found
+
+
+def _coefficients(plan: _Plan, told: Sequence[NDArray[np.int64]]) -> Coefficients:
+    """Each coefficient by its level and its stretch of cells along each axis."""
+    columns: dict[str, list[int | str | None]] = {
+        f"{name}{axis}": [] for axis in range(len(plan.shape)) for name in ("level", "from", "to")
+    }
+    for levels in plan.levels:
+        stretches = []
+        for n, level in zip(plan.shape, levels, strict=True):
+            width = 1 if level is None else 1 << (level or (n - 1).bit_length())
+            stretches.append([(at, min(at + width, n) - 1) for at in range(0, n, width)])
+        for place in product(*stretches):
+            for axis, (low, high) in enumerate(place):
+                columns[f"level{axis}"].append(levels[axis])
+                columns[f"from{axis}"].append(low)
+                columns[f"to{axis}"].append(high)
+    spread = [np.full(each.size, v) for each, v in zip(told, plan.variances, strict=True)]
+    words = (
+        "Level 0 is the sum of a stretch; level l is the first half of a stretch of 2^l cells less "
+        "the second. A cell is the sum of its coefficients with their signs, each over its length."
+    )
+    return Coefficients(
+        columns, np.concatenate(told).astype(np.float64), np.concatenate(spread), words
+    )
 
 
 def _levels(shape: tuple[int, ...], plain: tuple[int, ...]) -> tuple[tuple[Level, ...], ...]:

@@ -31,15 +31,18 @@ from noisegate.desk.release import Charged, loading, read_held
 from noisegate.desk.terms import Terms
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number, fraction
+from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.base import failure_of, to_record
 from noisegate.mechanisms.catalogue import from_record
 from noisegate.mechanisms.selection.above_threshold import AboveThreshold
+from noisegate.privacy.distance import L1
 from noisegate.privacy.release import Release as Measurements
 from noisegate.releases.ask.order import CellsOrder, CellsTerms
 from noisegate.releases.ask.provenance import spec_of, workload_of
 from noisegate.releases.cells.axes import Axis
 from noisegate.releases.cells.grid import Grid, asked_sql, grid_of
 from noisegate.releases.cells.workload import Workload
+from noisegate.sql.laws.laws import Draws, Law
 from noisegate.sql.laws.sampling import Sampling, sampling_of
 from noisegate.sql.reading.reader import read
 from noisegate.transforms.query import Query
@@ -272,10 +275,32 @@ class AboveExpected:
 
     bar: Bar
     asked: Workload
+    cells: Geometric | None = None  # the noise of plain cells for the same price
 
     def margin(self, confidence: Number = 0.95) -> Fraction:
         """How far all answers may be off together, in the units of the sum. Rounding: up."""
         return self.bar.margin(self.asked.size, confidence)
+
+    def plain(self, confidence: Number = 0.95) -> float | None:
+        """How far the same sums may be off together if the cells were released instead."""
+        if self.cells is None or self.bar.sampling is not None:
+            return None
+        largest = int(np.prod(self.asked.highs - self.asked.lows + 1, axis=1).max())
+        failure = failure_of(confidence) / self.asked.size
+        law = Law((Draws(self.bar.grain, largest, self.cells),))
+        return law.half_width(1 - failure)
+
+    def advice(self, confidence: Number) -> str | None:
+        """Which of both errs less."""
+        plain, own = self.plain(confidence), float(self.margin(confidence))
+        if plain is None:
+            return None
+        better = (
+            "plain cells would err less, and show the sums"
+            if plain <= own
+            else "comparing errs less"
+        )
+        return f"sums of plain cells for the same price: ± {plain:,.4g}; {better}"
 
     def facts(self, confidence: Number) -> list[Fact]:
         """In words, one fact a line."""
@@ -283,15 +308,18 @@ class AboveExpected:
             ("asked", f"{self.asked.words} ({self.asked.size:,} questions)"),
             ("answered", f"yes or no, up to {self.bar.noise.cutoff:,} yes"),
             ("error", f"threshold {self.bar.words(self.asked.size, confidence)}"),
+            *([] if (words := self.advice(confidence)) is None else [("instead", words)]),
         ]
 
     def margins(self, confidence: Number) -> dict[str, float | None]:
         """The ± of the threshold, for all answers together."""
         return {"threshold": float(self.margin(confidence))}
 
-    def to_dict(self, confidence: Number) -> dict[str, Any]:  # noqa: ARG002 - as others
+    def to_dict(self, confidence: Number) -> dict[str, Any]:
         """Plain values, for JSON."""
+        plain = self.plain(confidence)
         return {
+            "plain_cells": None if plain is None else round(plain, 9),
             "workload": self.asked.words,
             "questions": self.asked.size,
             "threshold": float(self.bar.threshold),
@@ -370,10 +398,11 @@ def above_job(desk: Desk, order: AboveOrder) -> AboveJob:
         monotone=not grid.signed,
     )
     bar = Bar(threshold=threshold, noise=noise, grain=grid.grain, sampling=sampling)
+    cells = Geometric.for_epsilon(desk.step(epsilon), sensitivity=L1(grid.moved))
     return AboveJob(
         sql=grid.sql,
         epsilon=epsilon,
-        expected=AboveExpected(bar=bar, asked=asked),
+        expected=AboveExpected(bar=bar, asked=asked, cells=cells),
         notes=grid.caveats,
         measurement=Measurement(query=query, mechanisms=(noise,)),
         axes=grid.axes,

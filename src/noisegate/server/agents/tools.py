@@ -114,7 +114,6 @@ class Tools:
                 whose = "public, exact and free" if table["public"] else "private"
                 names = ", ".join(line(each["name"]) for each in table["columns"])
                 lines.append(f"- table {line(table['name'])} ({whose}): {names}")
-            lines += [words.purpose(each) for each in found["purposes"]]
             lines += [*_prices(found), words.left(view)]
         return Said("\n".join(lines or ["There is no data set that you may see."]), facts)
 

@@ -39,29 +39,32 @@ def left(view: View) -> str:
     """What the caller may still spend, by every limit there is."""
     facts = view.facts()
     budget = facts["budget"]
-    if budget is None and facts["purposes"]:
-        return "\n".join(["Each question names a purpose:", *map(purpose, facts["purposes"])])
-    if budget is None:
+    if budget is None and not facts["purposes"]:
         return "You have no share of this data set and cannot ask."
-    caller = view.caller
-    rest, share = amount(budget["remaining"]), amount(budget["epsilon"])
-    said = [f"Left for you in {view.name!r}: {rest} of a share of {share}."]
+    caller, share, lines = view.caller, facts["share"] or budget, []
+    if facts["purposes"]:
+        lines = ["Each question names a purpose:", *map(purpose, facts["purposes"])]
+    if share is None:
+        return "\n".join(lines)
+    rest, whole = amount(share["remaining"]), amount(share["epsilon"])
+    why = ", for all purposes together" if lines else ""
+    said = [f"Left for you in {view.name!r}: {rest} of a share of {whole}{why}."]
     if caller.epsilon_hour is not None:
         hour = max(Fraction(0), caller.epsilon_hour - view.spent_this_hour())
         said.append(f"In this hour: {amount(hour)} of {amount(caller.epsilon_hour)}.")
     if caller.epsilon_question is not None:
         said.append(f"One question may cost at most {amount(caller.epsilon_question)}.")
-    return " ".join(said)
+    return "\n".join([*lines, " ".join(said)])
 
 
 def limits(view: View) -> dict[str, Any]:
     """The same as plain values."""
-    caller = view.caller
+    caller, facts = view.caller, view.facts()
     hour = None
     if caller.epsilon_hour is not None:
         hour = float(max(Fraction(0), caller.epsilon_hour - view.spent_this_hour()))
     return {
-        "budget": view.facts()["budget"],
+        **{name: facts[name] for name in ("budget", "share", "purposes")},
         "epsilon_question": _number(caller.epsilon_question),
         "epsilon_hour": _number(caller.epsilon_hour),
         "remaining_this_hour": hour,

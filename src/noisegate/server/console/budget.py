@@ -210,7 +210,7 @@ def _account(view: View, account: str, entries: Sequence[Entry]) -> dict[str, An
     """An account below the data set's, with what is left of it."""
     balance, holder = view.ledger.balance(account), Holder.of(view, account)
     return {
-        "name": holder.words,
+        "name": holder.words + (_together(view) if not holder.purpose else ""),
         "analyst": holder.analyst,
         "purpose": holder.purpose,
         "epsilon": "",
@@ -229,7 +229,8 @@ def _shares(view: View, accounts: list[dict[str, Any]]) -> list[dict[str, Any]]:
     listed = view.hosted.policy.analysts
     found = [each for each in accounts if each["analyst"]] + _unused(view, accounts)
     found.sort(key=lambda each: str(each["analyst"]))
-    last = {each["analyst"]: each for each in found if each["analyst"] in listed}
+    mine = (each for each in found if each["analyst"] in listed and not each["purpose"])
+    last = {each["analyst"]: each for each in mine}
     for name, each in last.items():
         each |= {"window": _window(view, name), "epsilon": number(float(listed[name].epsilon))}
     return found
@@ -238,7 +239,7 @@ def _shares(view: View, accounts: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _unused(view: View, accounts: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Shares of those who have not asked yet: no account of theirs is open."""
     policy, asked = view.hosted.policy, {each["analyst"] for each in accounts}
-    why = " for each purpose" if policy.purposes else ""
+    why = _together(view)
     return [
         _nothing(name) | {
             "analyst": name,
@@ -247,6 +248,11 @@ def _unused(view: View, accounts: list[dict[str, Any]]) -> list[dict[str, Any]]:
         for name, share in policy.analysts.items()
         if name not in asked
     ]  # fmt: skip
+
+
+def _together(view: View) -> str:
+    """What a share is for, where there are purposes."""
+    return ", for all purposes together" if view.hosted.policy.purposes else ""
 
 
 def _purposes(view: View, accounts: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Bars, lines and maps of released numbers: places in percent, which a template draws.
+"""Bars, lines, maps and boxes of released numbers: places in percent, which a template draws.
 
 No library of charts: what is drawn has its escaping from the template, and its look from the page.
 """
@@ -14,6 +14,7 @@ from noisegate.desk.answer import Answer
 from noisegate.desk.display import ends, percent
 from noisegate.exact import Number
 from noisegate.inert import line
+from noisegate.releases.forms.boxplots import BoxplotRelease
 
 BARS_MAX: Final = 40
 CHARTS_MAX: Final = 4
@@ -83,6 +84,79 @@ class Heat:
     across: tuple[str, tuple[str, ...]]
     down: tuple[str, tuple[str, ...]]
     form: str = "heat"
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoxRow:
+    """One box, in percent: the ends of its whiskers, its quartiles, its median and the ± of it."""
+
+    label: str
+    value: str
+    top: int
+    at: tuple[float, float, float, float, float]
+    sure: tuple[float, float] | None
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Boxes:
+    """Five quantiles of each group on one scale, which begins at the least of them, not at zero."""
+
+    caption: str
+    words: str
+    rows: tuple[BoxRow, ...]
+    ends: tuple[str, str]
+    form: str = "boxes"
+
+    @property
+    def height(self) -> int:
+        """In pixels."""
+        return _ROW * len(self.rows)
+
+
+def boxes(made: BoxplotRelease, confidence: Number, cells: list[list[str]]) -> "Sequence[Boxes]":
+    """A box for each group that has five numbers; none where they are not numbers."""
+    answer, keys = made.held, len(made.by)
+    widths = answer.half_widths(confidence)[keys + 2]
+    found = []
+    for row, values in enumerate(zip(*(c.to_pylist() for c in answer.table.columns), strict=True)):
+        five = [_reach(each, None, from_zero=False) for each in values[keys:]]
+        if all(five) and len(found) < BARS_MAX:
+            numbers = [each[0] for each in five if each]
+            margin = None if widths is None else widths[row]
+            found.append((row, numbers, _reach(numbers[2], margin, from_zero=False)))
+    ends = [end for _, five, sure in found for end in (*five, *(sure or ())) if end is not None]
+    if not ends or not isfinite(max(ends) - min(ends)) or max(ends) <= min(ends):
+        return []
+    low, high = min(ends), max(ends)
+
+    def at(number: float) -> float:
+        return round(100 * (number - low) / (high - low), 2)
+
+    rows, said = [], []
+    for place, (row, five, sure) in enumerate(found):
+        _, left, right = sure or (0.0, None, None)
+        label = _short(", ".join(cells[row][:keys])) or line(made.column)
+        texts = cells[row][keys:]
+        rows.append(
+            BoxRow(
+                label=label, value=f"median {texts[2]}", top=_ROW * place,
+                at=(at(five[0]), at(five[1]), at(five[2]), at(five[3]), at(five[4])),
+                sure=None if left is None or right is None else (at(left), at(right)),
+            )
+        )  # fmt: skip
+        said.append(f"{label}: {', '.join(texts)}")
+    more = answer.table.num_rows - len(rows)
+    tail = f"{percent(made.whiskers)} and {percent(1 - made.whiskers)} of the rows"
+    caption = (
+        f"{line(made.column)}: median, quartiles, and whiskers at {tail}; the wide line is the ± "
+        f"of the median at {percent(confidence)} confidence."
+    ) + (f" The first {len(rows)} of {answer.table.num_rows:,} groups." if more else "")
+    words = f"{caption} Each from whisker to whisker: {'; '.join(said)}"
+    return [
+        Boxes(caption=caption, words=words, rows=tuple(rows), ends=(f"{low:,.4g}", f"{high:,.4g}"))
+    ]
 
 
 def charts(

@@ -119,7 +119,8 @@ def _proposal(view: View, change: Amendment, said: dict[str, Any], reason: str) 
         until = f", until {said['until']}" if said["until"] else ""
         now = "" if before is None else f" instead of ε = {up(float(before.epsilon))}"
         budget = up(float(change.policy.budget.epsilon))
-        may = f"{change.analyst} may spend up to ε = {up(float(after.epsilon))}"
+        why = ", for all purposes together" if change.policy.purposes else ""
+        may = f"{change.analyst} may spend up to ε = {up(float(after.epsilon))}{why}"
         kept = f"The promise to {whom} does not change: all analysts together stay within ε ="
         sentences = (f"{may}{every}{until}{now}.", f"{kept} {budget}.")
     names = {"epsilon": said["epsilon"], "analyst": change.analyst or "", "reason": reason,

@@ -19,8 +19,9 @@ from noisegate.ledger.account import Balance
 from noisegate.privacy.loss import ApproxDP
 from noisegate.releases.cells.axes import Axis
 from noisegate.releases.describe.description import Description
+from noisegate.releases.forms.boxplots import BoxplotRelease
 from noisegate.root import PURPOSE
-from noisegate.server.console.charts import charts
+from noisegate.server.console.charts import boxes, charts
 from noisegate.server.console.visits import Visit
 from noisegate.server.results import Result
 from noisegate.server.runs import Run
@@ -229,8 +230,11 @@ def _answer(result: Result, *, practice: bool) -> dict[str, Any]:
         shown = _table(result.made.shown(CONFIDENCE), result.made.footer(CONFIDENCE))
         return shown | {"files": files + card}
     cells = _named(answer.cells(CONFIDENCE), answer, getattr(result.made, "axes", ()))
+    drawn: Sequence[object] = ()
+    if isinstance(result.made, BoxplotRelease):
+        drawn = boxes(result.made, CONFIDENCE, cells)
     return _table(answer, answer.footer(CONFIDENCE), cells) | {
-        "charts": charts(answer, CONFIDENCE, cells=cells),
+        "charts": drawn or charts(answer, CONFIDENCE, cells=cells),
         "files": files + card,
     }
 

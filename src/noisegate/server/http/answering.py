@@ -106,6 +106,12 @@ def _confidence(asked: Asked, order: Order[Any, Expected]) -> Number:
     return asked.confidence if "confidence" in asked.seen else said or _USUAL
 
 
+async def budgets(asked: Asked) -> Response:
+    """What the caller may spend: the share, and what is left for each purpose."""
+    views = await asked.views()
+    return say({"budgets": [await asked.off(view.budgets) for view in views]})
+
+
 # runs
 
 
@@ -173,7 +179,9 @@ async def _told(asked: Asked, run: Run, form: str, at: Number, wait: float) -> R
         state = await asked.off(_state, run)
         return say(state, 202, Location=place, Retry_After="1")
     found = run.result()
-    body = await asked.off(found.to_bytes, form, at)
+    body = found.kept(at) if form == "json" else None
+    if body is None:
+        body = await asked.off(found.to_bytes, form, at)
     headers = {"Content-Location": f"{place}/result"}
     if form != "json":
         headers["Content-Disposition"] = f'attachment; filename="{run.id}.{form}"'

@@ -113,7 +113,10 @@ async def _recognised(service: Service, limiter: CapacityLimiter, request: Reque
         raise Unauthenticated(
             "No token came with the request.", fix="Send Authorization: Bearer TOKEN."
         )
-    return await to_thread.run_sync(service.people.by_token, token.strip(), limiter=limiter)
+    people, token = service.people, token.strip()
+    if people.is_quick(token):
+        return people.by_token(token)
+    return await to_thread.run_sync(people.by_token, token, limiter=limiter)
 
 
 def _refused(error: Exception, caller: Caller | None, request: Request) -> Response:

@@ -67,6 +67,7 @@ CALLS: Final = (
     ),
     Call(method="GET", path="/orders/{id}/card", work=answering.card_of, query=_AT),
     Call(method="GET", path="/orders/{id}/entries", work=answering.entries),
+    Call(method="GET", path="/budgets", work=answering.budgets, query=("dataset",)),
     Call(method="GET", path="/history", work=answering.history, query=_LISTED),
     Call(method="GET", path="/releases", work=answering.releases, query=_LISTED),
     Call(

@@ -65,7 +65,11 @@ def outcome_of(table: "pa.Table", *notices: Notice) -> Outcome:
 @final
 @dataclass(slots=True)
 class Answering:
-    """One session's way to its data set. ``run`` is what is being asked, for whoever cancels."""
+    """One session's way to its data set.
+
+    ``run`` is what is being asked, for whoever cancels; ``busy`` says that somebody waits for an
+    answer.
+    """
 
     service: Service
     view: View
@@ -75,6 +79,7 @@ class Answering:
     pool: Executor
     turn: asyncio.Semaphore
     run: Run | None = None
+    busy: bool = False
     cancelled: bool = field(default=False)
 
     async def columns(self, asked: Asked) -> Columns:
@@ -119,7 +124,11 @@ class Answering:
     async def remaining(self) -> str:
         """The ε that is left."""
         await self.off(self._look_again)
-        return str(float((await self.off(lambda: self.view.gate.remaining)).epsilon))
+        view = self.view.on(self.settings.purpose)
+        if not view.has_purpose:  # what is left for all of them together
+            share = await self.off(view.share)
+            return "0.0" if share is None else str(share["remaining"])
+        return str(float((await self.off(lambda: view.gate.remaining)).epsilon))
 
     def cancel(self) -> None:
         """Stop what is being asked."""

@@ -34,6 +34,7 @@ _TURNS: Final = 3  # of them, for one person
 _SLOW, _SLOWEST = 0.1, 2.0  # seconds that a wrong proof takes, doubled with each
 _FAILED_MAX: Final = 10_000  # addresses that are remembered
 _NAME_MAX: Final = 100
+_LOOKS, _LOOK = 400, 0.05  # how often the end looks for answers that are waited for; seconds
 
 
 async def serve_wire(
@@ -53,20 +54,30 @@ async def serve_wire(
             without encryption.
         limits: How much clients may hold.
     """
+    _require_tls(host, tls)
+    wire = Wire(service, tls, limits or Limits())
+    return await asyncio.start_server(wire.connected, host, port)
+
+
+async def run_wire(service: Service, host: str, port: int, tls: ssl.SSLContext | None) -> None:
+    """Listen until this is cancelled; then those who wait for an answer get it first."""
+    _require_tls(host, tls)
+    wire = Wire(service, tls, Limits())
+    server = await asyncio.start_server(wire.connected, host, port)
+    try:
+        await asyncio.Event().wait()
+    finally:
+        server.close()
+        await wire.finish()
+
+
+def _require_tls(host: str, tls: ssl.SSLContext | None) -> None:
     if tls is None and not _is_loopback(host):
         raise SpecError(
             "Without TLS, questions and answers would travel unencrypted.",
             fix="Give a certificate, or listen on 127.0.0.1.",
             about="tls",
         )
-    wire = Wire(service, tls, limits or Limits())
-    return await asyncio.start_server(wire.connected, host, port)
-
-
-async def run_wire(service: Service, host: str, port: int, tls: ssl.SSLContext | None) -> None:
-    """Listen until this is cancelled."""
-    async with await serve_wire(service, host, port, tls) as server:
-        await server.serve_forever()
 
 
 def _is_loopback(host: str) -> bool:
@@ -88,6 +99,13 @@ class Wire:
         self._turns: dict[str, asyncio.Semaphore] = {}
         self._homes: dict[str, tuple[Catalogue, Twin]] = {}
         self._open, self._lock = 0, Lock()
+
+    async def finish(self) -> None:
+        """Wait for those who are being answered, for a while."""
+        for _ in range(_LOOKS):
+            if not any(answering.busy for _, answering in self._sessions.values()):
+                return
+            await asyncio.sleep(_LOOK)
 
     async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection, from its first byte to its last."""

@@ -86,8 +86,12 @@ class Session:
                 return
             if self._skipping and kind != b"S":
                 continue
-            if not await self._guarded(kind, data):
-                return
+            self._answering.busy = True
+            try:
+                if not await self._guarded(kind, data):
+                    return
+            finally:
+                self._answering.busy = False
 
     async def _guarded(self, kind: bytes, data: bytes) -> bool:
         """Do as a message says; what is refused is said. Whether the session goes on."""

@@ -22,6 +22,7 @@ class DuckDB(Dialect):
 
     name = "DuckDB"
     compares_first = True
+    verbatim = True
     # A numeric result of these is NaN or infinite where one of so many leading arguments is.
     keeps_spoilt = {  # noqa: RUF012 - never changed
         "add": 2, "subtract": 2, "multiply": 2, "divide": 1, "int_divide": 1, "modulo": 1,

@@ -26,7 +26,6 @@ from noisegate.sources.duckdb.files import (
     stored_types,
 )
 from noisegate.sources.duckdb.source import DuckDBSource
-from noisegate.sources.held import held_column
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -130,6 +129,8 @@ def as_held(data: Data, table: TableDomain) -> TableDomain:
 
     Numbers lie between the least and the largest, so that sums of them need no declared bounds.
     """
+    from noisegate.sources.held import held_column  # noqa: PLC0415 - for public tables only
+
     rows = DuckDBSource({table.name: data}, {table.name: table}).public(table.name)
     columns = {
         name: held_column(column, rows.column(name).unique().to_pylist())

@@ -3,13 +3,15 @@
 import os
 import shutil
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from tempfile import mkdtemp
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast, final
 from weakref import WeakSet, finalize
 
 import duckdb
@@ -17,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlglot import exp
 
-from noisegate.algebra.relation import sample_of
+from noisegate.algebra.relation import Table, all_of, sample_of
 from noisegate.algebra.tally import (
     Cells,
     Distinct,
@@ -57,6 +59,7 @@ from noisegate.sources.duckdb.found import (
     stream,
     unsigned,
 )
+from noisegate.sources.duckdb.room import Line, Room
 from noisegate.sources.source import Batch, Held, HeldCells, Source, Used, Whole
 from noisegate.sources.stopping import cuttable, require_going_on
 from noisegate.sources.used import used_columns
@@ -71,12 +74,13 @@ from noisegate.sources.writing.tallies import (
     sums_query,
     values_query,
 )
-from noisegate.sources.writing.words import base_value, col, keys_table, shown_value
+from noisegate.sources.writing.words import base_value, col, keys_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from noisegate.algebra.blocks import Blocks
+    from noisegate.sources.duckdb.copies import Copies
     from noisegate.sources.duckdb.sample import Drawn
 
 
@@ -94,17 +98,10 @@ _READ_AS: Final = {
 _NEAR: Final = 1 << 15  # rows that stay near the processor
 _SAFE_TYPES: Final = frozenset({*WHOLE_TYPES, "UBIGINT", "FLOAT", "DOUBLE", "BOOLEAN"})
 _OWNER_KINDS: Final = (Kind.INTEGER, Kind.TEXT)
-_AT_ONCE: Final = 4  # questions of one engine, which share its memory and its threads
-
-
-@final
-@dataclass(eq=False, slots=True)
-class Line:
-    """A connection to an engine, for one question at a time, and the lists of keys it knows."""
-
-    connection: duckdb.DuckDBPyConnection
-    engine: duckdb.DuckDBPyConnection
-    listed: dict[int, tuple[Key | None, ...]] = field(default_factory=dict)  # by place
+_AT_ONCE: Final = 4  # questions of one engine, which share its memory and its threads: `room.py`
+_OFTEN: Final = 4  # questions about a table that take as long as to copy it
+_Work: TypeAlias = Callable[[duckdb.DuckDBPyConnection], Any]
+_FULL: Final = object()  # instead of what was found: memory ran out
 
 
 @final
@@ -127,8 +124,10 @@ class DuckDBSource(Source):
     ) -> None:
         self._tables, self._memory, self._seconds = tables, memory, seconds
         self._lock, self._turns = threading.Lock(), threading.Semaphore(_AT_ONCE)
+        self._room = Room()
         self._free: list[Line] = []
-        self._written: dict[tuple[str, bool], str] = {}
+        self._asked, self._copies = Counter[str](), cast("Copies | None", None)
+        self._written: dict[tuple[object, ...], str] = {}
         self._drawn: Drawn | None = None
         self._spill = mkdtemp(prefix="noisegate-")  # for what does not fit into memory
         finalize(self, _remove, self._spill, os.getpid())
@@ -155,18 +154,17 @@ class DuckDBSource(Source):
         by = tuple(tally.by[place] for place in used)
         sets = tuple(tuple(used.index(place) for place in each) for each in tally.sets)
         asked = replace(tally, by=by, sets=sets)
-        text = marginals_query(asked, self._writer(asked)).sql(dialect="duckdb", copy=False)
         sizes, constant = [grouping.size for grouping in by], constant_of(asked)
         batch = max(_NEAR, min(BATCH, max(asked.sizes)))  # no fewer rows than cells to add to
 
-        def work(connection: duckdb.DuckDBPyConnection) -> list[Whole]:
+        def work(connection: duckdb.DuckDBPyConnection, text: str) -> list[Whole]:
             return add_up(stream(connection.sql(text), batch), sizes, sets, constant=constant)
 
-        found: list[Whole] = self._run(work, by)
+        found: list[Whole] = self._made(asked, marginals_query, work, by)
         return found
 
     def values(self, tally: Values) -> list[Whole]:  # noqa: D102 - see Source
-        found = self._ask(values_query(tally, self._writer(tally)), tally.by)
+        found = self._ask(tally, values_query)
         values = found["v"].astype(np.int64, copy=False)
         if not tally.by:
             return [values]
@@ -177,13 +175,12 @@ class DuckDBSource(Source):
 
     def distinct(self, tally: Distinct) -> Whole:  # noqa: D102 - see Source
         shape = tuple(grouping.size for grouping in tally.by)
-        found = self._ask(distinct_query(tally, self._writer(tally)), tally.by)
+        found = self._ask(tally, distinct_query)
         return np.stack([filled(found, "s0", shape)])
 
     def keys(self, tally: Keys) -> Held:  # noqa: D102 - see Source
         names = [f"k{place}" for place in range(len(tally.by))]
-        query = keys_query(tally, self._writer(tally)).sql(dialect="duckdb", copy=False)
-        found = self._run(lambda connection: connection.sql(query).to_arrow_table(), ())
+        found = self._made(tally, keys_query, _arrow, ())
         counts = numbers(found.column("n")).astype(np.int64)
 
         def take(places: Whole) -> list[tuple[Key, ...]]:
@@ -196,8 +193,9 @@ class DuckDBSource(Source):
         from noisegate.sources.counting import count_cells  # noqa: PLC0415 - for numbered cells
 
         listed = [axis for axis in tally.by if isinstance(axis, Grouping)]
-        text = cells_query(tally, self._writer(tally)).sql(dialect="duckdb", copy=False)
-        cells, counts = self._run(lambda c: count_cells(unsigned(c.sql(text))), listed)
+        cells, counts = self._made(
+            tally, cells_query, lambda c, text: count_cells(unsigned(c.sql(text))), listed
+        )
         return HeldCells(cells=cells, counts=counts)
 
     @contextmanager
@@ -216,8 +214,9 @@ class DuckDBSource(Source):
                 line.connection.close()
 
     def rows(self, tally: Rows, use: Callable[[Iterator[Batch]], Used]) -> Used:  # noqa: D102 - see Source
-        text = rows_query(tally, self._writer(tally)).sql(dialect="duckdb", copy=False)
-        found: Used = self._run(lambda c: use(batches(c.sql(text), tally)), tally.by)
+        found: Used = self._made(
+            tally, rows_query, lambda c, text: use(batches(c.sql(text), tally)), tally.by
+        )
         return found
 
     def blocks(self, tally: "Blocks", key: str) -> list[dict[str, NDArray[Any]]]:  # noqa: D102 - see Source
@@ -226,27 +225,16 @@ class DuckDBSource(Source):
             dealt_rows,
         )
 
-        text = blocks_query(tally, key, self._writer(tally)).sql(dialect="duckdb", copy=False)
-        found = self._run(lambda connection: connection.execute(text).fetchnumpy(), ())
-        return dealt_rows(found, tally)
+        write = partial(blocks_query, key=key)
+        return dealt_rows(self._made(tally, write, _numpy, ()), tally)
 
     def public(self, table: str) -> "pa.Table":
         """All rows of a public table: exact and free."""
-        domain = self._tables[table]
-        if not domain.is_public:
-            raise PolicyError(
-                f"{table!r} is not public.", fix="Ask about it with a price.", about="public"
-            )
-        shown = [
-            exp.alias_(
-                shown_value(column, self._types[table][name], col(name), DUCKDB),
-                exp.to_identifier(name, quoted=True),
-            )
-            for name, column in domain.columns.items()
-            if not column.hidden
-        ]
-        query = exp.select(*shown).from_(self._view(table)).sql("duckdb")
-        return self._run(lambda connection: connection.sql(query).to_arrow_table(), ())
+        from noisegate.sources.duckdb.public import public_query  # noqa: PLC0415 - of public tables
+
+        shown = public_query(self._tables[table], self._types[table])
+        text = shown.from_(self._view(table)).sql("duckdb")
+        return self._run(lambda connection: _arrow(connection, text), ())
 
     def _few(self, tally: Sums, *, wide: bool) -> dict[str, Any]:
         """A number for each group: planned once, and copied.
@@ -254,22 +242,20 @@ class DuckDBSource(Source):
         Statements are kept by how their tally is written out, which tells 1 and True apart: a
         recipe asks about the same cells round after round. The coins of a sample are not kept.
         """
-        name = repr(tally), wide
-        text = self._written.get(name)
-        if text is None:
-            query = sums_query(tally, self._writer(tally), wide=wide)
-            text = query.sql(dialect="duckdb", copy=False)
-            if sample_of(tally.relation) is None:
-                if len(self._written) >= _WRITTEN_MAX:
-                    self._written.clear()
-                self._written[name] = text
-        found = self._run(lambda connection: connection.execute(text).fetchnumpy(), tally.by)
-        return dict(found)
+        with self._reading(tally) as writer:
+            name = repr(tally), wide, *writer.read
+            text = self._written.get(name)
+            if text is None:
+                text = sums_query(tally, writer, wide=wide).sql(dialect="duckdb", copy=False)
+                if sample_of(tally.relation) is None:
+                    if len(self._written) >= _WRITTEN_MAX:
+                        self._written.clear()
+                    self._written[name] = text
+            return dict(self._run(lambda connection: _numpy(connection, text), tally.by))
 
-    def _ask(self, query: exp.Query, by: Sequence[Grouping]) -> dict[str, Any]:
+    def _ask(self, tally: Values | Distinct, write: Callable[..., exp.Query]) -> dict[str, Any]:
         """A number for each row, as it lies in memory."""
-        text = query.sql(dialect="duckdb", copy=False)
-        found = self._run(lambda connection: connection.sql(text).to_arrow_table(), by)
+        found = self._made(tally, write, _arrow, tally.by)
         shown = [name for name in found.column_names if name != OWNER]
         return {name: numbers(found.column(name)) for name in shown}
 
@@ -279,39 +265,67 @@ class DuckDBSource(Source):
             return base_view(place)
         return self._drawn.rows(place)
 
-    def _writer(self, tally: "Tally | Blocks") -> RelationWriter:
-        coins = self._drawn and self._drawn.coins
-        return RelationWriter(
-            self._tables, self._types, fields_used(tally), self._view, coins, dialect=DUCKDB
-        )
+    def _made(
+        self, tally: "Tally | Blocks", write: Callable[..., exp.Query],
+        work: Callable[[duckdb.DuckDBPyConnection, str], Any], by: Sequence[Grouping],
+    ) -> Any:  # noqa: ANN401 - as it is worked on  # fmt: skip
+        with self._reading(tally) as writer:
+            text = write(tally, writer).sql(dialect="duckdb", copy=False)
+            return self._run(lambda connection: work(connection, text), by)
 
-    def _run(self, work: Callable[[duckdb.DuckDBPyConnection], Any], by: Sequence[Grouping]) -> Any:  # noqa: ANN401 - numpy or Arrow
-        by_hand, done, asked = False, False, None
+    @contextmanager
+    def _reading(self, tally: "Tally | Blocks") -> Iterator[RelationWriter]:
+        """A writer over what the engine reads, which stays there meanwhile: files, or copies."""
+        coins = self._drawn and self._drawn.coins
+        terms = (self._tables, self._types, fields_used(tally), self._view, coins)
+        read = {each.domain.name for each in all_of(tally.relation) if type(each) is Table}
+        self._asked.update(read)
+        if max(map(self._asked.__getitem__, read), default=0) <= _OFTEN or coins is not None:
+            yield RelationWriter(*terms, dialect=DUCKDB)
+            return
+        from noisegate.sources.duckdb.copies import Copies, CopyWriter  # noqa: PLC0415
+
+        copies = self._copies = self._copies or Copies(self._tables, self._data, self._asked)
+        often = {name for name in read if self._asked[name] > _OFTEN}
+        with copies.reading(often, self._run, CopyWriter(*terms, dialect=DUCKDB)) as writer:
+            yield writer
+
+    def _run(self, work: _Work, by: Sequence[Grouping]) -> Any:  # noqa: ANN401 - numpy or Arrow
         with self._turns:
-            line = self._take()
-            try:
-                with cuttable(line.connection.interrupt, self._seconds) as asked:
-                    for place, grouping in enumerate(by):
-                        if line.listed.get(place) is not grouping.keys:
-                            line.connection.register(keys_table(place), key_list(grouping))
-                            line.listed[place] = grouping.keys
-                    found = work(line.connection)
-            except (duckdb.Error, RuntimeError) as error:
-                by_hand = is_interrupt(error)
-                if not by_hand and not isinstance(error, duckdb.Error):
-                    raise
-            else:
-                done = True
-                return found
-            finally:
-                self._give_back(line, done=done, cut=asked is None or asked.is_cut)
-        # The engine's own error is gone with the block above: its words may quote rows.
-        if by_hand:
-            raise KeyboardInterrupt
+            for alone in (False, True):  # the second time, if memory was others'
+                with self._room.taken(alone=alone) as turn:
+                    done, found = self._answered(work, by)
+                if done:
+                    return found
+                if found is not _FULL or not turn.crowded:
+                    break
         require_going_on()
         raise SourceError(
             UNREACHABLE, fix="Nothing was released; ask again with the same request id."
         )
+
+    def _answered(self, work: _Work, by: Sequence[Grouping]) -> tuple[bool, Any]:
+        """Whether it was done, and what was found; else perhaps that memory is full."""
+        by_hand, done, full, asked = False, False, False, None
+        line = self._take()
+        try:
+            with cuttable(line.connection.interrupt, self._seconds) as asked:
+                for place, grouping in enumerate(by):
+                    if line.listed.get(place) is not grouping.keys:
+                        line.connection.register(keys_table(place), key_list(grouping))
+                        line.listed[place] = grouping.keys
+                found = work(line.connection)
+            done = True
+        except (duckdb.Error, RuntimeError) as error:
+            by_hand, full = is_interrupt(error), isinstance(error, duckdb.OutOfMemoryException)
+            if not by_hand and not isinstance(error, duckdb.Error):
+                raise
+        finally:
+            self._give_back(line, done=done or full, cut=asked is None or asked.is_cut)
+        # The engine's own error is gone with the block above: its words may quote rows.
+        if by_hand:
+            raise KeyboardInterrupt
+        return done, found if done else full and _FULL
 
     def _take(self) -> Line:
         """A line that nobody else has."""
@@ -329,30 +343,19 @@ class DuckDBSource(Source):
         """A line that was cut is not used again; an engine that stumbled might refuse all after."""
         with self._lock:
             if not done and not cut and self._connection is line.engine:
-                self._connection, self._free = None, []
+                self._connection, self._free, self._copies = None, [], None
             elif done and not cut and self._connection is line.engine:
                 self._free.append(line)
 
     def _require_key(self, table: str) -> None:
         """Rely on no key that repeats. Tables with a declared key are public."""
-        domain = self._tables[table]
-        if not domain.key:
-            return
-        values = [
-            base_value(domain.columns[name], self._types[table][name], col(name), DUCKDB)
-            for name in domain.key
-        ]
-        query = exp.select(exp.Count(this=exp.Star())).from_(self._view(table))
-        for value in values:
-            query = query.where(exp.not_(exp.Is(this=exp.paren(value), expression=exp.null())))
-        query = query.group_by(*values).having("COUNT(*) > 1").limit(1)
-        text = query.sql(dialect="duckdb")
-        if self._run(lambda connection: connection.execute(text).fetchall(), ()):
-            raise PolicyError(
-                f"The key of {table!r} has duplicates: {', '.join(domain.key)}.",
-                fix="Name columns without duplicates, or leave out key.",
-                about="key",
-            )
+        if self._tables[table].key:
+            from noisegate.sources.duckdb.public import require_key  # noqa: PLC0415
+
+            require_key(
+                self._tables[table], self._types[table], self._view(table),
+                lambda text: self._run(lambda connection: connection.execute(text).fetchall(), ()),
+            )  # fmt: skip
 
     def _require_owners(self) -> None:
         """Ids must be whole numbers or text: anything else could make two of them one."""
@@ -470,12 +473,21 @@ _living: "WeakSet[DuckDBSource]" = WeakSet()
 _inherited: list[object] = []  # to close a connection is to wait for its threads
 
 
+def _arrow(connection: duckdb.DuckDBPyConnection, text: str) -> "pa.Table":
+    return connection.sql(text).to_arrow_table()
+
+
+def _numpy(connection: duckdb.DuckDBPyConnection, text: str) -> dict[str, NDArray[Any]]:
+    return connection.execute(text).fetchnumpy()
+
+
 def _leave_to_the_parent() -> None:
     """A forked child has a copy of the engine without its threads, and of locks that are held."""
     for source in list(_living):
         _inherited.extend((source._connection, source._free))  # noqa: SLF001 - this room
         source._lock, source._turns = threading.Lock(), threading.Semaphore(_AT_ONCE)  # noqa: SLF001
-        source._connection, source._free = None, []  # noqa: SLF001
+        source._connection, source._free, source._copies = None, [], None  # noqa: SLF001
+        source._room = Room()  # noqa: SLF001
 
 
 if hasattr(os, "register_at_fork"):

@@ -23,7 +23,7 @@ from noisegate.sources.policy.columns import column_of
 from noisegate.sources.policy.form import nearest, require_form
 from noisegate.sources.policy.names import whose
 from noisegate.sources.policy.purposes import Purpose, purposes_of
-from noisegate.sources.policy.windows import Window
+from noisegate.sources.policy.windows import Window, windows_of
 
 LEDGER_SUFFIX: Final = ".ledger"
 FILE_KINDS: Final = (".parquet", ".csv", ".tsv")
@@ -246,11 +246,7 @@ def _policy(file: Path, terms: Mapping[str, Any]) -> Policy:
         packages=_listed(terms.get("programs", {}).get("modules")),
         analysts=MappingProxyType(analysts),
         purposes=purposes_of(terms.get("purposes", {}), budget, analysts),
-        windows=MappingProxyType({
-            name: Window(every=share.get("every"), until=share.get("until"))
-            for name, share in shares.items()
-            if isinstance(share, dict)
-        }),
+        windows=windows_of(shares),
         allowed=_allowed(terms.get("allow", {})),
         allowed_to=MappingProxyType({
             name: _allowed(share["allow"])

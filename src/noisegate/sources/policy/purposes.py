@@ -1,9 +1,10 @@
 """What data are used for: a purpose has a budget of its own, and says who may ask for it.
 
-Claim: whatever is asked for a purpose is within the data set's budget, the purpose's, and the share
-    that whoever asks has of that purpose: each is an account below the one before it, and a charge
-    is to all three or to none. A purpose limits what is spent; it hides no answer from another
-    purpose, since what was released once is free for everybody.
+Claim: whatever is asked for a purpose is within the data set's budget, within the purpose's, and
+    within the share of whoever asks, which is one for all purposes together: questions are asked
+    from an account below both, and a charge is to all of them or to none. A purpose limits what is
+    spent; it hides no answer from another purpose, since what was released once is free for
+    everybody.
 """
 
 from collections.abc import Mapping

@@ -6,11 +6,13 @@ Claim: whatever the windows are, all answers together are within the data set's 
     set.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
-from typing import Final, final
+from types import MappingProxyType
+from typing import Any, Final, final
 
-from noisegate.errors import Forbidden
+from noisegate.errors import Forbidden, PolicyError
 
 _LABELS: Final = {"day": "%Y-%m-%d", "week": "%G-W%V", "month": "%Y-%m", "year": "%Y"}
 
@@ -43,3 +45,23 @@ class Window:
     def __str__(self) -> str:
         every = "" if self.every is None else f" every {self.every}"
         return every if self.until is None else f"{every} until {self.until}"
+
+
+def windows_of(shares: Mapping[str, Any]) -> Mapping[str, Window]:
+    """When each analyst may ask, by what a policy says of their shares.
+
+    The account of a window has its time behind the analyst's name: nobody else may be called so.
+    """
+    found = {
+        name: Window(every=share.get("every"), until=share.get("until"))
+        for name, share in shares.items()
+        if isinstance(share, dict)
+    }
+    for name in shares:
+        head, _, time = name.rpartition(" ")
+        if head in found and found[head].every is not None and time[:1].isdigit():
+            raise PolicyError(
+                f"analysts.{name}: this is what a window of the share of {head!r} is called.",
+                fix="Rename one of them.",
+            )
+    return MappingProxyType(found)

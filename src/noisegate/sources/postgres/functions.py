@@ -17,42 +17,39 @@ from sqlglot import exp
 
 from noisegate.algebra.intervals import ends
 from noisegate.algebra.rules_numbers import is_whole_division
-from noisegate.algebra.rules_text import REPLACED_MAX
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Domain, Kind
+from noisegate.sources.asked.functions import (
+    FIRST_WEEK,
+    MICROSECONDS,
+    SECONDS,
+    Own,
+    as_whole,
+    counted,
+    days_to_add,
+    moment,
+    small,
+)
 from noisegate.sources.postgres import doubles
 from noisegate.sources.writing.dialect import Args, Writer, Written, unsaid
 from noisegate.sources.writing.functions import COMMON
-from noisegate.sources.writing.letters import blanks, letters
+from noisegate.sources.writing.letters import blanks
 from noisegate.sources.writing.words import (
     as_kind,
     binary,
     call,
     case,
     cast,
-    chain,
-    clamp,
     number,
     whole,
     write_value,
 )
 
-_DAYS_MAX: Final = 3_700_000  # more than there are from the year 1 to 9999
 _MODEST: Final = Fraction(2) ** 400
-_MICROSECONDS: Final = 10**6
 
 
 def _refused(what: str) -> Unsupported:
     return unsaid(what, "Postgres")
-
-
-def _small(value: exp.Expr) -> exp.Expr:
-    """A whole number as the 32 bits that functions take."""
-    return cast(value, "INT")
-
-
-def _as_whole(sql: exp.Expr) -> exp.Expr:
-    return cast(sql, "BIGINT")
 
 
 def _is_coarse(arg: Written) -> bool:
@@ -94,7 +91,7 @@ def _int_divide(args: Args, made: Domain) -> exp.Expr:
         divisor = exp.Nullif(this=args[1].sql, expression=whole(0))
         return exp.paren(exp.Div(this=args[0].sql, expression=divisor, typed=True, safe=False))
     quotient = call("TRUNC", _divide(args, made))
-    return _as_whole(quotient) if made.kind is Kind.INTEGER else quotient
+    return as_whole(quotient) if made.kind is Kind.INTEGER else quotient
 
 
 def _modulo(args: Args, made: Domain) -> exp.Expr:
@@ -112,18 +109,9 @@ def _rounding(step: Callable[[exp.Expr], exp.Expr]) -> Writer:
         if args[0].domain.kind is Kind.INTEGER:
             return args[0].sql
         found = step(args[0].sql)
-        return _as_whole(found) if made.kind is Kind.INTEGER else found
+        return as_whole(found) if made.kind is Kind.INTEGER else found
 
     return writer
-
-
-def _round(args: Args, made: Domain) -> exp.Expr:
-    digits = args[1].literal if len(args) > 1 else 0
-    if digits == 0 or (digits > 0 and made.kind is Kind.INTEGER):
-        return _rounding(doubles.rounded)(args[:1], made)
-    if made.kind is Kind.INTEGER:
-        raise _refused("ROUND of whole numbers to tens")
-    return _to_digits(as_kind(args[0], Kind.NUMBER), digits)
 
 
 def _to_digits(value: exp.Expr, digits: int) -> exp.Expr:
@@ -166,61 +154,21 @@ def _bin(args: Args, made: Domain) -> exp.Expr:
     edge = doubles.multiplied(place, step.copy(), safe=safe, coarse=True)
     edge = doubles.added(edge, shift.copy(), exp.Add, safe=safe)
     if made.kind is Kind.INTEGER:
-        return _as_whole(edge)
+        return as_whole(edge)
     return doubles.divided(edge, number(scale), plain=safe)
-
-
-def _cased(function: str) -> Writer:
-    """ASCII letters by the engine's own way in the collation "C", all others one by one."""
-
-    def writer(args: Args, _made: Domain) -> exp.Expr:
-        plain = call(function, args[0].sql)
-        changed = call("TRANSLATE", plain.copy(), *map(exp.Literal.string, letters(function)))
-        is_plain = exp.EQ(
-            this=call("OCTET_LENGTH", args[0].sql.copy()),
-            expression=call("LENGTH", args[0].sql.copy()),
-        )
-        return case((is_plain, plain), otherwise=changed)
-
-    return writer
 
 
 def _trimmed(name: str) -> Writer:
     return lambda args, _: call(name, args[0].sql, exp.Literal.string(blanks()))
 
 
-def _counted(name: str) -> Writer:
-    return lambda args, _: _as_whole(call(name, *(arg.sql for arg in args)))
-
-
-def _substring(args: Args, made: Domain) -> exp.Expr:
-    positions = args[1:]
-    least = [ends(arg.domain)[0] for arg in positions]
-    if made.nullable or least[0] < 1 or (len(least) > 1 and least[1] < 0):
-        raise _refused("SUBSTRING from a position that may be below 1")
-    return call("SUBSTR", args[0].sql, *(_small(arg.sql) for arg in positions))
-
-
 def _end(name: str) -> Writer:
     def writer(args: Args, made: Domain) -> exp.Expr:
         if made.nullable:
             raise _refused(f"{name} by a number without bounds")
-        return call(name, args[0].sql, _small(args[1].sql))
+        return call(name, args[0].sql, small(args[1].sql))
 
     return writer
-
-
-def _cut(value: exp.Expr) -> exp.Expr:
-    return call("LEFT", value, exp.Literal.number(REPLACED_MAX))
-
-
-def _concat(args: Args, _made: Domain) -> exp.Expr:
-    return chain(exp.DPipe, [_cut(arg.sql) for arg in args])
-
-
-def _replace(args: Args, _made: Domain) -> exp.Expr:
-    text, old, new = (arg.sql for arg in args)
-    return call("REPLACE", _cut(text), old, new)
 
 
 def _ends_with(args: Args, _made: Domain) -> exp.Expr:
@@ -233,21 +181,6 @@ def _contains(args: Args, _made: Domain) -> exp.Expr:
     return binary(exp.GT, found, exp.Literal.number(0))
 
 
-def _split_part(args: Args, _made: Domain) -> exp.Expr:
-    text, sign, place = args
-    if not sign.literal or not 0 < abs(place.literal) < 1 << 31:
-        raise _refused("SPLIT_PART by nothing, or at such a place,")
-    return call("SPLIT_PART", text.sql, sign.sql, _small(place.sql))
-
-
-def _padded(name: str) -> Writer:
-    return lambda args, _: call(name, args[0].sql, _small(args[1].sql), args[2].sql)
-
-
-def _repeat(args: Args, _made: Domain) -> exp.Expr:
-    return call("REPEAT", _cut(args[0].sql), exp.Literal.number(max(args[1].literal, 0)))
-
-
 def _like(args: Args, _made: Domain) -> exp.Expr:
     pattern = exp.Literal.string(args[1].literal)
     escape = exp.Literal.string(args[2].literal if len(args) > 2 else "")
@@ -255,115 +188,58 @@ def _like(args: Args, _made: Domain) -> exp.Expr:
     return exp.Paren(this=exp.Escape(this=found, expression=escape))
 
 
-def _moment(arg: Written) -> exp.Expr:
-    return as_kind(arg, Kind.TIMESTAMP)
-
-
-def _part(name: str, moment: exp.Expr) -> exp.Expr:
-    return exp.Extract(this=exp.Var(this=name), expression=moment)
+def _part(name: str, time: exp.Expr) -> exp.Expr:
+    return exp.Extract(this=exp.Var(this=name), expression=time)
 
 
 def _extracted(name: str) -> Writer:
-    return lambda args, _: _as_whole(call("TRUNC", _part(name, _moment(args[0]))))
+    return lambda args, _: as_whole(call("TRUNC", _part(name, moment(args[0]))))
 
 
-def _passed(moment: exp.Expr) -> exp.Expr:
+def _passed(time: exp.Expr) -> exp.Expr:
     """Microseconds since 1970."""
-    seconds = binary(exp.Mul, _part("EPOCH", moment), exp.Literal.number(_MICROSECONDS))
-    return _as_whole(seconds)
+    seconds = binary(exp.Mul, _part("EPOCH", time), exp.Literal.number(MICROSECONDS))
+    return as_whole(seconds)
 
 
 def _epoch(args: Args, _made: Domain) -> exp.Expr:
-    passed = cast(_passed(_moment(args[0])), Kind.NUMBER)
-    return doubles.divided(passed, number(_MICROSECONDS), plain=True)
+    passed = cast(_passed(moment(args[0])), Kind.NUMBER)
+    return doubles.divided(passed, number(MICROSECONDS), plain=True)
 
 
 def _epoch_ms(args: Args, _made: Domain) -> exp.Expr:
-    seconds = _part("EPOCH", _moment(args[0]))
-    return _as_whole(call("ROUND", binary(exp.Mul, seconds, exp.Literal.number(1000))))
+    seconds = _part("EPOCH", moment(args[0]))
+    return as_whole(call("ROUND", binary(exp.Mul, seconds, exp.Literal.number(1000))))
 
 
-def _start(unit: str, moment: exp.Expr) -> exp.Expr:
-    return call("DATE_TRUNC", exp.Literal.string(unit), moment)
+def _start(unit: str, time: exp.Expr) -> exp.Expr:
+    return call("DATE_TRUNC", exp.Literal.string(unit), time)
 
 
 def _date_trunc(args: Args, made: Domain) -> exp.Expr:
-    return cast(_start(args[0].literal.lower(), _moment(args[1])), made.kind)
+    return cast(_start(args[0].literal.lower(), moment(args[1])), made.kind)
 
 
-_SECONDS: Final = {"hour": 3600, "minute": 60, "second": 1}
-_OF_YEAR: Final = {"year": 1, "quarter": 4, "month": 12}
-
-
-def _number_of(unit: str, moment: exp.Expr) -> exp.Expr:
-    """The number of the unit that a time is in."""
-    if unit in _OF_YEAR:
-        years = binary(exp.Mul, _as_whole(_part("YEAR", moment)), whole(_OF_YEAR[unit]))
-        if unit == "year":
-            return years
-        return binary(exp.Add, years, _as_whole(_part(unit.upper(), moment.copy())))
-    seconds = _as_whole(_part("EPOCH", _start(unit, moment)))
-    length = whole({"week": 7 * 86400, "day": 86400, **_SECONDS}[unit])
-    first = whole(4 * 86400 if unit == "week" else 0)  # 1970 began on a Thursday
-    since = binary(exp.Sub, seconds, first)
+def _steps(unit: str, time: exp.Expr) -> exp.Expr:
+    seconds = as_whole(_part("EPOCH", _start(unit, time)))
+    since = binary(exp.Sub, seconds, whole(FIRST_WEEK if unit == "week" else 0))
+    length = whole(SECONDS[unit])
     return exp.paren(exp.Div(this=since, expression=length, typed=True, safe=False))
 
 
-def _date_diff(args: Args, _made: Domain) -> exp.Expr:
-    unit = args[0].literal.lower()
-    one, other = (_number_of(unit, _moment(arg)) for arg in args[1:])
-    return binary(exp.Sub, other, one)
-
-
 def _date_add_days(args: Args, made: Domain) -> exp.Expr:
-    moment, days = (arg.sql for arg in args)
-    if made.nullable:  # NULL becomes a number of days that leaves the calendar
-        days = clamp(days, whole(-_DAYS_MAX), whole(_DAYS_MAX))
-    step: exp.Expr = _small(days)
+    time, days = (arg.sql for arg in args)
+    step = days_to_add(days, made)
     if made.kind is not Kind.DATE:
         step = binary(exp.Mul, step, cast(exp.Literal.string("1 day"), "INTERVAL"))
-    later = binary(exp.Add, moment, step)
+    later = binary(exp.Add, time, step)
     if not made.nullable:
         return later
     # the calendar of the engine ends soon before ours, so that days are counted first
-    passed = binary(exp.Sub, cast(moment.copy(), Kind.DATE), write_value(date.min, Kind.DATE))
+    passed = binary(exp.Sub, cast(time.copy(), Kind.DATE), write_value(date.min, Kind.DATE))
     day = exp.Add(this=passed, expression=days.copy())
     inside = exp.Between(this=day, low=whole(0), high=whole((date.max - date.min).days))
     return case((inside, later))
-
-
-def _make_date(args: Args, _made: Domain) -> exp.Expr:
-    given = [arg.sql for arg in args]
-    limits = ((1, 9999), (1, 12), (1, 31))
-    year, month, day = (
-        _small(clamp(x.copy(), *map(whole, limit))) for x, limit in zip(given, limits, strict=True)
-    )
-    days = binary(exp.Sub, day, exp.Literal.number(1))
-    first = call("MAKE_DATE", year, month, exp.Literal.number(1))
-    made_of = binary(exp.Add, first, days)
-    parts = [
-        binary(exp.EQ, _as_whole(_part(name, made_of.copy())), part)
-        for name, part in zip(("YEAR", "MONTH", "DAY"), given, strict=True)
-    ]
-    return case((chain(exp.And, parts), made_of))
-
-
-def _to(args: Args, made: Domain) -> exp.Expr:
-    (arg,), kind = args, made.kind
-    value, of = arg.sql, arg.domain.kind
-    if of is kind:
-        return value
-    if arg.literal is None:
-        return write_value(None, kind)
-    if Kind.TEXT in (of, kind) and (of is Kind.TEXT or of is Kind.NUMBER):
-        raise _refused(f"Casting {of.value} to {kind.value}")
-    if kind is Kind.BOOLEAN:
-        return binary(exp.NEQ, value, number(0) if of is Kind.NUMBER else whole(0))
-    if of is Kind.BOOLEAN and kind is not Kind.TEXT:
-        return cast(_small(value), kind)
-    if of is Kind.NUMBER:
-        return whole_of(value)
-    return cast(value, kind)
 
 
 def whole_of(value: exp.Expr) -> exp.Expr:
@@ -373,8 +249,19 @@ def whole_of(value: exp.Expr) -> exp.Expr:
     return case((exp.or_(low, least), exp.null()), otherwise=cast(value.copy(), "BIGINT"))
 
 
+_OWN: Final = Own(
+    name="Postgres",
+    rounded=_rounding(doubles.rounded),
+    to_digits=_to_digits,
+    whole_of=whole_of,
+    truth=lambda value, kind: cast(small(value), kind),
+    part=lambda name, time: as_whole(_part(name, time)),
+    later=lambda day, days: binary(exp.Add, day, days),
+    steps=_steps,
+)
 WRITERS: Final[Mapping[str, Writer]] = MappingProxyType({
     **COMMON,
+    **_OWN.writers(),
     "add": _sum(exp.Add),
     "subtract": _sum(exp.Sub),
     "multiply": _multiply,
@@ -383,36 +270,23 @@ WRITERS: Final[Mapping[str, Writer]] = MappingProxyType({
     "modulo": _modulo,
     "negate": _negate,
     "abs": lambda args, made: call("ABS", as_kind(args[0], made.kind)),
-    "sign": lambda args, made: cast(call("SIGN", as_kind(args[0], Kind.NUMBER)), made.kind),
     "floor": _rounding(lambda x: call("FLOOR", x)),
     "ceil": _rounding(lambda x: call("CEIL", x)),
     "trunc": _rounding(lambda x: call("TRUNC", x)),
-    "round": _round,
     "sqrt": _above_zero("SQRT", exp.GTE),
     "ln": _above_zero("LN", exp.GT),
     "log10": _above_zero("LOG10", exp.GT),
     "exp": lambda args, _: doubles.exponential(as_kind(args[0], Kind.NUMBER)),
     "bin": _bin,
-    "lower": _cased("LOWER"),
-    "upper": _cased("UPPER"),
-    "length": _counted("LENGTH"),
-    "strlen": _counted("OCTET_LENGTH"),
     "trim": _trimmed("BTRIM"),
     "ltrim": _trimmed("LTRIM"),
     "rtrim": _trimmed("RTRIM"),
-    "substring": _substring,
     "left": _end("LEFT"),
     "right": _end("RIGHT"),
-    "concat": _concat,
-    "replace": _replace,
     "starts_with": lambda args, _: call("STARTS_WITH", *(arg.sql for arg in args)),
     "ends_with": _ends_with,
     "contains": _contains,
-    "position": _counted("STRPOS"),
-    "repeat": _repeat,
-    "split_part": _split_part,
-    "lpad": _padded("LPAD"),
-    "rpad": _padded("RPAD"),
+    "position": counted("STRPOS"),
     "like": _like,
     "year": _extracted("YEAR"),
     "quarter": _extracted("QUARTER"),
@@ -428,13 +302,4 @@ WRITERS: Final[Mapping[str, Writer]] = MappingProxyType({
     "epoch_ms": _epoch_ms,
     "date_trunc": _date_trunc,
     "date_add_days": _date_add_days,
-    "date_diff": _date_diff,
-    "make_date": _make_date,
-    "to_integer": _to,
-    "to_number": _to,
-    "to_decimal": lambda args, _: _to_digits(as_kind(args[0], Kind.NUMBER), args[1].literal),
-    "to_text": _to,
-    "to_boolean": _to,
-    "to_date": _to,
-    "to_timestamp": _to,
 })  # fmt: skip

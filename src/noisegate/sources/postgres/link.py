@@ -1,7 +1,8 @@
-"""The connection of a source, opened again where it was lost; and that of one transaction."""
+"""A connection of a source, opened again where it was lost; and that of one transaction."""
 
 import os
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, final
 from weakref import finalize
 
@@ -10,21 +11,17 @@ from noisegate.sources.postgres.server import begin, connect
 if TYPE_CHECKING:
     import psycopg
 
+_CUT_S: Final = 5.0
 _inherited: Final[list[Any]] = []  # a child that closed one would end its parent's session
 
 
 @final
 class Link:
-    """Use it while holding ``lock``."""
+    """For one question at a time: see `asked/pool.py`."""
 
     def __init__(self, url: str, *, seconds: float) -> None:
-        self.lock = threading.Lock()
         self._url, self._seconds, self._process = url, seconds, os.getpid()
         self._connection: psycopg.Connection[Any] | None = None
-
-    def once(self) -> "Once":
-        """Another connection to the same server, for one transaction."""
-        return Once(self._url, seconds=self._seconds)
 
     def connected(self) -> "psycopg.Connection[Any]":
         """A connection that was not seen to be lost."""
@@ -54,9 +51,9 @@ class Link:
         self._connection = None
 
     def leave(self) -> None:
-        """Of a forked child: the connection is its parent's, and so was the lock."""
+        """Of a forked child: the connection is its parent's."""
         _inherited.append(self._connection)
-        self.lock, self._connection = threading.Lock(), None
+        self._connection = None
 
 
 @final
@@ -87,6 +84,18 @@ class Once:
         """Of a forked child: the transaction is its parent's."""
         _inherited.append(self._connection)
         self.lock, self._connection = threading.Lock(), None
+
+
+def cut(connection: "psycopg.Connection[Any]") -> None:
+    """Have the server end what a connection is doing, from another thread.
+
+    The server may take the wish later than the end of the statement: a connection that was cut is
+    closed, so that it cannot meet another one.
+    """
+    import psycopg  # noqa: PLC0415 - an extra
+
+    with suppress(psycopg.Error):  # whoever waits is told by its own connection
+        connection.cancel_safe(timeout=_CUT_S)
 
 
 def _close(connection: "psycopg.Connection[Any]", process: int) -> None:

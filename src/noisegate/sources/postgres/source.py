@@ -13,6 +13,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 from weakref import WeakSet
 
@@ -26,10 +27,11 @@ from noisegate.algebra.tally import (
 )
 from noisegate.errors import DEBUG, NoisegateError, SourceError
 from noisegate.privacy.domain import Key, Kind, TableDomain
+from noisegate.sources.asked.pool import Pool
 from noisegate.sources.asked.source import AskedSource
 from noisegate.sources.postgres.dialect import POSTGRES
 from noisegate.sources.postgres.found import whole_columns
-from noisegate.sources.postgres.link import Link, Once
+from noisegate.sources.postgres.link import Link, Once, cut
 from noisegate.sources.postgres.opening import checked
 from noisegate.sources.postgres.server import (
     AGAIN,
@@ -45,6 +47,7 @@ from noisegate.sources.postgres.statements import (
     keys_list,
 )
 from noisegate.sources.source import Batch, Held, Used, Whole
+from noisegate.sources.stopping import cuttable, require_going_on
 from noisegate.sources.writing.relations import base_view
 
 if TYPE_CHECKING:
@@ -58,7 +61,7 @@ _WRITTEN_MAX: Final = 128  # statements that are kept
 
 @final
 class PostgresSource(AskedSource):
-    """Tables of one database, read over one connection at a time."""
+    """Tables of one database; each question is asked over a connection of its own."""
 
     dialect = POSTGRES
 
@@ -70,10 +73,11 @@ class PostgresSource(AskedSource):
         seconds: float = 3600,
     ) -> None:
         self._data = {name: data[name] for name in tables}
-        self._link = Link(url_of(self._data), seconds=seconds)
+        self._url, self._seconds = url_of(self._data), seconds
+        self._links = Pool(partial(Link, self._url, seconds=seconds))
         self._once: Once | None = None  # the transaction that all questions are asked in
-        with told(), self._link.lock:
-            connection = self._link.begun()
+        with told(), self._links.taken() as link:
+            connection = link.begun()
             self._form = stored_tables(connection, self._data)
             self._server = number_of(connection)
             connection.execute("ROLLBACK")
@@ -121,7 +125,7 @@ class PostgresSource(AskedSource):
             return
         found = copy(self)
         with told():
-            found._once = once = self._link.once()  # noqa: SLF001
+            found._once = once = Once(self._url, seconds=self._seconds)  # noqa: SLF001
         _living.add(found)
         try:
             found._run(self._hold)  # noqa: SLF001
@@ -169,10 +173,9 @@ class PostgresSource(AskedSource):
 
         refusal: NoisegateError | None = None
         done = False
-        link = self._link if self._once is None else self._once
-        with link.lock:
+        with self._line() as link:
             try:
-                found = self._within(work)
+                found = self._within(link, work)
                 done = True
             except SourceError as known:
                 refusal = known
@@ -186,26 +189,45 @@ class PostgresSource(AskedSource):
                     link.drop()
         if done:
             return found
+        require_going_on()
         raise refusal or SourceError(UNREACHABLE, fix=AGAIN)
 
-    def _within(self, work: "Callable[[psycopg.Connection[Any]], Found]") -> Found:
-        if self._once is None:
-            connection = self._link.begun()
-            self._hold(connection)
-            found = work(connection)
-            connection.execute("ROLLBACK")
-            self._require_form(self._link)
+    @contextmanager
+    def _line(self) -> Iterator[Link | Once]:
+        """A connection for this question alone, or that of its transaction, when it is its turn."""
+        if self._once is not None:
+            with self._once.lock:
+                yield self._once
+            return
+        with self._links.taken() as link:
+            yield link
+
+    def _within(
+        self, link: Link | Once, work: "Callable[[psycopg.Connection[Any]], Found]"
+    ) -> Found:
+        if isinstance(link, Link):
+            connection = link.begun()
+            with cuttable(partial(cut, connection), self._seconds) as asked:
+                self._hold(connection)
+                found = work(connection)
+                connection.execute("ROLLBACK")
+            if asked.is_cut:  # later than it mattered: the server may hear of it only now
+                link.drop()
+            self._require_form(link)
             return found
-        going_on = self._once.going_on()
+        going_on = link.going_on()
         if going_on is None:
             raise SourceError(
                 "The transaction that all questions of the release are asked in has ended.",
                 fix="Nothing more was released; ask for the whole of it again.",
                 about="moment",
             )
-        found = work(going_on)
-        with self._link.lock:
-            self._require_form(self._link)
+        with cuttable(partial(cut, going_on), self._seconds) as asked:
+            found = work(going_on)
+        if asked.is_cut:
+            link.drop()
+        with self._links.taken() as beside:
+            self._require_form(beside)
         return found
 
     def _hold(self, connection: "psycopg.Connection[Any]") -> None:
@@ -234,7 +256,8 @@ _living: "WeakSet[PostgresSource]" = WeakSet()
 
 def _leave_to_the_parent() -> None:
     for source in list(_living):
-        source._link.leave()  # noqa: SLF001 - this room
+        for link in source._links.leave():  # noqa: SLF001 - this room
+            link.leave()
         if source._once is not None:  # noqa: SLF001
             source._once.leave()  # noqa: SLF001
 

@@ -5,6 +5,7 @@ error of the server is told by its kind alone: its words may quote rows, and so 
 log, which is kept silent.
 """
 
+import atexit
 import logging
 import os
 import re
@@ -131,6 +132,8 @@ def connect(place: Place) -> Any:  # noqa: ANN401 - a SparkSession
         found = _remote(place.url) if place.session is None else _beside(place.session)
         for name, value in _SETTINGS.items():
             found.conf.set(name, value)
+    # at the end of the process it would wait for a server that may be gone, to clear away models
+    atexit.unregister(getattr(found.client, "_on_exit", None))
     return found
 
 

@@ -11,9 +11,9 @@ Claim: what a statement returns is what the same tally is on DuckDB, and moves b
 """
 
 import os
-import threading
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
@@ -22,6 +22,7 @@ from sqlglot import exp
 from noisegate.errors import DEBUG, PolicyError, SourceError
 from noisegate.privacy.domain import TableDomain
 from noisegate.sources.asked.opening import require_kinds, require_public
+from noisegate.sources.asked.pool import Pool
 from noisegate.sources.asked.source import ArrowSource
 from noisegate.sources.spark.dialect import KIND_OF, READ_AS, SPARK
 from noisegate.sources.spark.server import (
@@ -33,6 +34,7 @@ from noisegate.sources.spark.server import (
     told,
     view_of,
 )
+from noisegate.sources.stopping import cuttable, require_going_on
 from noisegate.sources.used import used_columns
 from noisegate.sources.writing.relations import base_view
 from noisegate.sources.writing.words import base_value, col, is_not_null
@@ -42,8 +44,17 @@ if TYPE_CHECKING:
 
 
 @final
+@dataclass(eq=False, slots=True)
+class _Line:
+    """A session of one process, for one question at a time."""
+
+    session: Any = None
+    process: int = 0
+
+
+@final
 class SparkSource(ArrowSource):
-    """Tables of one server, read in a session of their own."""
+    """Tables of one server; each question is asked in a session of its own."""
 
     dialect = SPARK
 
@@ -55,7 +66,7 @@ class SparkSource(ArrowSource):
         seconds: float = 3600,
     ) -> None:
         self._data = {name: data[name] for name in tables}
-        self._seconds, self._lock = seconds, threading.Lock()
+        self._seconds = seconds
         self._server = one_server(self._data)
         session = connect(self._server)
         with told():
@@ -69,10 +80,9 @@ class SparkSource(ArrowSource):
             _require_stored(table)
             used_columns(name, tables, known[name])
             require_kinds(table, known, KIND_OF, READ_AS, SPARK.name)
-        self._session: Any = None
-        self._process = os.getpid()
-        with self._lock, told():
-            self._opened(session)
+        self._lines = Pool(_Line)
+        with self._lines.taken() as line, told():
+            self._opened(line, session)
         for table in tables.values():
             self._require_key(table)
 
@@ -85,38 +95,36 @@ class SparkSource(ArrowSource):
         require_public(self._tables[table])
         return self._table(self._shown(table))
 
-    def _opened(self, session: Any) -> None:  # noqa: ANN401 - a SparkSession
+    def _opened(self, line: "_Line", session: Any) -> None:  # noqa: ANN401 - a SparkSession
         """Name the tables in a new session."""
         for place, stored in enumerate(self._form.values()):
             frame = view_of(session, stored.root, stored.files)
             frame.createOrReplaceTempView(base_view(place))
-        self._session, self._process = session, os.getpid()
+        line.session, line.process = session, os.getpid()
 
     def _table(self, text: str) -> "pa.Table":
         """The answer in one job; else a refusal, and a new session for the next question."""
         done = False
-        with self._lock:
+        with self._lines.taken() as line:
             session = None
             try:
-                if self._session is None or self._process != os.getpid():  # or its parent's
-                    self._opened(connect(self._server))
-                session = self._session
-                clock = threading.Timer(self._seconds, partial(_stop, session))
-                clock.daemon = True
-                clock.start()
-                try:
+                if line.session is None or line.process != os.getpid():  # or its parent's
+                    self._opened(line, connect(self._server))
+                session = line.session
+                with cuttable(partial(_stop, session), self._seconds) as asked:
                     found = session.sql(text).toArrow()
-                    done = self._is_whole(session, text)
-                finally:
-                    clock.cancel()
+                done = self._is_whole(session, text)
+                if asked.is_cut:
+                    line.session = None  # what comes too late meets no other question
             except Exception:
                 if os.environ.get(DEBUG):
                     raise
             finally:
                 if not done:
-                    self._session = None
+                    line.session = None
                     _stop(session)
         if not done:
+            require_going_on()
             raise SourceError(UNREACHABLE, fix=AGAIN)
         return found
 

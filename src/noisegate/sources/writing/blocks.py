@@ -16,7 +16,7 @@ from noisegate.sources.writing.words import as_, cast, col
 _DIGITS: Final = 15  # of a hash, as a number
 
 
-def blocks_query(tally: Blocks, key: str, writer: RelationWriter) -> exp.Query:
+def blocks_query(tally: Blocks, writer: RelationWriter, key: str) -> exp.Query:
     """Columns v0, v1, … and b, the row's block; sorted by block, and inside by a secret order.
 
     Claim: owners are dealt to blocks, and rows ordered, independently of each other. Why: both

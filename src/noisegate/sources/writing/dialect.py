@@ -51,6 +51,7 @@ class Dialect(ABC):
     name: ClassVar[str]
     keeps_spoilt: ClassVar[Mapping[str, int]] = {}  # leading arguments that may be NaN or infinite
     spoils: ClassVar[frozenset[str]] = frozenset()  # functions whose results may be so
+    verbatim: ClassVar[bool] = False  # its statements may hold pieces of text
     correlates: ClassVar[bool] = True  # it folds other rows for each row
     compares_first: ClassVar[bool] = False  # a sum of doubles may overflow, and comparing is quick
 

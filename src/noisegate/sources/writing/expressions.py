@@ -12,24 +12,43 @@ Rounding: doubles may turn NaN or infinite. They stay so through steps that keep
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final
 
 from sqlglot import exp
 
-from noisegate.algebra.expression import Call, Expression, Field, Literal, Schema, domain_of
+from noisegate.algebra.expression import (
+    Call,
+    Expression,
+    Field,
+    Literal,
+    Schema,
+    domain_of,
+    fields_of,
+)
 from noisegate.algebra.functions import function_named
 from noisegate.errors import Unsupported
-from noisegate.privacy.domain import Kind
+from noisegate.privacy.domain import Domain, Kind
 from noisegate.sources.writing.dialect import Dialect, Written
 from noisegate.sources.writing.words import as_kind, case, write_value
 
 SIZE_MAX: Final = 20_000  # words of one expression: a step may say its arguments twice
+_LISTED: Final = 24  # arguments from which a CASE is kept as text: bins that many questions share
 
 
 def write(
     expression: Expression, schema: Schema, field: Callable[[str], exp.Expr], dialect: Dialect
 ) -> exp.Expr:
     """The expression in the engine's words, of the type of its kind; ``field`` writes a field."""
+    if dialect.verbatim and type(expression) is Call and len(expression.args) >= _LISTED:
+        names = sorted(set(fields_of(expression)))
+        columns = [field(name) for name in names]
+        if expression.function == "case" and all(type(each) is exp.Column for each in columns):
+            facts = tuple(
+                (name, domain_of(Field(name), schema), dialect.text(column))
+                for name, column in zip(names, columns, strict=True)
+            )
+            return exp.Var(this=_kept(expression, facts, dialect))
     return _clean(_written(expression, schema, field, dialect), dialect).sql
 
 
@@ -45,6 +64,15 @@ def _written(
     if type(expression) is Field:
         return Written(field(expression.name), domain)
     raise Unsupported("This is not an expression.", fix="Use Literal, Field and Call.")
+
+
+@lru_cache(maxsize=128)
+def _kept(expression: Call, facts: tuple[tuple[str, Domain, str], ...], dialect: Dialect) -> str:
+    """A long CASE as text, which its own END delimits, by what its fields are and their names."""
+    schema = {name: domain for name, domain, _ in facts}
+    names = {name: text for name, _, text in facts}
+    made = _written(expression, schema, lambda name: exp.Var(this=names[name]), dialect)
+    return dialect.text(_clean(made, dialect).sql)
 
 
 def _called(name: str, args: list[Written], dialect: Dialect) -> Written:

@@ -5,7 +5,7 @@ another. Every private relation but a row-level one carries its owner through ev
 """
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from hashlib import sha256
 from itertools import count
@@ -45,6 +45,7 @@ from noisegate.sources.writing.words import (
 )
 
 OWNER: Final = "o"
+SIZE: Final = "m"  # at least as many rows as the relation has of the owner
 
 
 def base_view(place: int) -> str:
@@ -55,7 +56,7 @@ def base_view(place: int) -> str:
 @final
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A query, its columns by name, and whether it has an owner.
+    """A query, its columns by name, and whether it has an owner, and the ``SIZE`` of owners.
 
     ``stored`` are columns as they lie in the table: numbers that are not clamped and may be NaN or
     infinite, and whole numbers that are not widened.
@@ -65,6 +66,12 @@ class Written:
     columns: Mapping[str, str]
     is_owned: bool
     stored: Mapping[str, str] = field(default_factory=dict)
+    is_sized: bool = False
+
+    @property
+    def carried(self) -> list[str]:
+        """What every step hands on beside the columns."""
+        return [OWNER, SIZE] if self.is_sized else [OWNER] if self.is_owned else []
 
 
 @final
@@ -124,7 +131,6 @@ def base_of(relation: Relation) -> Table | None:
     return relation if isinstance(relation, Table) else None
 
 
-@final
 class RelationWriter:
     """Writes relations over base tables whose stored engine types are ``types[table][column]``.
 
@@ -144,6 +150,7 @@ class RelationWriter:
     ) -> None:
         self._tables, self._types, self._used, self._names = tables, types, used, count()
         self._view, self._coins, self._dialect = view, coins, dialect
+        self.read: tuple[str, ...] = ()  # other tables than those views, by the engine's names
 
     @property
     def dialect(self) -> Dialect:
@@ -170,7 +177,7 @@ class RelationWriter:
         inner, field = self._inside(relation.of)
         condition = self._written(relation.condition, schema_of(relation.of), field)
         query = inner.query.where(condition, copy=False)
-        return Written(query, inner.columns, inner.is_owned, inner.stored)
+        return replace(inner, query=query)
 
     def _project(self, relation: Project) -> Written:
         inner, field = self._inside(relation.of)
@@ -197,12 +204,11 @@ class RelationWriter:
         """The relation as a derived table, with all its columns selected again."""
         below = self.write(relation)
         alias = self._alias()
-        names = [*below.columns.values(), *below.stored.values()]
-        names += [OWNER] if below.is_owned else [] if names else ["row"]
+        names = list(dict.fromkeys([*below.columns.values(), *below.stored.values()]))
+        names += below.carried or ([] if names else ["row"])
         query = exp.select(*(col(name, alias) for name in names))
         query = query.from_(below.query.subquery(alias, copy=False), copy=False)
-        found = Written(query, below.columns, below.is_owned, below.stored)
-        return found, _fields(below.columns, alias)
+        return replace(below, query=query), _fields(below.columns, alias)
 
     def _shown(
         self,
@@ -216,10 +222,10 @@ class RelationWriter:
         query = inner.query.select(*shown, append=False, copy=False)
         if inner.is_owned:
             alias = inner.query.args["from_"].this.alias
-            query = query.select(col(OWNER, alias), copy=False)
+            query = query.select(*(col(name, alias) for name in inner.carried), copy=False)
         elif not shown:
             query = query.select(as_(exp.true(), "row"), copy=False)
-        return Written(query, names, inner.is_owned)
+        return Written(query, names, inner.is_owned, is_sized=inner.is_sized)
 
     def _table(self, relation: Table) -> Written:
         table = relation.domain
@@ -420,7 +426,7 @@ class RelationWriter:
             query = inner.query.where(coins.heads(col(OWNER, alias), self._dialect), copy=False)
         else:
             query = coins.of_rows(inner.query, self._dialect)
-        return Written(query, inner.columns, inner.is_owned, inner.stored)
+        return replace(inner, query=query)
 
     def _union(self, relation: Union) -> Written:
         parts = [self.write(part) for part in relation.parts]

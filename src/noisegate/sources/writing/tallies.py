@@ -32,7 +32,7 @@ from noisegate.privacy.domain import WHOLE_MAX, Domain, Kind
 from noisegate.sources.source import SUM_MAX
 from noisegate.sources.writing.dialect import Dialect
 from noisegate.sources.writing.expressions import write
-from noisegate.sources.writing.relations import OWNER, Opened, RelationWriter, base_of
+from noisegate.sources.writing.relations import OWNER, SIZE, Opened, RelationWriter, base_of
 from noisegate.sources.writing.words import (
     anchor_of,
     and_,
@@ -106,7 +106,7 @@ def marginals_query(tally: Marginals, writer: RelationWriter) -> exp.Query:
     twice = cap is not None and not _is_scan(tally.relation)
     query = query.with_(cte("r"), as_=rows, materialized=twice, copy=False)
     if cap is not None:
-        query = query.with_(cte("h"), as_=_heavy(cap), materialized=False, copy=False)
+        query = query.with_(cte("h"), as_=_heavy(cap, rows), materialized=False, copy=False)
     return query
 
 
@@ -127,7 +127,7 @@ def rows_query(tally: Rows, writer: RelationWriter) -> exp.Query:
     twice = cap is not None and not _is_scan(tally.relation)
     query = query.with_(cte("r"), as_=rows, materialized=twice, copy=False)
     if cap is not None:
-        query = query.with_(cte("h"), as_=_heavy(cap), materialized=False, copy=False)
+        query = query.with_(cte("h"), as_=_heavy(cap, rows), materialized=False, copy=False)
     return query
 
 
@@ -273,8 +273,7 @@ def _rows(
         else:
             written = _value(value, relation, opened)
         shown.append(as_(written, f"e{place}"))
-    if opened.is_owned:
-        shown.append(as_(col(OWNER, opened.alias), OWNER))
+    shown += [as_(col(name, opened.alias), name) for name in opened.below.carried]
     return opened.query.select(*shown, copy=False), opened.is_owned
 
 
@@ -414,15 +413,18 @@ def _added(sums: exp.Select, tally: Sums, light: Sequence[int], dialect: Dialect
     return added.group_by(*places, copy=False) if by else added
 
 
-def _heavy(cap: int) -> exp.Select:
+def _heavy(cap: int, rows: exp.Select) -> exp.Select:
     """Owners with more rows than the cap, and how many; the others' rows weigh 1."""
+    most = whole(cap)
     size = exp.Count(this=exp.Star())
     query = (
         exp.select(col(OWNER, "r"), as_(size, "n"))
         .from_(named("r"), copy=False)
         .group_by(col(OWNER, "r"), copy=False)
     )
-    return query.having(exp.GT(this=size.copy(), expression=whole(cap)), copy=False)
+    if SIZE in rows.named_selects:  # who has no more in all of the table has no more here
+        query = query.where(exp.GT(this=col(SIZE, "r"), expression=most.copy()), copy=False)
+    return query.having(exp.GT(this=size.copy(), expression=most), copy=False)
 
 
 def _evenly(query: exp.Select, order: Sequence[str], cap: int) -> exp.Select:

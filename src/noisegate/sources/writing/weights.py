@@ -16,7 +16,8 @@ Whole numbers: an owner's sum in a cell is in 128 bits, then clamped to ±2**62,
 Few rows: an owner of n rows has ‖v‖₂ ≤ ‖v‖₁ ≤ n · reach in every term, so with n of at most
     `rows_per_unit`, or ⌊√squares⌋, it is within all bounds: w = 1, and it adds v whether or not it
     is folded. Its own rows alone decide whether they are added as they are or folded; rows are
-    read once for both ways, so that no owner can be on neither or both.
+    read once for both ways, so that no owner can be on neither or both. A copy states with each
+    row how many its owner has in the whole table (``SIZE``), of which n are some: it decides.
 Cells: keys that are in no list are in no cell, or in the rest. Folded by themselves they make an
     L1 norm no smaller; before squares are taken, the rest is added up to one cell.
 Citation: bounds per user [AKMV19]; here all of a user is scaled, and no group is left out.
@@ -30,7 +31,7 @@ from sqlglot import exp
 from noisegate.algebra.tally import Sums, Term
 from noisegate.sources.source import SUM_MAX
 from noisegate.sources.writing.dialect import Dialect
-from noisegate.sources.writing.relations import OWNER
+from noisegate.sources.writing.relations import OWNER, SIZE
 from noisegate.sources.writing.words import (
     as_,
     by_places,
@@ -62,47 +63,47 @@ def folded_terms(tally: Sums) -> tuple[Term, ...]:
 
 def weighed_sums(tally: Sums, rows: exp.Select, dialect: Dialect) -> exp.Select:
     """Columns i0, i1, … and s0, s1, … of rows k0, …, e0, … (`folded_terms`) with their owners."""
-    limits = _limits(tally)
-    if not tally.by:
+    limits, sized = _limits(tally), SIZE in rows.named_selects
+    if not tally.by and not sized:
         parts = exp.select(col(OWNER, "r")).select(*_folded(tally, limits), copy=False)
         parts = parts.from_(named("r"), copy=False).group_by(col(OWNER, "r"), copy=False)
         query = _added(tally, _scaled_parts(tally))
         query = query.with_(cte("r"), as_=rows, materialized=False, copy=False)
         return query.with_(cte("p"), as_=parts, materialized=False, copy=False)
-    parts = _of(tally, [OWNER], _folded(tally, limits), beyond=True)
+    same = exp.EQ(this=col(OWNER, "c"), expression=col(OWNER, "r"))
+    found = exp.Exists(this=exp.select("1").from_(named("c"), copy=False).where(same, copy=False))
+    many = _many(col(SIZE, "r"), tally) if sized else found
+    parts = _of(tally, [OWNER], _folded(tally, limits), many)
     parts = by_places(parts, tally.by, [OWNER, *(f"v{place}" for place in range(len(limits)))])
     if tally.squares_per_unit is not None and any(grouping.rest for grouping in tally.by):
         parts = _merged(parts, tally, limits)
     sums = [as_(_total(tally.terms, place), f"s{place}") for place in range(len(tally.terms))]
     names = [f"s{place}" for place in range(len(sums))]
-    plain = by_places(_of(tally, [], sums, beyond=False), tally.by, names)
+    plain = by_places(_of(tally, [], sums, exp.not_(many)), tally.by, names)
     heavy = _added(tally, _scaled_parts(tally), limit=None)
     query = _added(tally, exp.union(heavy, plain, distinct=False, copy=False))
-    query = query.with_(cte("r"), as_=rows, materialized=True, copy=False)
-    query = query.with_(cte("c"), as_=_candidates(tally), materialized=True, copy=False)
+    query = query.with_(cte("r"), as_=rows, materialized=not sized, copy=False)
+    if not sized:
+        owners = exp.select(col(OWNER, "r")).from_(named("r")).group_by(col(OWNER, "r"), copy=False)
+        owners = owners.having(_many(exp.Count(this=exp.Star()), tally), copy=False)
+        query = query.with_(cte("c"), as_=owners, materialized=True, copy=False)
     query = query.with_(cte("p"), as_=parts, materialized=True, copy=False)
     return query.with_(cte("h"), as_=_heavy(tally, dialect), materialized=False, copy=False)
 
 
-def _of(tally: Sums, others: list[str], sums: list[exp.Expr], *, beyond: bool) -> exp.Select:
-    """Sums of the rows of the candidates, or of all other rows, by keys and ``others``."""
+def _of(tally: Sums, others: list[str], sums: list[exp.Expr], which: exp.Expr) -> exp.Select:
+    """Sums of some of the rows r, by keys and ``others``."""
     names = [*(f"k{place}" for place in range(len(tally.by))), *others]
     groups = [col(name, "r") for name in names]
-    same = exp.EQ(this=col(OWNER, "c"), expression=col(OWNER, "r"))
-    found = exp.Exists(
-        this=exp.select(exp.Literal.number(1)).from_(named("c"), copy=False).where(same, copy=False)
-    )
-    query = exp.select(*groups, *sums).from_(named("r"), copy=False)
-    query = query.where(found if beyond else exp.not_(found, copy=False), copy=False)
+    query = exp.select(*groups, *sums).from_(named("r"), copy=False).where(which, copy=False)
     return query.group_by(*(group.copy() for group in groups), copy=False)
 
 
-def _candidates(tally: Sums) -> exp.Select:
-    """The owners with more rows than any bound has room for; the others are within all of them."""
-    size, squares = exp.Count(this=exp.Star()), tally.squares_per_unit
+def _many(size: exp.Expr, tally: Sums) -> exp.Expr:
+    """Whether these are more rows than any bound has room for; fewer are within all of them."""
+    squares = tally.squares_per_unit
     most = tally.rows_per_unit or 0 if squares is None else isqrt(squares)
-    found = exp.select(col(OWNER, "r")).from_(named("r")).group_by(col(OWNER, "r"), copy=False)
-    return found.having(exp.GT(this=size, expression=whole(most)), copy=False)
+    return exp.GT(this=size, expression=whole(most))
 
 
 def _folded(tally: Sums, limits: list[int]) -> list[exp.Expr]:

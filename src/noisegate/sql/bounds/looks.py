@@ -21,9 +21,11 @@ from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.release import Release
 from noisegate.sql.bounds.limits import caps_of, declared_rows
 from noisegate.sql.bounds.profiles import BIN, DIGITS, Profile, range_of, range_query, valued
+from noisegate.sql.bounds.shares import former_share_of, share_of
 from noisegate.sql.bounds.sized import Counted, counted_of
 from noisegate.sql.drafts.recipe import CHOSEN
 from noisegate.sql.estimates.clipped import Clipped, clipped_of
+from noisegate.sql.estimates.tails import DIFFER
 from noisegate.sql.question import Aggregate, Block, Function, Question
 from noisegate.sql.reuse.shelf import Shelf
 from noisegate.transforms.checks import CAP_MAX
@@ -33,10 +35,6 @@ from noisegate.transforms.stability import stability_of
 Bounds: TypeAlias = Mapping[tuple[str, Expression], tuple[Fraction, Fraction]]
 SHARE: Final = Fraction(1, 5)  # of the price of synthetic rows, for all their bounds together
 CHOICES: Final = ("bounds", "caps")
-_CAPS: Final = (Fraction(1, 8), Fraction(12, 25))  # of the price of a question, for looks at caps
-_TWICE, _MORE = 2, Fraction(5, 4)  # times that for two sizes; where averages alone are asked
-_MOST: Final = Fraction(1, 2)  # of the price, for all that
-_CAPS_SEEN: Final = Fraction(6, 125)  # an ε with which a look sees a hundred units, if it can be
 _UNLISTED: Final = 100  # groups, where nobody knows how many there are; fewer if units are in few
 _FOUND: Final = 20  # a group that one of so many units holds should be found
 _SCALES: Final = 15  # of the noise, that a threshold is away for a δ of 1e-6
@@ -46,6 +44,7 @@ _UNBOUNDED: Final = (Function.COUNT, Function.COUNT_VALUES, Function.COUNT_UNITS
                      Function.COUNT_DISTINCT)  # fmt: skip
 _CLEARLY: Final = 0.5  # of an error that is guessed: what is smaller for sure
 _AVERAGES, _RANKS = 2.0, 4.5  # times the noise of a count, of an average and of a quantile
+_SIDES: Final = 0.25  # of the ranks: by what shares of units' rows below a quantile differ, about
 _UNSEEN: Final = "errors are shown for values from 0 to 1, and grow with the width"
 _BEYOND: Final = (
     "values beyond are clipped; the ± of sums and averages includes what that loses, by a model"
@@ -145,24 +144,31 @@ def looks_of(
         for block in (_bounded(each, bounds) for each in question.blocks)
         for counted in _open(block, terms, accountant)
     ]
-    count = min(len(wanted), 1)
-    if len(wanted) > 1:
-        count = len({str(counted.query.to_record()) for _, counted in wanted})
-    share = _share(terms.epsilon)
-    if count > 1 and any(counted.sums for _, counted in wanted):
-        totals = any(not _parts(block, divided=False)[1] for block, _ in wanted)
-        share = min(share * (_TWICE if totals else _MORE), _MOST)
-    each = terms.epsilon * share / max(1, count)
-    caps = (
-        replace(_cap_look(block, counted, each), waits=block.name in unseen and counted.part < 1)
-        for block, counted in wanted
+    shares = _shares(wanted, terms.epsilon)
+    caps, former = (
+        [
+            replace(
+                _cap_look(block, counted, terms.epsilon * share),
+                waits=block.name in unseen and counted.part < 1,
+            )
+            for block, counted in wanted
+        ]
+        for share in shares
     )
+    if not all(map(sight, caps)) and all(map(sight, former)):
+        caps = former
     return (*caps, *ranges)
 
 
-def _share(epsilon: Fraction) -> Fraction:
-    """Of the price, for looks at caps: more of a small one, which else would show nothing."""
-    return min(max(_CAPS_SEEN / epsilon, _CAPS[0]), _CAPS[1])
+def _shares(wanted: Sequence[tuple[Block, Counted]], epsilon: Fraction) -> Sequence[Fraction]:
+    """Of the price, for each look at caps: as it is, and as it was when ledgers were written."""
+    count = min(len(wanted), 1)
+    if len(wanted) > 1:
+        count = len({str(counted.query.to_record()) for _, counted in wanted})
+    two = count > 1 and any(counted.sums for _, counted in wanted)
+    ratios = all(_parts(block, divided=False)[1] for block, _ in wanted)
+    both = share_of(epsilon, two=two, ratios=ratios), former_share_of(epsilon, two=two)
+    return [each / max(1, count) for each in both]
 
 
 def _open(block: Block, terms: Terms, accountant: str) -> list[Counted]:
@@ -235,8 +241,9 @@ def seen(
     for look, sight in pairs:
         name = look.block.name
         if look.counted is not None:
-            divided = _is_divided([pair for pair in pairs if pair[0].block.name == name], price)
-            cap = _cap(look, sight, terms, price, divided=divided)
+            beside = [pair for pair in pairs if pair[0].block.name == name]
+            divided = _is_divided(beside, price)
+            cap = _cap(look, sight, terms, price, divided=divided, differ=_differ(beside))
             held = caps.setdefault(name, {"divided": divided})
             if look.counted.sums:
                 held["sums_per_unit"] = cap
@@ -300,7 +307,7 @@ def _cap_words(look: Look, counted: Counted, sight: Sight | None, cap: int | Fra
 
 
 def _cap(
-    look: Look, sight: Sight | None, terms: Terms, price: float, *, divided: bool
+    look: Look, sight: Sight | None, terms: Terms, price: float, *, divided: bool, differ: float
 ) -> int | Fraction:
     """The cap that errs least, by what was seen; before that, the policy's, or 1."""
     block, counted = look.block, look.counted
@@ -317,7 +324,9 @@ def _cap(
     most = limits.rows_per_unit or CAP_MAX if counted.sought else CAP_MAX
     if counted.steep:
         most = min(most, max(1, int(sum(sight.values) * price / parts / (_FOUND * _SCALES))))
-    return min(profile.best(price / parts, cells=cells, ratios=ratios), most, CAP_MAX)
+    differ = _SIDES if ratios == _RANKS else differ
+    best = profile.best(price / parts, cells=cells, ratios=ratios, differ=differ)
+    return min(best, most, CAP_MAX)
 
 
 def _parts(block: Block, *, divided: bool) -> tuple[int, float]:
@@ -343,11 +352,7 @@ def _is_divided(pairs: Sequence[tuple[Look, Sight | None]], price: float) -> boo
     Of N units' worth of rows, in sums S = N r with r ≤ 1 of what a row adds at most: noise and loss
     of the sum move the average by 1 / N of themselves, those of the count by r / N.
     """
-    found = {
-        bool(look.counted.sums): (look.counted, _profile(look.block, look.counted, sight))
-        for look, sight in pairs
-        if look.counted is not None and not look.counted.people and sight is not None
-    }
+    found = _beside(pairs)
     if len(found) < len((False, True)) or not found[True][0].divides:
         return False
     block, counted = pairs[0][0].block, found[True][0]
@@ -356,16 +361,41 @@ def _is_divided(pairs: Sequence[tuple[Look, Sight | None]], price: float) -> boo
     for divided in (False, True):
         parts, ratios = _parts(block, divided=divided)
         each = price / parts
-        cap = rows.best(each, cells=cells, ratios=ratios)
+        differ = _differ(pairs)
+        cap = rows.best(each, cells=cells, ratios=ratios, differ=differ)
         if not divided:
             half = (term.high - term.low) / 2 / term.reach
-            errors.append(half * rows.error(cap, each, cells=cells, ratios=_AVERAGES))
+            off = rows.error(cap, each, cells=cells, ratios=_AVERAGES, differ=differ)
+            errors.append(half * off)
             continue
         off = added.error(added.best(each, cells=cells), each, cells=cells)
         held = max(rows.total, 1.0)
         ratio = min(1.0, added.total / held)
         errors.append(cells / held * hypot(off, ratio * rows.error(cap, each, cells=cells)))
     return errors[1] < _CLEARLY * errors[0]
+
+
+def _beside(pairs: Sequence[tuple[Look, Sight | None]]) -> dict[bool, tuple[Counted, Profile]]:
+    """What looks at a block say of its rows, and of what they add to direct sums."""
+    return {
+        bool(look.counted.sums): (look.counted, _profile(look.block, look.counted, sight))
+        for look, sight in pairs
+        if look.counted is not None and not look.counted.people and sight is not None
+    }
+
+
+def _differ(pairs: Sequence[tuple[Look, Sight | None]]) -> float:
+    """By how much of the half-width of their bounds averages of units differ, about.
+
+    By half of what values are, where looks at rows and at one sum say that: most lie far below
+    their bounds. The ± takes as much, see `average_off`.
+    """
+    found = _beside(pairs)
+    if len(found) < len((False, True)) or len(found[True][0].sums) > 1:
+        return DIFFER
+    (term,), added, rows = found[True][0].sums, found[True][1].sizes, found[False][1].sizes
+    usual = added.total / max(rows.total, 1.0) * term.reach
+    return min(usual / (term.high - term.low), DIFFER)
 
 
 def _bounded(block: Block, bounds: Bounds) -> Block:

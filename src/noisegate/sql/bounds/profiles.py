@@ -20,7 +20,7 @@ from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import Grouping, Sums, Term
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import WHOLE_MAX
-from noisegate.sql.estimates.tails import Loss, Sizes
+from noisegate.sql.estimates.tails import DIFFER, Loss, Sizes
 from noisegate.transforms.query import Query
 from noisegate.transforms.stability import stability_of
 
@@ -175,13 +175,15 @@ class Profile:
         """About which share of the rows does not count under a cap."""
         return self.loss(cap).share
 
-    def best(self, epsilon: float, *, cells: int = 1, ratios: float = 0) -> int:
+    def best(
+        self, epsilon: float, *, cells: int = 1, ratios: float = 0, differ: float = DIFFER
+    ) -> int:
         """The cap with the least error of a count per cell, or of an average: see `Sizes.best`."""
-        return ceil(self.best_part(epsilon, cells=cells, ratios=ratios))
+        return ceil(self.sizes.best(epsilon, cells=cells, ratios=ratios, differ=differ))
 
-    def best_part(self, epsilon: float, *, cells: int = 1, ratios: float = 0) -> Fraction:
-        """The same, also of less than a row's worth."""
-        return Fraction(self.sizes.best(epsilon, cells=cells, ratios=ratios))
+    def best_part(self, epsilon: float, *, cells: int = 1) -> Fraction:
+        """The same for counts and sums, also of less than a row's worth."""
+        return Fraction(self.sizes.best(epsilon, cells=cells))
 
     def __str__(self) -> str:
         total = max(sum(self.units), 0)

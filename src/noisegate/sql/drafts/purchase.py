@@ -40,7 +40,8 @@ EXTREME: Final = Fraction(1, 100)  # the level of MIN where the number of rows i
 class Purchase:
     """A draft with its noise: how each key question is asked, for each part its mechanisms.
 
-    A part of sums has one mechanism per term; every other part has one.
+    A part of sums has one mechanism per term; every other part has one. With a ``top``, counts are
+    shown between 0 and that.
     """
 
     draft: Draft
@@ -48,6 +49,7 @@ class Purchase:
     keys: tuple[Measurement, ...]
     mechanisms: tuple[tuple[Mechanism[Any], ...], ...]
     caveats: tuple[str, ...]
+    top: int | None = None
 
 
 def purchase(

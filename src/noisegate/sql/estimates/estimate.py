@@ -24,12 +24,13 @@ from noisegate.privacy.domain import Key, Kind
 from noisegate.sql.drafts.draft import Draft, Part
 from noisegate.sql.drafts.grouping_sets import Columns, Marginals, grouping_id
 from noisegate.sql.drafts.purchase import Purchase, finder_of
-from noisegate.sql.drafts.recipe import OFF_CENTRE, Recipe
+from noisegate.sql.drafts.recipe import COUNTS, OFF_CENTRE, Recipe
 from noisegate.sql.estimates.choices import Chosen, Ranks
 from noisegate.sql.estimates.clipped import Clipped
 from noisegate.sql.estimates.formulas import average_of, quotient_of
 from noisegate.sql.estimates.losses import Lost, RowSums, quotient, raised
 from noisegate.sql.estimates.sampled import sampled_bars, summed_bars
+from noisegate.sql.estimates.truncated import truncated_bars, within_range
 from noisegate.sql.kinds import is_brackets, is_quantiles, is_thresholded
 from noisegate.sql.laws.known import (
     Bars,
@@ -47,6 +48,7 @@ from noisegate.sql.question import Function
 Numbers: TypeAlias = NDArray[Any]
 Released: TypeAlias = NDArray[np.int64] | Sequence[Sequence[Known]]
 _SURELY: Final = Fraction(9999, 10_000)
+COUNTED: Final = (*COUNTS, Function.COUNT_UNITS)
 
 
 @final
@@ -147,6 +149,8 @@ def estimate(
     columns = {}
     for recipe in draft.recipes:
         found = [measured.clipped(recipe, columns, clips) for columns in sets]
+        if bought.top is not None and recipe.aggregate.function in COUNTED:
+            found = [_truncated(each, bought.top, sampled=recipe.sampled) for each in found]
         values = np.concatenate([each.values for each in found]) if found else np.zeros(0)
         columns[recipe.aggregate.name] = Estimate(
             name=recipe.aggregate.name,
@@ -379,6 +383,16 @@ class _Measured:
             tables = {at: pooled(answers) for at, answers in self.tables[piece].items()}
             self.marginals[piece] = Marginals(tables, self.sizes)
         return self.marginals[piece].known(columns)
+
+
+def _truncated(column: _Column, top: int, *, sampled: bool) -> _Column:
+    """Counts of a public range, with bars of their own near its ends."""
+    shown = np.clip(column.values, 0, top)
+    if column.bars is None or column.noise is not column.bars or sampled:
+        kept = None if column.bars is None else within_range(column.bars, top)
+        return replace(column, values=shown, bars=kept, sums=None)
+    bars = truncated_bars(column.values.astype(np.float64), column.bars, top)
+    return replace(column, values=shown, bars=bars, noise=bars, sums=None)
 
 
 def _deciding(bought: Purchase) -> Known:

@@ -43,6 +43,7 @@ _FEW: Final = 0.01  # of all draws: those that quantiles are read off
 _STEEP: Final = 6.0  # the most that logarithms of densities fall or rise within one of sizes
 _ODD: Final = 1 / 8  # of a bin's width over √12: how far its mean may be off where sizes are smooth
 _TWO: Final = 1.96  # standard deviations at 95 %
+DIFFER: Final = 0.1  # of the half-width of bounds: by what averages of units differ, about
 _SURE: Final = Fraction(95, 100)
 
 
@@ -263,19 +264,30 @@ class Sizes:
             unlike=_APART if self._apart else _UNLIKE,
         )  # fmt: skip
 
-    def best(self, epsilon: float, *, cells: int = 1, ratios: float = 0) -> float:
+    def best(
+        self, epsilon: float, *, cells: int = 1, ratios: float = 0, differ: float = DIFFER
+    ) -> float:
         """The bound with the least error of a sum per cell; with ``ratios``, of averages.
 
         That is noise of scale cap / ε, and what is not known of what the bound loses. ``ratios``
         is how many times as much noise an average has, in half-widths of its bounds: about 2.
-        Above one row's worth bounds are whole.
+        Averages of units ``differ`` by so much of them. Above one row's worth bounds are whole.
         """
         last = self._highs[min(self._highs.size - 1, self.end + _FARTHEST)]
         ends: list[float] = self._highs.tolist()
         caps = sorted({high if high < 1 else ceil(high) for high in ends if high <= last})
-        return min(caps, key=lambda cap: self.error(cap, epsilon, cells=cells, ratios=ratios))
+        terms = {"cells": float(cells), "ratios": ratios, "differ": differ}
+        return min(caps, key=lambda cap: self.error(cap, epsilon, **terms))
 
-    def error(self, cap: float, epsilon: float, *, cells: int = 1, ratios: float = 0) -> float:
+    def error(
+        self,
+        cap: float,
+        epsilon: float,
+        *,
+        cells: float = 1,
+        ratios: float = 0,
+        differ: float = DIFFER,
+    ) -> float:
         """A standard deviation, to be expected, of a sum per cell in rows' worth; of an average.
 
         Draws that are far off are left out: few large units would cost all others dear.
@@ -289,9 +301,8 @@ class Sizes:
         if not ratios:
             own = np.hypot(typical, loss.unlike * lost) * part
             return float(np.hypot(noise, np.hypot(own, sqrt(part * (1 - part) * squares))))
-        spread = 1 / 4  # of the half-width of the bounds: the values of units
         among = np.hypot(sqrt(squares * cells), _UNLIKE * lost) / (loss.kept + lost)
-        return float(np.hypot(ratios * noise * cells / loss.kept, spread * among))
+        return float(np.hypot(ratios * noise * cells / loss.kept, differ * among))
 
 
 def _read(share: Floats, at: Floats, found: Floats) -> Floats:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import Final, final
+from typing import TYPE_CHECKING, Final, final
 
 from sqlglot import exp
 
@@ -33,6 +33,9 @@ from noisegate.sql.reading.sight import Sight, is_aggregate, item_of, plain_name
 from noisegate.sql.reading.untyped import Untyped
 from noisegate.sql.reading.words import Node, attempt, fold, refusal, require_only
 
+if TYPE_CHECKING:
+    from noisegate.curator.partition import Part
+
 _FINDABLE: Final = (Kind.TEXT, Kind.INTEGER, Kind.DATE)
 _PAIRS_MAX: Final = 300  # keys of one public table that are told by its rows
 _TYPES: Final = {
@@ -53,11 +56,13 @@ class Given:
     ``public`` gives the rows of a public table, which say what groups conditions on them leave.
     With ``lines``, sums that differ by constants are one sum and one count, keys one key.
     ``first`` gives the number of a sub-query, as SQL, that is measured before the question.
+    ``part`` is the part of the units that all private rows begin with.
     """
 
     public: Public | None = None
     lines: bool = False
     first: Callable[[str], Expression] | None = None
+    part: "Part | None" = None
 
 
 def block_of(

@@ -29,10 +29,12 @@ _OPTIONS: Final = {
     "rows_per_unit": "rows_per_unit",
     "groups_per_unit": "groups_per_unit",
     "rows": "rows",
+    "noise": "noise",
+    "top": "top",
     "max_rows_contributed": "rows_per_unit",
     "max_groups_contributed": "groups_per_unit",
 }
-_WHOLE: Final = ("rows", "rows_per_unit", "groups_per_unit")
+_WHOLE: Final = ("rows", "rows_per_unit", "groups_per_unit", "top")
 _HINT: Final = "noisegate:"
 _OF_REST: Final = re.compile(r"\s+of\s+(?:the\s+)?rest\b", re.IGNORECASE)
 
@@ -137,6 +139,9 @@ def _terms(said: Iterable[tuple[str, str]]) -> Terms:
     for option, value in found.items():
         if option == "epsilon" and (rest := rest_of(value.strip("'\""))) is not None:
             terms[option] = rest
+            continue
+        if option == "noise":
+            terms[option] = value.strip("'\"").lower()
             continue
         number = positive(value, name=option)
         if option in _WHOLE:

@@ -22,6 +22,7 @@ from noisegate.sql.reading.free import (
     shown_names,
 )
 from noisegate.sql.reading.groups.distinct import counted, inlined
+from noisegate.sql.reading.groups.filters import grouped, shown_over
 from noisegate.sql.reading.groups.grouping import groups_of
 from noisegate.sql.reading.groups.per_unit import per_unit
 from noisegate.sql.reading.hints import take_hints
@@ -77,7 +78,7 @@ def read(
     if not isinstance(sql, str) or len(sql) > _LENGTH_MAX:
         raise Unsupported("The SQL is not a string, or is too long.", fix=FORM, about="text")
     require_plain(sql)
-    kinds, given = Kinds(), Given(public, lines, first)
+    kinds, given = Kinds(), Given(public, lines, first, getattr(tables, "part", None))
     try:
         return kinds.settled(lambda: _question(sql, tables, given, kinds))
     except Unsupported as error:
@@ -244,6 +245,8 @@ class _Reader:
             shown = tuple(name.name for name in rows_of_table(table).names)
             return Outer(node, renamed(shown, alias), public=True)
         rows = bound if bound is not None else rows_of_table(table, self.singles, self.kinds)  # type: ignore[arg-type]
+        if bound is None and (part := self.given.part) is not None and rows.unit is not None:
+            rows = rows.made(part.of(table), "of one part")  # type: ignore[arg-type]
         if node.args.get("sample"):
             raise refusal("SAMPLE")
         if node.args.get("pivots"):
@@ -401,8 +404,8 @@ class _Reader:
             raise refusal("DISTINCT ON")
         if node.args.get("sample"):
             raise refusal("SAMPLE")
-        grouped = node.args.get("group") or node.args.get("having")
-        if not grouped and not any(aggregates_in(one) for one in clauses if one is not None):
+        has_groups = node.args.get("group") or node.args.get("having")
+        if not has_groups and not any(aggregates_in(one) for one in clauses if one is not None):
             if not distinct:
                 sight = windowed(node, sight)
                 refuse_inner_clauses(node, "qualify", "windows")
@@ -460,13 +463,14 @@ class _Reader:
 
         What was asked before is measured once, and read under both names.
         """
+        block, over = grouped(block, self.given.public) if self.given.lines else (block, None)
         known = next((one for one in self.blocks if replace(one, name=block.name) == block), None)
         if known is None:
             self.blocks.append(block)
         table = exp.to_table(block.name if known is None else known.name)
         if known is not None:
             table.set("alias", exp.TableAlias(this=exp.to_identifier(block.name)))
-        node.set("from_", exp.From(this=table))
+        node.set("from_", exp.From(this=table if over is None else shown_over(over, table, block)))
         node.set("joins", [exp.Join(this=one, kind="CROSS") for one in beside])
 
     def _beside(self, node: Node, beside: list[Node]) -> Node:

@@ -1,0 +1,298 @@
+"""Threshold questions in SQL, one after the other: which reach it, by how much, and their values.
+
+Each question may depend on the answers so far. All noes together, and the gaps of the yeses, cost
+what one comparison does; each of a fixed number of yeses is paid for when the session opens.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
+from typing import Any, Final, Required, TypedDict, final
+
+import pyarrow as pa
+
+from noisegate.algebra.tally import Sums
+from noisegate.curator.thresholds import Thresholds, ThresholdSpec, open_thresholds
+from noisegate.desk.answer import Answer
+from noisegate.desk.desk import Desk
+from noisegate.desk.display import with_margin
+from noisegate.desk.job import require_room
+from noisegate.desk.plan import Fact, Plan
+from noisegate.desk.terms import USUAL, Terms
+from noisegate.errors import SpecError, Unsupported
+from noisegate.exact import Number, fraction, positive
+from noisegate.mechanisms.additive.geometric import Geometric
+from noisegate.mechanisms.selection.above_threshold import AboveThreshold
+from noisegate.privacy.distance import L1
+from noisegate.privacy.guarantee import guarantee_of
+from noisegate.sql.bounds.limits import caps_of
+from noisegate.sql.drafts.draft import draft
+from noisegate.sql.question import Function
+from noisegate.sql.reading.reader import read
+from noisegate.transforms.query import Query
+
+_FINE: Final = Fraction(1, 1 << 20)  # what sums of units that are scaled down count in
+_ASKED: Final = (Function.COUNT, Function.COUNT_VALUES, Function.COUNT_UNITS, Function.SUM)
+
+
+class ThresholdTerms(TypedDict, total=False):
+    """What is said of a session; see `ThresholdAsked`."""
+
+    count: Required[int]
+    epsilon: Number | None
+    values: bool
+    bound: Number
+    grain: Number | None
+    signed: bool
+    questions: int
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThresholdAsked:
+    """A session as somebody asks for it.
+
+    Attributes:
+        threshold: What sums are compared with, in their units.
+        count: How many yeses are paid for.
+        epsilon: The price of the whole session, however many questions are asked.
+        values: Release the sum of each yes too, with fresh noise, for half of the price.
+        bound: The most that one unit may move any of the sums.
+        grain: What sums are whole multiples of; by default 1, and 2**-20 on tables with units.
+        signed: Also sums that one more unit may lower; noise for a yes is then twice as wide.
+        questions: How many the plan and its ± are for; there may be more.
+    """
+
+    threshold: Number
+    count: int
+    epsilon: Number | None = None
+    values: bool = False
+    bound: Number = 1
+    grain: Number | None = None
+    signed: bool = False
+    questions: int = 100
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThresholdAnswer:
+    """One answer. ``gap``: by how much the noisy sum passed; ``value``: the sum with fresh noise.
+
+    ``value`` is within ± `margin`, ``threshold`` + ``gap`` within ± `gap_margin`, each at the
+    confidence. What holds of all answers of a session together is `ThresholdSession.accuracy`.
+    """
+
+    sql: str
+    reaches: bool
+    gap: float | None
+    value: float | None
+    margin: float | None
+    gap_margin: float | None
+
+    def __str__(self) -> str:
+        if not self.reaches:
+            return "does not reach it"
+        passed = f"reaches it, by {with_margin(self.gap, self.gap_margin)}"
+        return passed if self.value is None else f"{passed}: {with_margin(self.value, self.margin)}"
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThresholdExpected:
+    """What a session may be off, beside plain questions for the same price."""
+
+    spec: ThresholdSpec
+    threshold: Fraction
+    questions: int
+    epsilon: Fraction
+
+    def accuracy(self, confidence: Number = USUAL, questions: int | None = None) -> float:
+        """How far all of so many answers may be off, in the units of the sums."""
+        asked = self.questions if questions is None else max(1, questions)
+        return float(self.spec.noise.accuracy(confidence, questions=asked) * self.spec.grain)
+
+    def plain(self, confidence: Number = USUAL) -> float:
+        """The same for plain questions that share the price."""
+        level = 1 - (1 - fraction(confidence, name="confidence")) / self.questions
+        share = self.epsilon / self.questions
+        noise = Geometric.for_epsilon(share, sensitivity=L1(self.spec.moved))
+        return float(noise.interval(level) * self.spec.grain)
+
+    def value(self, confidence: Number = USUAL) -> float | None:
+        """The ± of each value."""
+        number = self.spec.number
+        return None if number is None else float(number.interval(confidence) * self.spec.grain)
+
+    def facts(self, confidence: Number) -> list[Fact]:
+        """In words, one fact a line."""
+        own, plain = self.accuracy(confidence), self.plain(confidence)
+        better = "plain questions would err less" if plain <= own else "comparing errs less"
+        count = f"{self.questions:,} questions"
+        found = [
+            ("answered", f"up to {self.spec.noise.cutoff:,} yes, each with its gap"),
+            ("error", f"threshold {float(self.threshold):g} ± {own:,.4g} for {count} together"),
+            ("instead", f"{count} asked plainly for the same price: ± {plain:,.4g}; {better}"),
+        ]
+        value = self.value(confidence)
+        return found if value is None else [*found, ("values", f"± {value:,.4g}")]
+
+    def margins(self, confidence: Number) -> dict[str, float | None]:
+        """The ± of the threshold, for all answers together, and of each value."""
+        return {"threshold": self.accuracy(confidence), "value": self.value(confidence)}
+
+    def to_dict(self, confidence: Number) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {
+            "threshold": float(self.threshold), "count": self.spec.noise.cutoff,
+            "questions": self.questions, "plain": self.plain(confidence),
+        }  # fmt: skip
+
+
+@final
+class ThresholdSession:
+    """Asks one question after the other. Made by `Gate.thresholds`; leave it to end the session."""
+
+    def __init__(self, desk: Desk, expected: ThresholdExpected, door: Thresholds) -> None:
+        self._desk, self.expected, self._door = desk, expected, door
+        self.answers: list[ThresholdAnswer] = []
+
+    @property
+    def left(self) -> int:
+        """How many yeses are left."""
+        return self.expected.spec.noise.cutoff - self._door.yeses
+
+    def ask(self, sql: str, *, confidence: Number = USUAL) -> ThresholdAnswer:
+        """Whether a COUNT or SUM reaches the threshold. Free: the session is paid."""
+        query, spec = _query(self._desk, sql), self.expected.spec
+        heard, grain = self._door.ask(query), float(spec.grain)
+        passed = heard.gap is not None
+        numbered = heard.number is not None
+        made = ThresholdAnswer(
+            sql=sql, reaches=passed, gap=_shown(heard.gap, spec.grain),
+            value=_shown(heard.number, spec.grain),
+            margin=float(spec.number.interval(confidence)) * grain  # type: ignore[union-attr]
+            if numbered else None,
+            gap_margin=self.expected.accuracy(confidence, len(self.answers) + 1)
+            if passed else None,
+        )  # fmt: skip
+        self.answers.append(made)
+        return made
+
+    def accuracy(self, confidence: Number = USUAL) -> float:
+        """How far the threshold may be off for all answers so far together."""
+        return self.expected.accuracy(confidence, len(self.answers))
+
+    def answer(self) -> Answer:
+        """All answers so far as one table, with the price and the promise of the session."""
+        made, desk = list(self.answers), self._desk
+        event = self._door.used()
+        guarantee = guarantee_of(
+            desk.curator.loss_of(event), tuple(desk.curator.tables.values()), "these answers about"
+        )
+        receipt = desk.receipt(event, guarantee=guarantee, question="", request_id="")
+        table = pa.table({
+            "question": pa.array([each.sql for each in made], pa.string()),
+            "reaches": pa.array([each.reaches for each in made], pa.bool_()),
+            "gap": pa.array([each.gap for each in made], pa.float64()),
+            "value": pa.array([each.value for each in made], pa.float64()),
+        })  # fmt: skip
+        gaps = [each.gap_margin for each in made]
+        values = [each.margin for each in made]
+        off = self.accuracy()
+        at = float(self.expected.threshold)
+        words = f"Threshold {at:g} ± {off:,.4g} for all answers together, at 95% confidence."
+        return Answer(
+            sql="; ".join(each.sql for each in made), table=table, plan=self.plan,
+            half_widths=lambda _: (None, None, gaps, values), cost=receipt.cost,
+            remaining=receipt.remaining, guarantee=guarantee, caveats=(words,),
+            request_ids=(self._door.request_id,), questions=(self._door.question,),
+            practice=receipt.practice, log=receipt.log,
+        )  # fmt: skip
+
+    @property
+    def plan(self) -> Plan[ThresholdExpected]:
+        """Price and error of the session, as it was planned."""
+        return _plan(self._desk, self.expected)
+
+
+def _shown(grains: int | None, grain: Fraction) -> float | None:
+    return None if grains is None else float(grains * grain)
+
+
+def _query(desk: Desk, sql: str) -> Query:
+    """The one sum that a question asks for; whatever else it is, is refused at no cost."""
+    question = read(sql, desk.curator.tables)
+    block = question.blocks[0] if len(question.blocks) == 1 else None
+    if block is None or block.by or len(block.aggregates) != 1 or question.picked is None:
+        raise _not_one()
+    if block.aggregates[0].function not in _ASKED:
+        raise _not_one()
+    terms = Terms(rows_per_unit=question.terms.rows_per_unit)
+    found = draft(block, caps_of(block, terms), accountant="pure")
+    if len(found.parts) != 1 or not isinstance(found.parts[0].query.tally, Sums):
+        raise _not_one()
+    return found.parts[0].query
+
+
+def _not_one() -> Unsupported:
+    return Unsupported(
+        "A threshold question is one count or sum, without groups.",
+        fix="Ask for COUNT(*), COUNT(DISTINCT unit) or SUM(column), with WHERE.",
+        about="threshold",
+    )
+
+
+def _expected(desk: Desk, asked: ThresholdAsked) -> ThresholdExpected:
+    """The session that is meant; half of the price is for values, where they are wanted."""
+    if any(type(each) is not int or each < 1 for each in (asked.count, asked.questions)):
+        raise SpecError(
+            "count and questions are whole numbers of at least 1.", fix="Use count=5.",
+            about="count",
+        )  # fmt: skip
+    if desk.rules.sample is not None:
+        raise Unsupported(
+            "A session of thresholds is about all rows.", fix="Ask without a sample.",
+            about="sample",
+        )  # fmt: skip
+    tables = [each for each in desk.curator.tables.values() if not each.is_public]
+    fine = Fraction(1) if all(each.is_row_level for each in tables) else _FINE
+    step = fine if asked.grain is None else positive(asked.grain, name="grain")
+    moved = ceil(positive(asked.bound, name="bound") / step)
+    price = Fraction(desk.step(asked.epsilon))
+    part = price / 2 if asked.values else price
+    at = fraction(asked.threshold, name="threshold")
+    noise = AboveThreshold.for_epsilon(
+        part, threshold=ceil(at / step), sensitivity=moved, cutoff=asked.count,
+        monotone=not asked.signed,
+    )  # fmt: skip
+    each = (price - part) / asked.count
+    number = Geometric.for_epsilon(each, sensitivity=L1(moved)) if asked.values else None
+    spec = ThresholdSpec(noise=noise, moved=moved, grain=step, number=number)
+    return ThresholdExpected(spec=spec, threshold=at, questions=asked.questions, epsilon=price)
+
+
+def plan_of(desk: Desk, asked: ThresholdAsked) -> Plan[ThresholdExpected]:
+    """What a session costs, and how far its answers may be off. Free."""
+    return _plan(desk, _expected(desk, asked))
+
+
+def _plan(desk: Desk, expected: ThresholdExpected) -> Plan[ThresholdExpected]:
+    event, curator = expected.spec.event(), desk.curator
+    return Plan(
+        kind="thresholds", sql="", epsilon=desk.asked(expected.epsilon),
+        price=curator.cost_of(event), fits=curator.price(event)[1], expected=expected,
+        notes=("What is not used of the values is given back.",) if expected.spec.number else (),
+    )  # fmt: skip
+
+
+@contextmanager
+def session_of(desk: Desk, asked: ThresholdAsked) -> Iterator[ThresholdSession]:
+    """Charge, open, and close in the end."""
+    expected = _expected(desk, asked)
+    desk.rules.require_price(desk.asked(expected.epsilon))
+    require_room(desk.curator, expected.spec.event())
+    name, request = f"thresholds at {expected.threshold}", desk.curator.fresh_id()
+    with open_thresholds(desk.curator, expected.spec, name=name, request_id=request) as door:
+        yield ThresholdSession(desk, expected, door)

@@ -1,0 +1,148 @@
+"""Disjoint parts of a table: by the declared keys of a column, or by the first true condition.
+
+What is read here is handed to the door as a rule that gives each row one key
+(`curator/partition.py`), so parts are disjoint by construction: where conditions overlap, their
+order tells.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeAlias
+
+from noisegate.algebra.expression import Call, Expression, Field, Literal
+from noisegate.algebra.relation import Filter, Table
+from noisegate.curator.partition import Part
+from noisegate.errors import SpecError, Unsupported
+from noisegate.privacy.domain import Key, TableDomain
+from noisegate.sql.reading.reader import read
+from noisegate.transforms.restrict import declared
+
+Where: TypeAlias = Sequence[str] | Mapping[str, str]
+FIRST: Final = "first"
+_PARTS_MAX: Final = 1_000
+
+
+def parts_of(
+    tables: Mapping[str, TableDomain],
+    column: str | None,
+    where: Where | None,
+    *,
+    table: str | None,
+    several: str | None,
+) -> dict[Key, Part]:
+    """The parts, by key of the column or by condition (or the name that was given to it)."""
+    if (column is None) == (where is None):
+        raise SpecError(
+            "A partition is by a column or by conditions.",
+            fix='Use partition("ward") or partition(where=["age < 18", "age < 65"]).',
+            about="partition",
+        )
+    domain = _table(tables, table, column)
+    _require_several(domain, several)
+    if column is not None:
+        found = _by_column(domain, column.rpartition(".")[2])
+    else:
+        found = _by_conditions(tables, domain, where or ())
+    if not 0 < len(found) <= _PARTS_MAX:
+        raise SpecError(
+            "A partition has no parts, or too many.",
+            fix=f"Use 1 to {_PARTS_MAX:,} keys or conditions.",
+            about="partition",
+        )
+    return found
+
+
+def _table(tables: Mapping[str, TableDomain], table: str | None, column: str | None) -> TableDomain:
+    """The private table that is meant: by name, or the only one that has the column."""
+    before, _, name = (column or "").rpartition(".")
+    wanted = table or before or None
+    private = [each for each in tables.values() if not each.is_public]
+    if wanted is not None:
+        found = [each for each in private if each.name.lower() == wanted.lower()]
+    else:
+        found = [each for each in private if column is None or name in each.columns]
+    if len(found) != 1:
+        raise SpecError(
+            "It is not clear which private table is to be split into parts.",
+            fix=f"Name one with table=…: {', '.join(each.name for each in private)}.",
+            about="table",
+        )
+    return found[0]
+
+
+def _require_several(table: TableDomain, several: str | None) -> None:
+    """Whoever splits a table with units says what to do with units of several parts."""
+    if several not in (None, FIRST):
+        raise SpecError(f"several is {several!r}.", fix=f'Use several="{FIRST}".', about="several")
+    if several is None and not table.is_row_level:
+        noun = table.unit.noun if table.unit is not None else "unit"
+        raise Unsupported(
+            f"One {noun} may have rows in several parts of {table.name!r}.",
+            fix=f'Use several="{FIRST}" (--several {FIRST}): each {noun} then counts in the first '
+            "of its parts alone. Nothing changes where all its rows are in one part.",
+            about="several",
+        )
+
+
+def _by_column(table: TableDomain, name: str) -> dict[Key, Part]:
+    """One part for each declared key, in their order."""
+    if name not in table.columns:
+        raise SpecError(
+            f"There is no column {name!r} in {table.name!r}.",
+            fix=f"There are: {', '.join(table.columns)}.",
+            about="column",
+        )
+    keys = declared(table, name).keys or ()
+    if table.is_row_level and all(type(key) in (int, str) for key in keys):
+        return {
+            key: Part(table=table, by=Field(name), key=key, name=_words(name, key)) for key in keys
+        }
+    equal = [Call("eq", (Field(name), Literal(key))) for key in keys]
+    names = [_words(name, key) for key in keys]
+    return dict(zip(keys, _numbered(table, equal, names), strict=True))
+
+
+def _words(column: str, key: Key) -> str:
+    return f"{column} = {key if type(key) is int else repr(str(key))}"
+
+
+def _numbered(
+    table: TableDomain, conditions: Sequence[Expression], names: Sequence[str]
+) -> list[Part]:
+    """Parts by the first condition that is true."""
+    pairs = [each for place, one in enumerate(conditions) for each in (one, Literal(place))]
+    by = Call("case", tuple(pairs))
+    return [Part(table=table, by=by, key=n, name=name) for n, name in enumerate(names)]
+
+
+def _by_conditions(
+    tables: Mapping[str, TableDomain], table: TableDomain, where: Where
+) -> dict[Key, Part]:
+    named = dict(where) if isinstance(where, Mapping) else {each: each for each in where}
+    if isinstance(where, str) or not all(isinstance(each, str) for each in named.values()):
+        raise SpecError(
+            "where is not a list of conditions.", fix='Use where=["age < 18", "age < 65"].',
+            about="partition",
+        )  # fmt: skip
+    if not isinstance(where, Mapping) and len(named) < len(where):
+        raise SpecError("A condition is listed twice.", fix="List each once.", about="partition")
+    read_ = [_condition(tables, table, each) for each in named.values()]
+    texts = list(named.values())
+    names = [
+        f"{text}, and none of those before" if place else text for place, text in enumerate(texts)
+    ]
+    return dict(zip(named, _numbered(table, read_, names), strict=True))
+
+
+def _condition(tables: Mapping[str, TableDomain], table: TableDomain, text: str) -> Expression:
+    """A condition on one row, as the reader of questions understands it."""
+    quoted = table.name.replace('"', '""')
+    sql = f'SELECT COUNT(*) FROM "{quoted}" WHERE ({text}\n)'  # noqa: S608 - read, never run
+    question = read(sql, dict(tables))
+    relation = question.blocks[0].relation if len(question.blocks) == 1 else None
+    if type(relation) is not Filter or relation.of != Table(table):
+        raise Unsupported(
+            f"{text!r} is not a condition on single rows of {table.name!r}.",
+            fix="Compare its columns with constants, such as age < 18.",
+            about="partition",
+        )
+    return relation.condition

@@ -1,0 +1,434 @@
+"""Questions about disjoint parts cost together what the dearest part does."""
+
+import json
+from fractions import Fraction
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import csv
+from typer.testing import CliRunner
+
+import noisegate as ng
+from noisegate.algebra.expression import Call, Field, Literal
+from noisegate.algebra.relation import Filter, Join, JoinKind, Matching, Project, Table, Union
+from noisegate.algebra.tally import Sums, Term
+from noisegate.cli import app
+from noisegate.curator.partition import Part
+from noisegate.errors import OverBudget, SpecError, Unsupported
+from noisegate.lab.spending import spending
+from noisegate.ledger import parts
+from noisegate.ledger.memory import MemoryLedger
+from noisegate.privacy.event import DeclaredEvent, InPart
+from noisegate.privacy.loss import ApproxDP
+from noisegate.sql.reading.reader import read
+from refusals import about
+
+WARDS = ["north", "south", "west"]
+COLUMNS = {"ward": {"in": WARDS}, "age": {"between": [0, 100]}}
+POLICY = """
+name = "clinic"
+protects = "one patient"
+ledger = "clinic.ledger"
+[budget]
+epsilon = 60
+delta = 1e-6
+accountant = "zcdp"
+[analysts.ana]
+epsilon = 40
+delta = 1e-6
+[analysts.bob]
+epsilon = 40
+delta = 1e-6
+[tables.patients]
+source = "patients.csv"
+unit = { column = "id", ids = "patient" }
+rows_per_unit = 1
+columns.ward = { in = ["north", "south", "west"] }
+columns.age = { between = [0, 100] }
+[tables.visits]
+source = "visits.csv"
+unit = { column = "patient", ids = "patient" }
+rows_per_unit = 12
+columns.cost = { between = [0, 100] }
+columns.place = { in = ["north", "south", "west"] }
+"""
+
+
+@pytest.fixture(scope="module")
+def clinic(tmp_path_factory):
+    """Patients and their visits, some at several places, some without a cost."""
+    folder, rng, n = tmp_path_factory.mktemp("clinic"), np.random.default_rng(5), 300
+    patients = pa.table(
+        {"id": np.arange(n), "ward": rng.choice(WARDS, n), "age": rng.integers(0, 100, n)}
+    )
+    costs = [None if each < 3 else int(each) for each in rng.integers(0, 100, 1500)]
+    visits = pa.table(
+        {"patient": rng.integers(0, n, 1500), "cost": costs, "place": rng.choice(WARDS, 1500)}
+    )
+    csv.write_csv(patients, folder / "patients.csv")
+    csv.write_csv(visits, folder / "visits.csv")
+    (folder / "clinic.toml").write_text(POLICY)
+    return SimpleNamespace(
+        folder=folder, policy=folder / "clinic.toml", patients=patients.to_pandas(),
+        visits=visits.to_pandas(),
+    )  # fmt: skip
+
+
+def people(**terms):
+    rows = pa.table({"ward": WARDS * 40, "age": list(range(60)) * 2})
+    return ng.open(rows, epsilon=10, columns=COLUMNS, table="people", **terms)
+
+
+def test_parts_of_a_column_cost_what_the_dearest_does():
+    gate = people()
+    found = gate.partition("ward")
+    assert list(found) == WARDS
+    paid = [found[ward].sql("SELECT COUNT(*) FROM people", epsilon=1).cost for ward in WARDS]
+    assert [each.epsilon for each in paid] == [1, 0, 0]
+    assert gate.spent == ApproxDP(1)
+    sql = "SELECT SUM(age) FROM people WHERE age > 5"
+    assert found["west"].plan(sql, epsilon=Fraction(5, 2)).price.epsilon == Fraction(5, 2)
+    answer = found["west"].sql(sql, epsilon=Fraction(5, 2))
+    assert answer.guarantee.loss.epsilon == Fraction(5, 2)
+    assert gate.spent == ApproxDP(Fraction(7, 2))
+    found["south"].sql("SELECT COUNT(*) FROM people WHERE age < 30", epsilon=2)
+    assert gate.spent == ApproxDP(Fraction(7, 2))  # south: 1 + 2
+    assert gate.ledger.verify().ok
+
+
+def test_a_part_may_be_asked_though_others_spent_all():
+    gate = people()
+    found = gate.partition("ward")
+    found["north"].sql("SELECT COUNT(*) FROM people", epsilon=10)
+    assert gate.remaining.epsilon == 0
+    found["south"].sql("SELECT COUNT(*) FROM people", epsilon=10)
+    for asked in (found["south"], found["north"], gate):
+        assert not asked.plan("SELECT COUNT(*) FROM people WHERE age < 9", epsilon=1).fits
+        with pytest.raises(OverBudget):
+            asked.sql("SELECT COUNT(*) FROM people WHERE age < 9", epsilon=1)
+    assert gate.spent == ApproxDP(10)
+
+
+def test_overlapping_conditions_are_told_apart_by_their_order():
+    gate = people()
+    found = gate.partition(where={"young": "age < 20", "rest": "age < 100"})
+    counts = [
+        found[name].sql("SELECT COUNT(*) AS n FROM people", epsilon=5).to_arrow()["n"][0].as_py()
+        for name in ("young", "rest")
+    ]
+    assert counts == pytest.approx([40, 80], abs=7)  # 10^-15 each
+    assert gate.spent == ApproxDP(5)
+    assert (
+        "none of those before"
+        in found["rest"].plan("SELECT COUNT(*) FROM people", epsilon=1).notes[-1]
+    )
+
+
+def test_two_partitions_add_up_and_so_does_what_is_asked_of_everybody():
+    gate = people()
+    for part in (*gate.partition("ward").values(), *gate.partition(where=["age < 9"]).values()):
+        part.sql("SELECT COUNT(*) FROM people", epsilon=1)
+    gate.sql("SELECT COUNT(*) FROM people", epsilon=1)
+    assert gate.spent == ApproxDP(3)
+    report = spending(gate.ledger, "people", delta=Fraction(1, 10**6), methods=("basic", "zcdp"))
+    assert report.rows[0].epsilon == 3
+    assert report.rows[1].note.startswith("ρ = 1.5 ")
+
+
+def test_releases_and_learners_can_be_about_a_part():
+    gate = people()
+    found = gate.partition("ward")
+    for ward in WARDS:
+        release = found[ward].release("histogram", columns={"age": 10}, epsilon=1)
+    assert release.cost.epsilon == 0
+    assert gate.spent == ApproxDP(1)
+    matrix = found["south"].matrix("people", ["age"])
+    ng.learners.StandardScaler(epsilon=1).fit(matrix)
+    assert gate.spent == ApproxDP(2)
+    found["north"].sql("SELECT MEDIAN(age) FROM people", epsilon=1)
+    assert gate.spent == ApproxDP(2)
+    assert gate.ledger.verify().ok
+
+
+def widths(gate, *filters):
+    counts = [f"COUNT(*) FILTER (WHERE {each}) AS c{n}" for n, each in enumerate(filters)]
+    plan = gate.plan(f"SELECT {', '.join(counts)} FROM people", epsilon=1).to_dict()
+    return list(plan["margins"].values())
+
+
+def test_disjoint_filters_are_priced_once():
+    gate = people()
+    once = widths(gate, "age < 5")
+    assert widths(gate, "ward = 'north'", "ward = 'south'") == once * 2
+    assert widths(gate, "age < 5", "age >= 5 AND age < 30", "age BETWEEN 30 AND 90") == once * 3
+    assert min(widths(gate, "age < 5", "age < 30")) > 1.5 * once[0]
+    assert min(widths(gate, "ward = 'north'", "age < 30")) > 1.5 * once[0]
+
+
+@pytest.mark.parametrize(
+    ("terms", "refusal", "subject"),
+    [
+        ({"column": "age"}, Unsupported, "keys"),
+        ({"column": "wart"}, SpecError, "table"),
+        ({}, SpecError, "partition"),
+        ({"where": []}, SpecError, "partition"),
+        ({"where": "age < 3"}, SpecError, "partition"),
+        ({"where": ["age < 3", "age < 3"]}, SpecError, "partition"),
+        ({"where": ["COUNT(*) > 3"]}, Unsupported, "aggregate"),
+        ({"column": "ward", "several": "last"}, SpecError, "several"),
+    ],
+)
+def test_what_is_no_partition_is_refused_for_free(terms, refusal, subject):
+    gate = people()
+    with pytest.raises(refusal, check=about(subject)):
+        gate.partition(**terms)
+    assert gate.spent == ApproxDP(0)
+
+
+def test_a_part_is_not_split_again():
+    part = people().partition("ward")["north"]
+    with pytest.raises(SpecError, check=about("partition")):
+        part.partition("ward")
+
+
+def test_units_with_rows_of_several_parts_count_in_the_first_alone(clinic):
+    gate = ng.open(clinic.policy, analyst="ana")
+    with pytest.raises(Unsupported, check=about("several")):
+        gate.partition("visits.place")
+    found = gate.partition("visits.place", several="first")
+    visits = clinic.visits
+    number = visits.place.map({ward: place for place, ward in enumerate(WARDS)})
+    first = number.groupby(visits.patient).transform("min") == number
+    sql = "SELECT COUNT(*) AS n, COUNT(DISTINCT patient) AS people FROM visits"
+    for ward in WARDS:
+        answer = found[ward].sql(sql, epsilon=8)
+        rows, units = (answer.to_arrow()[name][0].as_py() for name in ("n", "people"))
+        exact = visits[first & (visits.place == ward)]
+        assert units == pytest.approx(exact.patient.nunique(), abs=12)  # 6 sigma
+        assert rows == pytest.approx(len(exact), abs=80)
+        assert any("first of the parts" in each for each in answer.caveats)
+
+
+def test_two_analysts_share_parts_across_tables_and_processes(clinic):
+    ana, bob = (ng.open(clinic.policy, analyst=name) for name in ("ana", "bob"))
+    root, own = (ana.ledger.balance(name).charge for name in ("clinic", "clinic/ana"))
+    asked = ana.partition("patients.ward", several="first")
+    asked["north"].sql("SELECT COUNT(*), SUM(cost) FROM visits", epsilon=2)
+    joined = (
+        "SELECT COUNT(*) AS n FROM visits v JOIN patients p ON v.patient = p.id WHERE p.age < 50"
+    )
+    answer = asked["south"].sql(joined, epsilon=2)
+    both = clinic.visits.merge(clinic.patients, left_on="patient", right_on="id")
+    exact = len(both[(both.ward == "south") & (both.age < 50)])
+    assert answer.to_arrow()["n"][0].as_py() == pytest.approx(exact, abs=150)
+    level = ana.ledger.balance("clinic").charge - root
+    assert level == ana.ledger.balance("clinic/ana").charge - own
+    others = bob.partition("patients.ward", several="first")["west"]
+    cost = others.sql("SELECT COUNT(*) FROM patients", epsilon=1).cost
+    assert cost.epsilon == 1  # of bob's own account
+    assert ana.ledger.balance("clinic").charge - root == level  # of everybody's
+    assert ana.ledger.verify().ok
+
+
+def test_the_command_line_composes_separate_commands(clinic, tmp_path):
+    csv.write_csv(pa.table({"ward": WARDS * 9, "age": [*range(27)]}), tmp_path / "people.csv")
+    options = ["--budget", "3", "--epsilon", "1", "--keys", "ward=north,south,west", "--json"]
+    ask = ["ask", str(tmp_path / "people.csv"), "SELECT COUNT(*) AS n FROM people", *options]
+    left = []
+    for ward in WARDS:
+        done = CliRunner().invoke(app, [*ask, "--partition", "ward", "--part", ward])
+        assert done.exit_code == 0, done.output
+        left.append(json.loads(done.stdout)["remaining"])
+    assert left == [2, 2, 2]
+    split = ["--partition", "age < 9", "--partition", "age < 99", "--between", "age=0,99"]
+    done = CliRunner().invoke(app, [*ask, *split, "--part", "age < 99"])
+    assert json.loads(done.stdout)["remaining"] == 1
+    wrong = CliRunner().invoke(app, [*ask, "--partition", "ward", "--part", "east"])
+    assert wrong.exit_code != 0
+
+
+# the ledger
+
+
+def opened(**accounts):
+    ledger = MemoryLedger()
+    terms = {"budget": ApproxDP(1000), "accountant": "pure", "unit": "one person"}
+    ledger.open_account("all", parent=None, **terms)
+    for name in accounts:
+        ledger.open_account(name, parent="all", **terms)
+    return ledger
+
+
+def steps(rng, count):
+    """(account, partition or None, part, ε) at random, as adaptive analysts might ask."""
+    for _ in range(count):
+        which = rng.choice(["", "p", "q"])
+        yield rng.choice(["all", "ana"]), str(which), str(rng.integers(3)), int(rng.integers(1, 9))
+
+
+def lost_and_charged(ledger, rng, count):
+    """The largest loss of any unit, by what was asked of its own parts, and what was charged."""
+    lost = {}
+    for place, (account, partition, part, epsilon) in enumerate(steps(rng, count)):
+        event = DeclaredEvent(epsilon=Fraction(epsilon, 7))
+        if partition:
+            event = InPart(event=event, partition=partition, part=part)
+        kind = "measurement" if place % 3 else "allowance"
+        entry = ledger.reserve(
+            f"r{place}", question="q", event=event, account=str(account), kind=kind
+        )
+        if kind == "allowance":
+            entry.close(
+                DeclaredEvent(epsilon=Fraction(epsilon, 14)), b""
+            ) if not partition else None
+        spent = Fraction(epsilon, 7 if kind == "measurement" or partition else 14)
+        for unit in ((p, q) for p in "012" for q in "012"):
+            inside = not partition or unit["pq".index(partition)] == part
+            lost[unit] = lost.get(unit, 0) + (spent if inside else 0)
+    return max(lost.values()), ledger.balance("all").spent.epsilon
+
+
+def test_no_unit_loses_more_than_was_charged():
+    for seed in range(5):
+        ledger = opened(ana=1)
+        lost, charged = lost_and_charged(ledger, np.random.default_rng(seed), 40)
+        assert charged >= lost
+        assert ledger.verify().problems == []
+
+
+def test_a_level_that_does_not_rise_is_caught(monkeypatch):
+    monkeypatch.setattr(parts, "_larger", lambda _, level: level)
+    found = [lost_and_charged(opened(ana=1), np.random.default_rng(seed), 40) for seed in range(5)]
+    assert all(charged < lost for lost, charged in found)
+
+
+def test_a_log_that_charges_a_part_too_little_does_not_verify(monkeypatch):
+    ledger = opened()
+    with monkeypatch.context() as patch:
+        patch.setattr(parts, "_larger", lambda _, level: level)
+        ledger.reserve(
+            "r", question="q", account="all", kind="measurement",
+            event=InPart(event=DeclaredEvent(epsilon=1), partition="p", part="1"),
+        )  # fmt: skip
+    assert any("its part is charged too little" in each for each in ledger.verify().problems)
+
+
+# the door: concrete neighbours
+
+
+UNITS = [
+    [("south", 20), ("south", 30)], [("west", 1), ("north", 2)],
+    [("south", 5), ("west", 6), ("west", 7)], [(None, 8), ("east", 4), ("west", 3)],
+]  # fmt: skip
+
+
+def rows_of(units):
+    rows = [(number, ward, age) for number, unit in units for ward, age in unit]
+    names = ("id", "ward", "age")
+    types = (pa.int64(), pa.string(), pa.int64())
+    found = zip(*rows, strict=True)
+    return pa.table({n: pa.array(v, t) for n, v, t in zip(names, found, types, strict=True)})
+
+
+def gates(unit):
+    """The gate of everybody, and for each unit the one without it."""
+    terms = {"epsilon": 10, "columns": COLUMNS, "table": "people", "unit": unit}
+    terms |= {"rows_per_unit": 3} if unit else {}
+    everybody = list(enumerate(UNITS))
+    if unit is None:  # each row is one
+        everybody = [(n, [row]) for n, row in enumerate(row for u in UNITS[:2] for row in u)]
+    yield None, ng.open(rows_of(everybody), **terms)
+    for place in range(len(everybody)):
+        yield place, ng.open(rows_of(everybody[:place] + everybody[place + 1 :]), **terms)
+
+
+SHAPES = {
+    "where": "SELECT COUNT(*) FROM people WHERE age > 2",
+    "union": "SELECT COUNT(*) FROM (SELECT age FROM people UNION ALL SELECT age FROM people) u",
+}
+OF_UNITS = SHAPES | {
+    "self-join": "SELECT COUNT(*) FROM people a JOIN people b ON a.id = b.id",
+    "not exists": "SELECT COUNT(*) FROM people a WHERE NOT EXISTS "
+    "(SELECT 1 FROM people b WHERE b.id = a.id AND b.age > a.age)",
+}
+
+
+def exact(gate, sql, key):
+    """What the door would add noise to, for one part."""
+    terms = {} if gate.tables["people"].is_row_level else {"several": "first"}
+    part = gate.partition("ward", **terms)[key]
+    relation = read(sql, part.tables).blocks[0].relation
+    part.door.part.require(relation)
+    return counted(gate, relation)
+
+
+def counted(gate, relation):
+    one = Term(expression=Literal(1), grain=Fraction(1), low=0, high=1)
+    cap = {} if gate.tables["people"].is_row_level else {"rows_per_unit": 9}
+    return gate.door._source.sums(Sums(relation=relation, terms=(one,), **cap)).tolist()
+
+
+@pytest.fixture(scope="module")
+def neighbours():
+    """By unit: the gates of everybody and without one."""
+    return {unit: dict(gates(unit)) for unit in (None, "id")}
+
+
+@pytest.mark.parametrize("unit", [None, "id"])
+def test_a_unit_moves_the_numbers_of_one_part_at_most(neighbours, unit):
+    found = neighbours[unit]
+    moved = 0
+    for sql in (OF_UNITS if unit else SHAPES).values():
+        whole = {key: exact(found[None], sql, key) for key in WARDS}
+        for place, without in found.items():
+            differing = [key for key in WARDS if exact(without, sql, key) != whole[key]]
+            assert len(differing) <= 1, (sql, place)
+            moved += len(differing)
+    assert moved >= 5
+
+
+def test_relations_that_reach_beyond_a_part_are_refused_and_would_move_two(neighbours):
+    found = neighbours["id"]
+    gate = found[None]
+    table = Table(gate.tables["people"])
+    parts_ = {key: gate.partition("ward", several="first")[key].door.part for key in WARDS}
+    south = parts_["south"]
+    beyond = {
+        "plain": lambda _: table,
+        "the rows alone": lambda part: Filter(table, Call("eq", (part.by, Literal(part.key)))),
+        "without a match": lambda part: Matching(table, part.relation, (), negated=True),
+        "left": lambda part: Join(
+            renamed(table), part.relation, ((Field("years"), Field("age")),), JoinKind.LEFT
+        ),
+        "union": lambda part: Union((renamed(table), renamed(part.relation))),
+    }
+    for name, make in beyond.items():
+        with pytest.raises(Unsupported, check=about("part")):
+            south.require(make(south))
+        numbers = {key: counted(gate, make(part)) for key, part in parts_.items()}
+        reached = [
+            [key for key, part in parts_.items() if counted(other, make(part)) != numbers[key]]
+            for place, other in found.items()
+            if place is not None
+        ]
+        assert max(map(len, reached)) > 1, name  # what a mutant that accepts it would let through
+
+
+def renamed(relation):
+    return Project(relation, (("years", Field("age")),))
+
+
+def test_parts_of_another_state_of_the_rows_are_other_parts():
+    one, two = (people(snapshot=name).partition("ward")["north"].door.part for name in "12")
+    assert isinstance(one, Part)
+    assert one.partition != two.partition
+    assert one.event(DeclaredEvent(epsilon=1)).part == two.event(DeclaredEvent(epsilon=1)).part
+
+
+def test_keys_of_other_types_are_no_keys():
+    table = people().tables["people"]
+    for key in (True, 1.0, None, b"north", 1):
+        with pytest.raises(Unsupported, check=about("part")):
+            Part(table=table, by=Field("ward"), key=key, name="")
