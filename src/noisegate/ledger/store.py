@@ -32,6 +32,7 @@ from noisegate.ledger.rules import (
     require_text,
     utc_now,
 )
+from noisegate.ledger.settling import wait_to_settle
 from noisegate.ledger.transaction import Transaction
 from noisegate.privacy.event import Event
 from noisegate.privacy.loss import ApproxDP
@@ -71,6 +72,7 @@ class Reservation:
         its answer is returned and this one is dropped unseen.
         """
         _require_bytes(answer)
+        wait_to_settle()
         return self._settle(answer)
 
     def close(self, used: Event, answer: bytes) -> bytes:
@@ -81,6 +83,7 @@ class Reservation:
         Why: the filters compare sums of what was really run, in any adaptive order [RRUV16, FZ21].
         """
         _require_bytes(answer)
+        wait_to_settle()
         return self._close(used, answer)
 
 
@@ -233,9 +236,7 @@ class Ledger(ABC):
 
     def balance(self, account: str) -> Balance:
         """Budget, spent and remaining of an account."""
-        return self._rules.prices.balance(
-            self._run(self._read, lambda tx: known_account(tx, account))
-        )
+        return self.balances(account)[0]
 
     def balances(self, account: str) -> list[Balance]:
         """The account and all that pay with it, each before those above it, at one moment."""

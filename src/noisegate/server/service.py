@@ -33,6 +33,7 @@ from noisegate.errors import (
 )
 from noisegate.gate import Gate
 from noisegate.ledger.rules import require_text
+from noisegate.ledger.settling import settling
 from noisegate.ledger.signing import Signer
 from noisegate.root import Amendment, Hosted, read_policy, stopping
 from noisegate.server.access import AuditLog, line, now
@@ -46,7 +47,6 @@ from noisegate.server.results import UNPRICED, Result
 from noisegate.server.runs import RUN, Run, State, stored_run
 from noisegate.server.settings import Settings
 from noisegate.server.store import Do, Store
-from noisegate.server.untold import Untold
 from noisegate.server.views import View, asked
 
 _NOTHING: Final = Fraction(0)
@@ -88,7 +88,7 @@ class Service:
         self._answers: OrderedDict[tuple[object, ...], Result] = OrderedDict()  # by who asked what
         self._lock, self._keyed = RLock(), [RLock() for _ in range(_KEYED)]
         self.queue = FairQueue(self.settings.workers)
-        self.published, self.pictures, self.untold = Published(self), Pictures(), Untold()
+        self.published, self.pictures = Published(self), Pictures()
         self.counts = {"asked": 0, "answered": 0, "refused": 0}
 
     @property
@@ -238,7 +238,7 @@ class Service:
                 return known
             self._keep(run)
         if ready is not None and run.begin():
-            self.untold.finish(run, ready)
+            run.finish(ready)
         elif run.state == "queued":
             self._submit(view, run)
         return run
@@ -252,7 +252,6 @@ class Service:
 
     def _keep(self, run: Run) -> None:
         run.on_cancel = lambda: self._cancelled(run)
-        self.untold.add(run)
         with self._lock:
             self._runs[run.id] = run
             while len(self._runs) > self.settings.kept:
@@ -329,7 +328,7 @@ class Service:
             before, order = _charge(gate), run.settled_order or run.order
             if run.order.kind in UNPRICED:
                 planned = gate.plan(order, fresh=run.fresh).price
-            with stopping(run.stop):
+            with stopping(run.stop), settling(partial(self._rest, run)):
                 try:
                     done = gate.run(order, fresh=run.fresh, progress=run.tell)
                 except OverBudget:
@@ -352,13 +351,19 @@ class Service:
             lost = _lost(gate, before)
         self._end(run, made, lost)
 
+    def _rest(self, run: Run) -> None:
+        """Until what was drawn may be stored; others are worked on meanwhile."""
+        if not run.practice:
+            with self.queue.resting():
+                run.pause()
+
     def _end(self, run: Run, made: Result | Exception, lost: Fraction = _NOTHING) -> None:
         """Write down who asked what; then the answer may leave, and not without that."""
         try:
             self.store.do(partial(self._record, run=run, made=made, lost=lost))
         except Exception as error:  # noqa: BLE001 - the same request finds what was drawn
             made = stumbled(error)
-        self.untold.finish(run, made)
+        run.finish(made)
 
     def _record(self, do: Do, run: Run, made: Result | Exception, lost: Fraction) -> None:
         """Who asked what for which price, on the disk before the answer leaves.

@@ -198,8 +198,8 @@ class ThresholdSession:
             "gap": pa.array([each.gap for each in made], pa.float64()),
             "value": pa.array([each.value for each in made], pa.float64()),
         })  # fmt: skip
-        gaps = [each.gap_margin for each in made]
-        values = [each.margin for each in made]
+        gaps = tuple(each.gap_margin for each in made)
+        values = tuple(each.margin for each in made)
         off = self.accuracy()
         at = float(self.expected.threshold)
         words = f"Threshold {at:g} ± {off:,.4g} for all answers together, at 95% confidence."
