@@ -129,6 +129,8 @@ def test_a_crowd_says_that_it_is_zero_knowledge_and_keeps_saying_it(hard, tmp_pa
     assert CrowdRelease.load(tmp_path / "wards.parquet").guarantee == made.guarantee
     sampled = hard.sample("1/4").sql("SELECT COUNT(*) FROM v", epsilon=1, rows_per_unit=2)
     assert sampled.guarantee.zero_knowledge
+    found = hard.sample("1/4").sql("SELECT ward, COUNT(*) FROM v GROUP BY 1", epsilon=1)
+    assert not found.guarantee.zero_knowledge  # its cap was found in all rows
     plain = hard.sql("SELECT COUNT(*) FROM v", epsilon=1, rows_per_unit=2)
     assert not plain.guarantee.zero_knowledge
     assert "zero_knowledge" not in plain.guarantee.to_dict()

@@ -217,7 +217,7 @@ class Desk:
             event = all_of((*job.before, job.event))
             price, fits = self._cost(event, job.epsilon), self.curator.price(event)[1]
         early = None if job.early is None else all_of((*job.before, job.early))
-        simulated = (ZERO_KNOWLEDGE,) if job.is_simulated(job.event) else ()
+        simulated = (ZERO_KNOWLEDGE,) if job.is_simulated(job.event, *job.before) else ()
         return Plan(
             kind=job.kind, sql=job.sql, epsilon=job.epsilon, price=price, fits=fits,
             expected=job.expected, endings=job.endings,
@@ -250,7 +250,7 @@ class Desk:
         guarantee = job.guarantee(self.curator.loss_of(promised))
         receipt = self.receipt(
             *job.paid, *(() if drawn.free else (drawn.used,)),
-            guarantee=replace(guarantee, zero_knowledge=job.is_simulated(promised)),
+            guarantee=replace(guarantee, zero_knowledge=job.is_simulated(promised, *job.paid)),
             question=drawn.question, request_id=drawn.request_id, free=drawn.free,
             said=said,
         )  # fmt: skip
