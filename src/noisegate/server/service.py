@@ -33,7 +33,6 @@ from noisegate.errors import (
 )
 from noisegate.gate import Gate
 from noisegate.ledger.rules import require_text
-from noisegate.ledger.settling import settling
 from noisegate.ledger.signing import Signer
 from noisegate.root import Amendment, Hosted, read_policy, stopping
 from noisegate.server.access import AuditLog, line, now
@@ -46,6 +45,7 @@ from noisegate.server.refusals import no_such
 from noisegate.server.results import UNPRICED, Result
 from noisegate.server.runs import RUN, Run, State, stored_run
 from noisegate.server.settings import Settings
+from noisegate.server.settling import settling, wait_to_settle
 from noisegate.server.store import Do, Store
 from noisegate.server.views import View, asked
 
@@ -82,6 +82,8 @@ class Service:
         )
         self.people, self.log = People(self.store, issuer), AuditLog(self.store)
         self._hosted = {policy.name: Hosted(policy) for policy in read}
+        for hosted in self._hosted.values():
+            hosted.ledger.pause = wait_to_settle
         self._twins: dict[str, Hosted] = {}
         self._gates: dict[tuple[object, ...], Gate] = {}
         self._runs: OrderedDict[str, Run] = OrderedDict()

@@ -2,7 +2,7 @@
 
 From the moment at which the ledger has an answer, everybody who shares it can find that out: a plan
 turns free, what was not used is given back, the same question is not charged any more. A service
-lets that happen at times that rows do not choose.
+lets that happen at times that rows do not choose: its ledgers pause by `wait_to_settle`.
 """
 
 from collections.abc import Callable, Iterator
