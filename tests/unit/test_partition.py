@@ -432,3 +432,25 @@ def test_keys_of_other_types_are_no_keys():
     for key in (True, 1.0, None, b"north", 1):
         with pytest.raises(Unsupported, check=about("part")):
             Part(table=table, by=Field("ward"), key=key, name="")
+
+
+def test_a_recipe_cannot_say_itself_that_it_is_about_a_part():
+    gate = people()  # else each made-up part would buy all of the budget, of everybody, again
+    made_up = InPart(event=DeclaredEvent(epsilon=10), partition="p", part="1")
+    for door in (gate.door, gate.partition("ward")["north"].door):
+        with (
+            pytest.raises(Unsupported, check=about("part")),
+            door.allowance(made_up, question="q", request_id="r"),
+        ):
+            pass
+    assert gate.spent == ApproxDP(0)
+
+
+def test_the_door_takes_its_own_kind_of_part_alone():
+    gate = people()
+    part = gate.partition("ward")["north"].door.part
+    lenient = SimpleNamespace(
+        table=part.table, tables=part.tables, event=part.event, short="", require=lambda _: None
+    )
+    with pytest.raises(Unsupported, check=about("part")):
+        gate.door.within(lenient)

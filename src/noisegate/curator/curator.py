@@ -38,7 +38,7 @@ from noisegate.ledger.store import Ledger, Reservation
 from noisegate.noise.bits import SYSTEM, Bits, SystemBits
 from noisegate.privacy.capability import CAPABILITIES
 from noisegate.privacy.domain import TableDomain
-from noisegate.privacy.event import Event
+from noisegate.privacy.event import Event, InPart
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.release import Release
 from noisegate.sources.source import Source
@@ -90,13 +90,26 @@ class Curator:
 
     def within(self, part: "Part") -> "Curator":
         """The same door for questions about one part of the units, and no others; see `Part`."""
+        from noisegate.curator.partition import Part  # noqa: PLC0415 - for parts only
+
+        if type(part) is not Part:  # whose rule keeps parts apart
+            raise Unsupported("This is not a part.", fix="Make one with `Part`.", about="part")
         self._require_tables((part.table,))
         inside = copy(self)
         inside.part, inside.tables = part, part.tables(self.tables)
         return inside
 
     def paying(self, event: Event) -> Event:
-        """What an event is for the ledger: of one part of the units only, where that is so."""
+        """What an event is for the ledger: of one part of the units only, where that is so.
+
+        Nobody else says so: in parts that were made up, questions about everybody would be free.
+        """
+        if isinstance(event, InPart):
+            raise Unsupported(
+                "Only the door says which part a question is about.",
+                fix="Ask through a gate of the part: gate.partition(…).",
+                about="part",
+            )
         return event if self.part is None else self.part.event(event)
 
     def measure(self, measurement: Asked, *, request_id: str | None = None) -> Release:
