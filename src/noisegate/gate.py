@@ -164,7 +164,8 @@ class Gate(Asks):
             several: "first" where one unit may have rows in several parts: it then counts in the
                 first of them alone.
         """
-        from noisegate.sql.partition import parts_of  # noqa: PLC0415 - when asked for
+        from noisegate.curator.partition import within  # noqa: PLC0415 - when asked for
+        from noisegate.sql.partition import parts_of  # noqa: PLC0415
 
         require_texts(column=column, table=table, several=several)
         if self._curator.part is not None:
@@ -173,7 +174,7 @@ class Gate(Asks):
                 about="partition",
             )  # fmt: skip
         found = parts_of(self.tables, column, where, table=table, several=several)
-        return {key: Gate(self._curator.within(part), self._rules) for key, part in found.items()}
+        return {key: Gate(within(self._curator, part), self._rules) for key, part in found.items()}
 
     def thresholds(
         self, threshold: Number, **terms: "Unpack[ThresholdTerms]"

@@ -15,7 +15,7 @@ from noisegate.algebra.expression import Call, Field, Literal
 from noisegate.algebra.relation import Filter, Join, JoinKind, Matching, Project, Table, Union
 from noisegate.algebra.tally import Sums, Term
 from noisegate.cli import app
-from noisegate.curator.partition import Part
+from noisegate.curator.partition import Part, within
 from noisegate.errors import OverBudget, SpecError, Unsupported
 from noisegate.lab.spending import spending
 from noisegate.ledger import parts
@@ -453,4 +453,4 @@ def test_the_door_takes_its_own_kind_of_part_alone():
         table=part.table, tables=part.tables, event=part.event, short="", require=lambda _: None
     )
     with pytest.raises(Unsupported, check=about("part")):
-        gate.door.within(lenient)
+        within(gate.door, lenient)
