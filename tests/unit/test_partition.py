@@ -1,6 +1,7 @@
 """Questions about disjoint parts cost together what the dearest part does."""
 
 import json
+from dataclasses import replace
 from fractions import Fraction
 from types import SimpleNamespace
 
@@ -15,14 +16,17 @@ from noisegate.algebra.expression import Call, Field, Literal
 from noisegate.algebra.relation import Filter, Join, JoinKind, Matching, Project, Table, Union
 from noisegate.algebra.tally import Sums, Term
 from noisegate.cli import app
+from noisegate.curator.measurement import Measurement
 from noisegate.curator.partition import Part, within
 from noisegate.errors import OverBudget, SpecError, Unsupported
 from noisegate.lab.spending import spending
 from noisegate.ledger import parts
 from noisegate.ledger.memory import MemoryLedger
+from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.privacy.event import DeclaredEvent, InPart
 from noisegate.privacy.loss import ApproxDP
 from noisegate.sql.reading.reader import read
+from noisegate.transforms.query import Query
 from refusals import about
 
 WARDS = ["north", "south", "west"]
@@ -454,3 +458,16 @@ def test_the_door_takes_its_own_kind_of_part_alone():
     )
     with pytest.raises(Unsupported, check=about("part")):
         within(gate.door, lenient)
+
+
+def test_the_tables_behind_the_door_of_a_part_cannot_be_changed(clinic):
+    # were visits their own units, one patient's would all count
+    door = ng.open(clinic.policy, analyst="ana").partition("ward", several="first")["north"].door
+    visits = door.tables["visits"]
+    forged = replace(visits, unit=replace(visits.unit, column="cost"))
+    with pytest.raises(TypeError):
+        door.tables["visits"] = forged
+    one = Term(expression=Literal(1), grain=Fraction(1), low=0, high=1)
+    query = Query(Sums(relation=door.part.of(forged), terms=(one,), rows_per_unit=1))
+    with pytest.raises(Unsupported, check=about("table")):
+        door.measure(Measurement(query=query, mechanisms=(Geometric(scale=1),)))
