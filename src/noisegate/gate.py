@@ -152,10 +152,11 @@ class Gate(Asks):
         the account pays only what takes one part above all that was paid for parts so far. Instead
         of a column with declared keys, `PartitionTerms` has conditions.
         """
-        from noisegate.sql.partition import parts_of  # noqa: PLC0415 - when asked for
+        from noisegate.curator.partition import within  # noqa: PLC0415 - when asked for
+        from noisegate.sql.partition import parts_of  # noqa: PLC0415
 
         found = parts_of(self._curator, column, **terms)
-        return {key: Gate(self._curator.within(part), self._rules) for key, part in found.items()}
+        return {key: Gate(within(self._curator, part), self._rules) for key, part in found.items()}
 
     def thresholds(
         self, threshold: Number, **terms: "Unpack[ThresholdTerms]"

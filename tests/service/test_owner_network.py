@@ -112,7 +112,17 @@ def test_any_vector_is_added_up_also_a_gradient_of_fractions(keys):
     made, met, _ = session(pact, keys, parts, budget=900_000)
     assert not met
     assert made.series() == pytest.approx([0.75, -4.5, 0.003, 6])
-    assert pact.agreement.per_unit == 1000 + 4  # each of four numbers is rounded
+    assert pact.agreement.per_unit == 1000 + 4 * 3  # each of four numbers, of each owner
+
+
+def test_rounding_moves_no_more_than_the_noise_is_for(keys):
+    """A unit that is everywhere a little lets each number of each owner be rounded up."""
+    pact = pact_of(keys, grain="1/2", per_unit=1)
+    without, one = np.full(4, 0.2), np.full(4, 0.2 + 1 / 12)  # of three owners: 1 in L1
+    moved = np.abs(pact.series(one) - pact.series(without)).sum() * 3
+    assert moved == 12 <= pact.agreement.moved
+    with pytest.raises(SpecError, check=about("grain")):
+        pact_of(keys, per_unit=1).series([0.45, 0.45, 0.45, 0.45])  # a tenth more would move 4
 
 
 def test_what_fourier_coefficients_leave_out_is_in_the_margin(keys):

@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 from fractions import Fraction
 from types import SimpleNamespace
 
@@ -16,15 +17,18 @@ from noisegate.algebra.expression import Call, Field, Literal
 from noisegate.algebra.relation import Filter, Join, JoinKind, Matching, Project, Table, Union
 from noisegate.algebra.tally import Sums, Term
 from noisegate.cli import app
-from noisegate.curator.partition import Part
+from noisegate.curator.measurement import Measurement
+from noisegate.curator.partition import Part, within
 from noisegate.errors import OverBudget, SourceError, SpecError, Unsupported
 from noisegate.lab.spending import spending
 from noisegate.ledger import parts
 from noisegate.ledger.memory import MemoryLedger
 from noisegate.ledger.open import restore_ledger
+from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.privacy.event import DeclaredEvent, InPart
 from noisegate.privacy.loss import ApproxDP
 from noisegate.sql.reading.reader import read
+from noisegate.transforms.query import Query
 from refusals import about
 
 WARDS = ["north", "south", "west"]
@@ -461,3 +465,38 @@ def test_keys_of_other_types_are_no_keys():
     for key in (True, 1.0, None, b"north", 1):
         with pytest.raises(Unsupported, check=about("part")):
             Part(table=table, by=Field("ward"), key=key, name="")
+
+
+def test_a_recipe_cannot_say_itself_that_it_is_about_a_part():
+    gate = people()  # else each made-up part would buy all of the budget, of everybody, again
+    made_up = InPart(event=DeclaredEvent(epsilon=10), partition="p", part="1")
+    for door in (gate.door, gate.partition("ward")["north"].door):
+        with (
+            pytest.raises(Unsupported, check=about("part")),
+            door.allowance(made_up, question="q", request_id="r"),
+        ):
+            pass
+    assert gate.spent == ApproxDP(0)
+
+
+def test_the_door_takes_its_own_kind_of_part_alone():
+    gate = people()
+    part = gate.partition("ward")["north"].door.part
+    lenient = SimpleNamespace(
+        table=part.table, tables=part.tables, event=part.event, short="", require=lambda _: None
+    )
+    with pytest.raises(Unsupported, check=about("part")):
+        within(gate.door, lenient)
+
+
+def test_the_tables_behind_the_door_of_a_part_cannot_be_changed(clinic):
+    # were visits their own units, one patient's would all count
+    door = ng.open(clinic.policy, analyst="ana").partition("ward", several="first")["north"].door
+    visits = door.tables["visits"]
+    forged = replace(visits, unit=replace(visits.unit, column="cost"))
+    with pytest.raises(TypeError):
+        door.tables["visits"] = forged
+    one = Term(expression=Literal(1), grain=Fraction(1), low=0, high=1)
+    query = Query(Sums(relation=door.part.of(forged), terms=(one,), rows_per_unit=1))
+    with pytest.raises(Unsupported, check=about("table")):
+        door.measure(Measurement(query=query, mechanisms=(Geometric(scale=1),)))
