@@ -151,6 +151,9 @@ def test_what_a_contribution_bound_leaves_out_is_said():
     assert abs(heard.value - 365) < 30  # of 730 rows; noise beyond has e^-100
     assert heard.notes[0].startswith("Capped: 1 row")
     assert set(heard.notes) <= set(answer.caveats)
+    usual, surer = (answer.margins(each) for each in (0.95, 0.999))
+    assert (usual["gap"], usual["value"]) == ((heard.gap_margin,), (heard.margin,))
+    assert all(surer[name][0] > usual[name][0] for name in ("gap", "value"))
 
 
 def outcomes(noise, answers):

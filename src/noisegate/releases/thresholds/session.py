@@ -4,7 +4,7 @@ Each question may depend on the answers so far. All noes together, and the gaps 
 what one comparison does; each of a fixed number of yeses is paid for when the session opens.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from noisegate.algebra.tally import Sums
 from noisegate.curator.thresholds import Thresholds, ThresholdSpec, open_thresholds
-from noisegate.desk.answer import Answer
+from noisegate.desk.answer import Answer, HalfWidths
 from noisegate.desk.desk import Desk
 from noisegate.desk.display import with_margin
 from noisegate.desk.job import require_room
@@ -205,14 +205,20 @@ class ThresholdSession:
             "gap": pa.array([each.gap for each in made], pa.float64()),
             "value": pa.array([each.value for each in made], pa.float64()),
         })  # fmt: skip
-        gaps = [each.gap_margin for each in made]
-        values = [each.margin for each in made]
+
+        def half_widths(confidence: Number) -> Sequence[HalfWidths]:
+            known, off = self.expected, self.expected.value(confidence)
+            gaps = (known.accuracy(confidence, n) if a.reaches else None for n, a in numbered)
+            values = (None if each.value is None else off for each in made)
+            return None, None, tuple(gaps), tuple(values)
+
+        numbered = list(enumerate(made, start=1))
         off = self.accuracy()
         at = float(self.expected.threshold)
         words = f"Threshold {at:g} ± {off:,.4g} for all answers together, at 95% confidence."
         return Answer(
             sql="; ".join(each.sql for each in made), table=table, plan=self.plan,
-            half_widths=lambda _: (None, None, gaps, values), cost=receipt.cost,
+            half_widths=half_widths, cost=receipt.cost,
             remaining=receipt.remaining, guarantee=guarantee,
             caveats=(words, *dict.fromkeys(note for each in made for note in each.notes)),
             request_ids=(self._door.request_id,), questions=(self._door.question,),
