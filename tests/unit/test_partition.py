@@ -145,16 +145,13 @@ def test_two_partitions_add_up_and_so_does_what_is_asked_of_everybody():
     assert report.rows[1].note.startswith("ρ = 1.5 ")
 
 
-def test_releases_and_learners_can_be_about_a_part():
+def test_releases_and_quantiles_can_be_about_a_part():
     gate = people()
     found = gate.partition("ward")
-    for ward in WARDS:
+    for ward in WARDS[:2]:
         release = found[ward].release("histogram", columns={"age": 10}, epsilon=1)
     assert release.cost.epsilon == 1
     assert gate.spent == ApproxDP(1)
-    matrix = found["south"].matrix("people", ["age"])
-    ng.learners.StandardScaler(epsilon=1).fit(matrix)
-    assert gate.spent == ApproxDP(2)
     found["north"].sql("SELECT MEDIAN(age) FROM people", epsilon=1)
     assert gate.spent == ApproxDP(2)
     assert gate.ledger.verify().ok
@@ -381,7 +378,7 @@ SHAPES = {
     "where": "SELECT COUNT(*) FROM people WHERE age > 2",
     "union": "SELECT COUNT(*) FROM (SELECT age FROM people UNION ALL SELECT age FROM people) u",
 }
-OF_UNITS = SHAPES | {
+OF_UNITS = {
     "self-join": "SELECT COUNT(*) FROM people a JOIN people b ON a.id = b.id",
     "not exists": "SELECT COUNT(*) FROM people a WHERE NOT EXISTS "
     "(SELECT 1 FROM people b WHERE b.id = a.id AND b.age > a.age)",
@@ -426,7 +423,8 @@ def test_relations_that_reach_beyond_a_part_are_refused_and_would_move_two(neigh
     found = neighbours["id"]
     gate = found[None]
     table = Table(gate.tables["people"])
-    parts_ = {key: gate.partition("ward", several="first")[key].door.part for key in WARDS}
+    split = gate.partition("ward", several="first")
+    parts_ = {key: split[key].door.part for key in ("south", "west")}
     south = parts_["south"]
     beyond = {
         "plain": lambda _: table,
