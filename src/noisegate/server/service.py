@@ -34,6 +34,7 @@ from noisegate.errors import (
 from noisegate.gate import Gate
 from noisegate.ledger.rules import require_text
 from noisegate.ledger.signing import Signer
+from noisegate.privacy.loss import ApproxDP
 from noisegate.root import Amendment, Hosted, read_policy, stopping
 from noisegate.server.access import AuditLog, line, now
 from noisegate.server.oidc import Issuer
@@ -339,9 +340,9 @@ class Service:
                     gate = self.gate(view.hosted, view.caller, practice=True, anew=True)
                     done = gate.run(order, fresh=run.fresh, progress=run.tell)
             signer = None if run.practice else self.signer
-            made = Result(
-                order=run.order, made=done, left=gate.remaining, planned=planned, signer=signer
-            )
+            told = getattr(done, "remaining", None)
+            left = told if isinstance(told, ApproxDP) else gate.remaining
+            made = Result(order=run.order, made=done, left=left, planned=planned, signer=signer)
             if not run.practice and not run.fresh and made.is_lasting:
                 self._answers[asked(view, run)] = made
                 while len(self._answers) > self.settings.kept:
