@@ -112,7 +112,24 @@ def test_any_vector_is_added_up_also_a_gradient_of_fractions(keys):
     made, met, _ = session(pact, keys, parts, budget=900_000)
     assert not met
     assert made.series() == pytest.approx([0.75, -4.5, 0.003, 6])
-    assert pact.agreement.per_unit == 1000 + 4  # each of four numbers is rounded
+    assert pact.agreement.per_unit == 1000 + 4 * 3  # each owner rounds each of four numbers
+
+
+@pytest.mark.parametrize("grain", ["2", "1/10"])
+def test_a_unit_with_rows_of_every_owner_moves_rounded_numbers_by_no_more_than_agreed(keys, grain):
+    """It moves each number of each owner by a twelfth, over the edge where rounding turns."""
+    pact = pact_of(keys, grain=grain)
+    edge = np.full(4, float(pact.grain) / 2)
+    moves = np.abs(pact.series(edge + 1 / 24) - pact.series(edge - 1 / 24)).sum() * len(NAMES)
+    assert len(NAMES) * 4 <= moves <= pact.agreement.moved
+
+
+@pytest.mark.parametrize("terms", [{}, {"cells": 4, "coefficients": 2}])
+def test_numbers_that_are_not_whole_need_a_grain(keys, terms):
+    """Else a unit that adds a quarter to each of four numbers could move them by four."""
+    with pytest.raises(SpecError, check=about("whole")):
+        pact_of(keys, **terms).series([0.5, 1, 1, 1])
+    assert pact_of(keys, grain="1/4").series([0.5, 1, 1, 1]).tolist() == [2, 4, 4, 4]
 
 
 def test_what_fourier_coefficients_leave_out_is_in_the_margin(keys):

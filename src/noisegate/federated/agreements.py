@@ -7,7 +7,7 @@
     colluding = 1                     # so many may tell the aggregator all they know
     cells = 52                        # numbers of each owner
     coefficients = 5                  # only so many Fourier coefficients of them; or leave it out
-    grain = "1"                       # numbers are rounded to multiples of it
+    grain = "1"                       # numbers are rounded to multiples of it; 1: they are whole
 
     [[owners]]
     name = "north"
@@ -103,7 +103,7 @@ class Pact:
             block = fourier_left(self.cells, self.coefficients)  # type: ignore[assignment]
             extra = 2 * LEFT
         elif self.grain != 1:
-            moved = ceil(self.per_unit / self.grain) + self.cells
+            moved = ceil(self.per_unit / self.grain) + self.cells * len(self.owners)
         return Agreement(
             session=f"{self.session} {self.digest}", owners=len(self.owners),
             drop_outs=self.drop_outs, colluding=self.colluding, block=block, per_unit=moved,
@@ -132,8 +132,9 @@ class Pact:
         """An owner's own numbers as the protocol takes them, clamped; and what is left out.
 
         Claim: a unit that moves the numbers of all owners together by ``per_unit`` in L1 moves what
-            is added up by `Agreement.moved`. Why: rounded to a grain, each number moves by at most
-            its own move plus one grain; whole numbers move as they are. What Fourier coefficients
+            is added up by `Agreement.moved`. Why: rounded to a grain, each number of each owner
+            that holds rows of the unit moves by at most its own move plus one grain; whole numbers
+            move as they are, and with a grain of 1 others are refused. What Fourier coefficients
             leave out of an owner's series x is r = x - P x, P a projection; its largest |r| moves
             by at most the L2, so the L1, by which x moves, and rounded up by at most one more. Each
             owner that holds rows of the unit moves by 1 or more, so all of them by 2 per_unit.
@@ -145,6 +146,12 @@ class Pact:
                 f"There are not {self.cells} numbers.",
                 fix=f"Give {self.cells} of them, one for each cell.",
                 about="numbers",
+            )
+        if self.grain == 1 and (held != np.rint(held)).any():
+            raise SpecError(
+                "The numbers are not all whole: rounding would add to how far a unit moves them.",
+                fix="Agree on a grain, such as 1/1000000, or round what each unit adds.",
+                about="whole",
             )
         whole = np.rint(np.clip(held / float(self.grain), -_CLAMP, _CLAMP)).astype(np.int64)
         if self.coefficients is None:

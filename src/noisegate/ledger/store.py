@@ -234,9 +234,7 @@ class Ledger(ABC):
 
     def balance(self, account: str) -> Balance:
         """Budget, spent and remaining of an account."""
-        return self._rules.prices.balance(
-            self._run(self._read, lambda tx: known_account(tx, account))
-        )
+        return self.balances(account)[0]
 
     def balances(self, account: str) -> list[Balance]:
         """The account and all that pay with it, each before those above it, at one moment."""
