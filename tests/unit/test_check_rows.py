@@ -61,7 +61,9 @@ def test_each_column_is_counted(policy):
 
 
 def test_a_column_of_which_nothing_can_be_read_is_counted_too(policy):
-    (policy.parent / "visits.csv").write_text(ROWS.split("\n")[0] + "\n1;3,5;;;;\n2;4,5;;;;\n")
+    (policy.parent / "visits.csv").write_text(
+        ROWS.split("\n", maxsplit=1)[0] + "\n1;3,5;;;;\n2;4,5;;;;\n"
+    )
     problems = [each.problem for each in check_rows(policy)]
     assert problems == ["2 of 2 values cannot be read as number and count as NULL."]
 
