@@ -56,6 +56,6 @@ def test_bars_hold_less_of_the_model_where_a_look_sees_more():
     coins = np.random.default_rng(7)
     rows = np.maximum(1, coins.lognormal(2, 1.2, 8000).astype(int))
     fine, coarse = (profile(rows, scale).loss(20) for scale in (4.0, 30.0))
-    assert fine.near < coarse.near < 1
+    assert fine.near < coarse.near <= 1
     half = [each.off(np.ones(1), Fraction(95, 100))[0] for each in (fine, coarse)]
     assert half[0] < half[1]

@@ -36,7 +36,7 @@ _FARTHEST: Final = 16  # bins beyond the last clear one in which a bound may lie
 _UNLIKE: Final = 0.25  # of what is lost: how far large units may differ from others
 # Of how far draws are off their median, how far the truth is: less, the less noise hides. Chosen on
 # tables of made-up shapes, so that 95 of 100 exact answers are covered.
-_NEAR: Final = (0.3, 0.029, 0.9)  # without noise; more, for each unit of its scale; at most
+_NEAR: Final = (0.3, 0.034, 1.0)  # without noise; more, for each unit of its scale; at most
 _APART: Final = 0.5  # the same of groups: those that all are in lose least, at best nothing
 _TYPICAL: Final = 0.96  # of all draws: those that are no farther off, for the choice of a bound
 _SPREAD: Final = 1.5  # times their mean distance from the middle, about a standard deviation
