@@ -54,6 +54,21 @@ def test_one_value_moves_a_robust_mean_by_no_more_than_the_reach_and_reaches_are
     assert list(violations(reaches_of(KINDS[kind]))) == []
 
 
+@pytest.mark.parametrize("kind", ["trim", "clip"])
+def test_values_far_from_zero_add_up_without_wrapping(kind):
+    """64 values of 2**57 and more would wrap a sum at 2**63: one row moved it over the range."""
+    low = 1 << 57
+    noise = ProposeTestRelease(bound=1, test_scale=1, threshold=5, scale=1, low=low, high=low + 999)
+    for count in (63, 64, 200):
+        values = np.full(count, low + 500)
+        found = (
+            trimmed_reaches(values, Fraction(1, 100), noise)
+            if kind == "trim"
+            else huber_reaches(values, 5, noise)
+        )
+        assert found[0] == low + 500
+
+
 @pytest.mark.parametrize("trim", [Fraction(1, 5), Fraction(1, 4), Fraction(2, 5)])
 def test_a_trimmed_mean_is_that_of_the_middle(trim):
     for table in TABLES:

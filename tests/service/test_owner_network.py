@@ -112,17 +112,24 @@ def test_any_vector_is_added_up_also_a_gradient_of_fractions(keys):
     made, met, _ = session(pact, keys, parts, budget=900_000)
     assert not met
     assert made.series() == pytest.approx([0.75, -4.5, 0.003, 6])
-    assert pact.agreement.per_unit == 1000 + 4 * 3  # each of four numbers, of each owner
+    assert pact.agreement.per_unit == 1000 + 4 * 3  # each owner rounds each of four numbers
 
 
-def test_rounding_moves_no_more_than_the_noise_is_for(keys):
-    """A unit that is everywhere a little lets each number of each owner be rounded up."""
-    pact = pact_of(keys, grain="1/2", per_unit=1)
-    without, one = np.full(4, 0.2), np.full(4, 0.2 + 1 / 12)  # of three owners: 1 in L1
-    moved = np.abs(pact.series(one) - pact.series(without)).sum() * 3
-    assert moved == 12 <= pact.agreement.moved
-    with pytest.raises(SpecError, check=about("grain")):
-        pact_of(keys, per_unit=1).series([0.45, 0.45, 0.45, 0.45])  # a tenth more would move 4
+@pytest.mark.parametrize("grain", ["2", "1/10"])
+def test_a_unit_with_rows_of_every_owner_moves_rounded_numbers_by_no_more_than_agreed(keys, grain):
+    """It moves each number of each owner by a twelfth, over the edge where rounding turns."""
+    pact = pact_of(keys, grain=grain)
+    edge = np.full(4, float(pact.grain) / 2)
+    moves = np.abs(pact.series(edge + 1 / 24) - pact.series(edge - 1 / 24)).sum() * len(NAMES)
+    assert len(NAMES) * 4 <= moves <= pact.agreement.moved
+
+
+@pytest.mark.parametrize("terms", [{}, {"cells": 4, "coefficients": 2}])
+def test_numbers_that_are_not_whole_need_a_grain(keys, terms):
+    """Else a unit that adds a quarter to each of four numbers could move them by four."""
+    with pytest.raises(SpecError, check=about("whole")):
+        pact_of(keys, **terms).series([0.5, 1, 1, 1])
+    assert pact_of(keys, grain="1/4").series([0.5, 1, 1, 1]).tolist() == [2, 4, 4, 4]
 
 
 def test_what_fourier_coefficients_leave_out_is_in_the_margin(keys):

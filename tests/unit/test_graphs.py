@@ -191,6 +191,7 @@ def test_plans_are_free():
         lambda door: graph(door).triangles(epsilon=1, within=3),
         lambda door: graph(door).triangles(epsilon=1, rows_per_unit=3),
         lambda door: graph(door.sample("1/2"), level="node"),
+        lambda door: graph(door.partition(where=["km < 2"])["km < 2"], level="node"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused_before_any_charge(ask):

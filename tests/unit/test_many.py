@@ -414,11 +414,32 @@ def test_questions_mean_what_they_mean_in_sql_whatever_is_declared(accountant):
         assert abs(answer.value - count) <= answer.margin
     made = gate.release("questions", workload=asked, epsilon=400)
     assert made.axes[-1].keys == ("north", "south", "(other)", None)
-    (words,) = [each for each in made.words if "within ±" in each]
-    off = float(words.split("± ")[1].split(" of")[0].replace(",", ""))
+    off, _ = said_of(made)
     ward = made.query(ward=["south", "(other)"]).value
     assert abs(ward - right[1]) <= off
     assert off < 60
+
+
+def said_of(release):
+    (words,) = [each for each in release.words if "within ±" in each]
+    return float(words.split("± ")[1].split(" of")[0].replace(",", "")), words
+
+
+def test_the_error_of_questions_holds_for_all_rows_and_not_for_the_sample_alone():
+    """Sampling one of 20 has a σ of 276 for all 4,000 rows, and the ± is about 800. Twice that is
+    missed with a chance below 1e-8; without sampling the ± would be about 20.
+    """
+    rows = pa.table({"k": ["a", "b"] * 2000})
+    whole = noisegate.open(rows, epsilon=4000, columns={"k": {"in": ["a", "b"]}})
+    asked = ["SELECT COUNT(*) FROM data", "SELECT COUNT(*) FROM data WHERE k = 'a'"]
+    made = whole.sample("1/20").release("questions", workload=asked, epsilon=90, rounds=4)
+    off, _ = said_of(made)
+    assert abs(made.total.value - 4000) <= 2 * off
+    assert off > 500
+    assert (
+        "contribution bounds leave"
+        in said_of(owned().release("questions", workload=[counting("age < 20")], epsilon=1))[1]
+    )
 
 
 def test_a_key_that_nobody_declared_is_not_counted_as_nothing():

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 import noisegate as ng
 from noisegate.cli import app
 from noisegate.errors import OverBudget, RequestConflict, SpecError, Unsupported
+from noisegate.ledger.open import open_ledger
 from noisegate.mechanisms.selection.above_threshold import AboveThreshold
 from noisegate.privacy.loss import ApproxDP
 from refusals import about
@@ -127,6 +128,32 @@ def test_the_command_line_asks_a_file_of_questions(tmp_path):
     ])  # fmt: skip
     assert done.exit_code == 0, done.output
     assert [row[1] for row in json.loads(done.stdout)["rows"]] == [False, True]
+
+
+def test_a_wrong_line_of_a_file_costs_nothing(tmp_path):
+    csv.write_csv(ROWS, tmp_path / "people.csv")
+    (tmp_path / "asked.sql").write_text(f"{count('south')}\nSELECT MAX(age) FROM people")
+    said = ["--budget", "20", "--keys", "ward=north,south,west", "--ledger", str(tmp_path / "l")]
+    done = CliRunner().invoke(app, [
+        "thresholds", str(tmp_path / "people.csv"), "--threshold", "150", "--count", "1",
+        "--questions", str(tmp_path / "asked.sql"), "--epsilon", "20", *said,
+    ])  # fmt: skip
+    assert done.exit_code != 0
+    ledger = open_ledger(str(tmp_path / "l"))
+    assert [ledger.balance(each).spent for each in ledger.accounts()] == [ApproxDP(0)]
+
+
+def test_what_a_contribution_bound_leaves_out_is_said():
+    gate = people(unit="id", rows_per_unit=1)
+    with gate.thresholds(5, count=1, epsilon=90, values=True) as session:
+        heard = session.ask("SELECT COUNT(*) FROM people")
+        answer = session.answer()
+    assert abs(heard.value - 365) < 30  # of 730 rows; noise beyond has e^-100
+    assert heard.notes[0].startswith("Capped: 1 row")
+    assert set(heard.notes) <= set(answer.caveats)
+    usual, surer = (answer.margins(each) for each in (0.95, 0.999))
+    assert (usual["gap"], usual["value"]) == ((heard.gap_margin,), (heard.margin,))
+    assert all(surer[name][0] > usual[name][0] for name in ("gap", "value"))
 
 
 def outcomes(noise, answers):

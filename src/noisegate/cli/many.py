@@ -137,6 +137,8 @@ def thresholds(
         return
     with gate.thresholds(threshold, **terms) as session:
         for sql in asked:
+            session.require(sql)  # before any is asked, so that a wrong one costs nothing
+        for sql in asked:
             if session.left:
                 session.ask(sql, confidence=confidence)
         answer = session.answer()

@@ -48,10 +48,10 @@ if TYPE_CHECKING:
 
     from noisegate.curator.allowance import Allowance
     from noisegate.curator.blocks import BlockMeasurement
-    from noisegate.curator.claimed import ClaimedMeasurement
+    from noisegate.curator.claimed import ClaimedChoice, ClaimedMeasurement
     from noisegate.curator.partition import Part
 
-Asked: TypeAlias = "Measurement | BlockMeasurement | ClaimedMeasurement"
+Asked: TypeAlias = "Measurement | BlockMeasurement | ClaimedMeasurement | ClaimedChoice"
 
 
 @final
@@ -79,7 +79,7 @@ class Curator:
         ledger.require_secure(type(bits) is SystemBits)
         (self.dataset,) = {table.dataset for table in tables.values()}
         _require_root(ledger, account, self.dataset)
-        self._source, self._bits = source, bits
+        self._source, self._bits, self._adds = source, bits, ledger.balance(account).accountant
         self._packages = None if packages is None else frozenset(packages)
         self._allowed = frozenset(CAPABILITIES if allowed is None else allowed)
         self.request, self._numbers, self.finding = request, count(), finding
@@ -210,7 +210,7 @@ class Curator:
 
     def cost_of(self, event: Event) -> ApproxDP:
         """What an order asks for to buy one event: in terms of the account, the least (ε, δ)."""
-        if self.ledger.balance(self.account).accountant == PureAccountant.name:
+        if self._adds == PureAccountant.name:  # an account keeps its accountant
             return self.loss_of(event)
         return self.ledger.quote(event, account=self.account).price
 

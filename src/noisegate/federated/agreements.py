@@ -133,8 +133,8 @@ class Pact:
 
         Claim: a unit that moves the numbers of all owners together by ``per_unit`` in L1 moves what
             is added up by `Agreement.moved`. Why: rounded to a grain, each number of each owner
-            moves by at most its own move plus one grain, since a unit may have rows at all of them;
-            whole numbers move as they are, and others need a grain. What Fourier coefficients
+            that holds rows of the unit moves by at most its own move plus one grain; whole numbers
+            move as they are, and with a grain of 1 others are refused. What Fourier coefficients
             leave out of an owner's series x is r = x - P x, P a projection; its largest |r| moves
             by at most the L2, so the L1, by which x moves, and rounded up by at most one more. Each
             owner that holds rows of the unit moves by 1 or more, so all of them by 2 per_unit.
@@ -149,9 +149,9 @@ class Pact:
             )
         if self.grain == 1 and (held != np.rint(held)).any():
             raise SpecError(
-                "The numbers are not whole, and the agreement has no noise for rounding them.",
-                fix='Agree on a grain, such as grain = "1/1000".',
-                about="grain",
+                "The numbers are not all whole: rounding would add to how far a unit moves them.",
+                fix="Agree on a grain, such as 1/1000000, or round what each unit adds.",
+                about="whole",
             )
         whole = np.rint(np.clip(held / float(self.grain), -_CLAMP, _CLAMP)).astype(np.int64)
         if self.coefficients is None:

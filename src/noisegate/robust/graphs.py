@@ -252,6 +252,12 @@ class _Edges:
                 fix='Use level="edge", or the gate itself.',
                 about="sample",
             )
+        if order.level == "node" and till.curator.part is not None:
+            raise SpecError(
+                "Edges of one vertex may be in several parts, and parts share one price.",
+                fix='Use level="edge", or the whole table.',
+                about="part",
+            )
         self._till, self._order, self._table = till, order, till.table(order.table)
         self._block = self._grouped((order.source, order.target))
         if order.level == "node" and not stability_of(self._block.relation).is_row_level:

@@ -26,7 +26,7 @@ from noisegate.mechanisms.smooth.smooth import LocalNoise, require_local
 from noisegate.noise.chunks import Int64Array
 
 _DENOMINATOR_MAX: Final = 10**6
-_RANGE_MAX: Final = 1 << 30  # of values, so that 2**31 of them add up within 62 bits
+_RANGE_MAX: Final = 1 << 30  # of values, so that 2**31 of them, from low on, add up in 62 bits
 
 
 @final
@@ -111,7 +111,8 @@ def trimmed_reaches(values: Int64Array, trim: Fraction, noise: LocalNoise) -> tu
     count = held.size
     cut = trim.numerator * count // trim.denominator
     middle = count - 2 * cut
-    value = int(held[cut : count - cut].sum()) // middle if middle > 0 else noise.low
+    above_low = held[cut : count - cut] - noise.low  # sums of values far from 0 would wrap
+    value = noise.low + (int(above_low.sum()) // middle if middle > 0 else 0)
     depth = max(0, min(noise.depth, middle - 1))
     steps = np.arange(depth)
     ends = np.concatenate([[noise.low], held, [noise.high]])  # x_0, …, x_{n+1}
@@ -135,7 +136,8 @@ def huber_reaches(values: Int64Array, clip: int, noise: LocalNoise) -> tuple[int
         g(u + v) ≤ g'(u) ≤ g(u - v). With u = 0 and v = c, θ' lies between g(c) and g(-c), as θ
         does, which is A_0. With v = c and all u, g(kc) ≥ g'((k+1)c) and
         g(-(k+1)c) ≤ g'(-(k+2)c), and likewise the others: A_k(x) ≤ A_{k+1}(x').
-    Rounding: none; all numbers are whole. After the depth, reaches count as the range.
+    Rounding: none; all numbers are whole, and sums that wrap at 2**64 do so in both of the terms
+        whose difference is taken. After the depth, reaches count as the range.
     """
     held = np.sort(np.clip(values, noise.low, noise.high))
     depth = min(noise.depth, held.size)  # beyond it no value pulls back: the range

@@ -4,7 +4,7 @@ Each question may depend on the answers so far. All noes together, and the gaps 
 what one comparison does; each of a fixed number of yeses is paid for when the session opens.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from noisegate.algebra.tally import Sums
 from noisegate.curator.thresholds import Thresholds, ThresholdSpec, open_thresholds
-from noisegate.desk.answer import Answer
+from noisegate.desk.answer import Answer, HalfWidths
 from noisegate.desk.desk import Desk
 from noisegate.desk.display import with_margin
 from noisegate.desk.job import require_room
@@ -29,6 +29,7 @@ from noisegate.privacy.distance import L1
 from noisegate.privacy.guarantee import guarantee_of
 from noisegate.sql.bounds.limits import caps_of
 from noisegate.sql.drafts.draft import draft
+from noisegate.sql.drafts.words import capped_words
 from noisegate.sql.question import Function
 from noisegate.sql.reading.reader import read
 from noisegate.transforms.query import Query
@@ -90,6 +91,7 @@ class ThresholdAnswer:
     value: float | None
     margin: float | None
     gap_margin: float | None
+    notes: tuple[str, ...] = ()  # what the ± leaves out
 
     def __str__(self) -> str:
         if not self.reaches:
@@ -165,7 +167,7 @@ class ThresholdSession:
 
     def ask(self, sql: str, *, confidence: Number = USUAL) -> ThresholdAnswer:
         """Whether a COUNT or SUM reaches the threshold. Free: the session is paid."""
-        query, spec = _query(self._desk, sql), self.expected.spec
+        (query, notes), spec = _query(self._desk, sql), self.expected.spec
         heard, grain = self._door.ask(query), float(spec.grain)
         passed = heard.gap is not None
         numbered = heard.number is not None
@@ -176,9 +178,14 @@ class ThresholdSession:
             if numbered else None,
             gap_margin=self.expected.accuracy(confidence, len(self.answers) + 1)
             if passed else None,
+            notes=notes,
         )  # fmt: skip
         self.answers.append(made)
         return made
+
+    def require(self, sql: str) -> None:
+        """Refuse what `ask` would refuse. Before the first question, leaving costs nothing."""
+        self.expected.spec.require(_query(self._desk, sql)[0])
 
     def accuracy(self, confidence: Number = USUAL) -> float:
         """How far the threshold may be off for all answers so far together."""
@@ -198,15 +205,22 @@ class ThresholdSession:
             "gap": pa.array([each.gap for each in made], pa.float64()),
             "value": pa.array([each.value for each in made], pa.float64()),
         })  # fmt: skip
-        gaps = [each.gap_margin for each in made]
-        values = [each.margin for each in made]
+
+        def half_widths(confidence: Number) -> Sequence[HalfWidths]:
+            known, off = self.expected, self.expected.value(confidence)
+            gaps = (known.accuracy(confidence, n) if a.reaches else None for n, a in numbered)
+            values = (None if each.value is None else off for each in made)
+            return None, None, tuple(gaps), tuple(values)
+
+        numbered = list(enumerate(made, start=1))
         off = self.accuracy()
         at = float(self.expected.threshold)
         words = f"Threshold {at:g} ± {off:,.4g} for all answers together, at 95% confidence."
         return Answer(
             sql="; ".join(each.sql for each in made), table=table, plan=self.plan,
-            half_widths=lambda _: (None, None, gaps, values), cost=receipt.cost,
-            remaining=receipt.remaining, guarantee=guarantee, caveats=(words,),
+            half_widths=half_widths, cost=receipt.cost,
+            remaining=receipt.remaining, guarantee=guarantee,
+            caveats=(words, *dict.fromkeys(note for each in made for note in each.notes)),
             request_ids=(self._door.request_id,), questions=(self._door.question,),
             practice=receipt.practice, log=receipt.log,
         )  # fmt: skip
@@ -221,8 +235,11 @@ def _shown(grains: int | None, grain: Fraction) -> float | None:
     return None if grains is None else float(grains * grain)
 
 
-def _query(desk: Desk, sql: str) -> Query:
-    """The one sum that a question asks for; whatever else it is, is refused at no cost."""
+def _query(desk: Desk, sql: str) -> tuple[Query, tuple[str, ...]]:
+    """The one sum that a question asks for, and what its ± leaves out.
+
+    Whatever else it is, is refused at no cost.
+    """
     question = read(sql, desk.curator.tables)
     block = question.blocks[0] if len(question.blocks) == 1 else None
     if block is None or block.by or len(block.aggregates) != 1 or question.picked is None:
@@ -233,7 +250,8 @@ def _query(desk: Desk, sql: str) -> Query:
     found = draft(block, caps_of(block, terms), accountant="pure")
     if len(found.parts) != 1 or not isinstance(found.parts[0].query.tally, Sums):
         raise _not_one()
-    return found.parts[0].query
+    query = found.parts[0].query
+    return query, (*capped_words(block, [(query, None, False)]), *found.caveats)
 
 
 def _not_one() -> Unsupported:

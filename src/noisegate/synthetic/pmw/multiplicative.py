@@ -30,8 +30,9 @@ from noisegate.releases.ask.transcript import Rounds, pack, unpack
 from noisegate.releases.cells.estimate import Floats, whole
 from noisegate.releases.cells.grid import Grid
 from noisegate.releases.cells.tails import tail_factor
-from noisegate.releases.fit.multiplicative import ROUNDS_MAX, build, checked
+from noisegate.releases.fit.multiplicative import ROUNDS_MAX, answers, build, checked
 from noisegate.releases.forms.table import TableRelease, endings_of
+from noisegate.sql.laws.sampling import sampling_of
 from noisegate.synthetic.pmw.cells_model import cells_table
 from noisegate.synthetic.questions import counting_grid
 from noisegate.transforms.query import Query
@@ -136,21 +137,33 @@ class QuestionsJob(Recipe[Contents, TableRelease, TableExpected]):
         values = made.cells * float(grid.grain)  # as they are shown
         cells = whole(values) / float(grid.grain) if grid.whole else made.cells
         far, spread = checked(ask, self.block, cells, _CHECK)
-        off = self._off(far, spread) * float(grid.grain)
+        off = self._off(far, spread, cells)
         said = "The question is" if self.block.size == 1 else "All questions together are"
-        sure = f"{said} within ± {off:,.4g} of the exact count, at 95 %: one more choice, of the "
+        exact = grid.query.tally.rows_per_unit is None  # type: ignore[union-attr]  # sums
+        truth = "the exact count" if exact else "the count that contribution bounds leave"
+        sure = f"{said} within ± {off:,.4g} of {truth}, at 95 %: one more choice, of the "
         words = (*made.words, f"{sure}one that the table has worst, was measured for it.")
         record = {"event": encode(allowed.used()), "words": list(words), "within": off}
         return pack(record, [np.asarray(cells, np.float64)], ())
 
-    def _off(self, far: float, spread: float) -> float:
-        """The ± of all questions, in grains, at 95 %: see `checked`."""
+    def _off(self, far: float, spread: float, cells: Floats) -> float:
+        """The ± of all questions, at 95 %: see `checked`.
+
+        Of a sample, half of what may fail is for sampling, and each question has an equal part.
+        """
+        grid, failure = self.grid, _FAILURE / (1 if self.grid.sample is None else 2)
         query = Query(self.grid.query.tally, Strategy(self.block.cells, (self.block,)))
         moved = query.moved * Strategy(self.block.cells, (self.block,)).reaches[0]
         zeros = np.zeros(self.block.size, np.int64)
         choice = self.price.furthest(zeros, _CHECK / 2, moved)
-        tail = tail_factor(_FAILURE / 2, gaussian=self.price.gaussian)
-        return far + tail * spread + choice.shortfall(1 - Fraction(_FAILURE) / 2) + 0.5
+        tail = tail_factor(failure / 2, gaussian=self.price.gaussian)
+        off = far + tail * spread + choice.shortfall(1 - Fraction(failure) / 2) + 0.5
+        if grid.sample is None:
+            return off * float(grid.grain)
+        shown = answers(self.block, cells.ravel()) * float(grid.grain)
+        sampling = sampling_of(grid.sample, grid.moved, grid.grain)
+        noise = np.full(shown.shape, off * float(grid.grain))
+        return float(sampling.widened(shown, noise, failure / self.block.size).max())
 
     def read(self, stored: bytes) -> tuple[Contents, Event]:
         """The table, and what was used."""
