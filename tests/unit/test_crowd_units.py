@@ -1,6 +1,7 @@
 """Crowds on tables whose units have several rows: one row of each unit, or a true refusal."""
 
 import shutil
+from fractions import Fraction
 from pathlib import Path
 
 import duckdb
@@ -9,8 +10,14 @@ import pyarrow as pa
 import pytest
 
 import noisegate
+from noisegate.algebra.expression import Field, Literal
+from noisegate.algebra.relation import Table
+from noisegate.algebra.tally import Grouping, Sums, Term
 from noisegate.crowd.histogram import CrowdRelease
+from noisegate.curator.measurement import Measurement
 from noisegate.errors import SpecError, Unsupported
+from noisegate.mechanisms.additive.biased_crowd import BiasedCrowd
+from noisegate.transforms.query import Query
 from refusals import about
 
 PEOPLE = 1000
@@ -194,3 +201,20 @@ def test_a_picture_hatches_hidden_cells_below_the_line_at_the_crowd(hard):
     drawn = str(made.plot().to_dict())
     assert "k = 30 in the sample" in drawn
     assert "strokeDash" in drawn
+
+
+def test_strata_that_do_not_fit_the_cells_have_no_price():
+    rows = pa.table({"ward": ["n", "s", "w"]})
+    door = noisegate.open(
+        rows, table="v", epsilon=1, columns={"ward": {"in": ["n", "s", "w"]}}
+    ).door
+    query = Query(
+        Sums(
+            relation=Table(door.tables["v"]),
+            by=(Grouping(name="ward", expression=Field("ward"), keys=("n", "s", "w")),),
+            terms=(Term(expression=Literal(1), grain=Fraction(1), low=0, high=1),),
+        )
+    )
+    two = BiasedCrowd(probabilities=("1/2", "1/10"), inner=1, apart=True, crowd=90, epsilon=1)
+    with pytest.raises(Unsupported, check=about("strata")):
+        Measurement(query=query, mechanisms=(two,))
