@@ -75,6 +75,17 @@ def test_a_saved_release_has_them_too(tmp_path):
     assert again.coefficients().card().record["columns"]
 
 
+def test_where_no_wave_is_worth_it_cells_are_what_was_measured():
+    """Rows in one cell of eight are no sum of few waves: cells are chosen but for e^-20."""
+    rows = pa.table({"age": [3] * 5000})
+    gate = ng.open(rows, epsilon=100, columns={"age": {"type": "integer", "between": [0, 7]}})
+    release = gate.release("series", columns={"age": 1}, method="fourier", epsilon=20)
+    found = release.coefficients()
+    assert release.words[0] == "every cell, unchanged"
+    assert found.to_arrow()["cell"].to_pylist() == list(range(8))
+    assert abs(found.to_arrow()["coefficient"].to_pylist()[3] - 5000) < 10  # e^-160
+
+
 def test_other_methods_have_none():
     release = people().release("histogram", columns={"age": 10}, method="tree", epsilon=1)
     with pytest.raises(SpecError, check=about("coefficients")):
@@ -85,8 +96,9 @@ def test_the_command_prints_them_and_refuses_first(tmp_path):
     csv.write_csv(ROWS, tmp_path / "people.csv")
     words = ["release", "histogram", str(tmp_path / "people.csv"), "--columns", "age=10",
              "--between", "age=0,99", "--epsilon", "1", "--budget", "2", "--json", "--coefficients"]  # fmt: skip
-    refused = CliRunner().invoke(app, words)
-    assert refused.exit_code != 0
+    for wrong in ([], ["--method", "haar", "--sample", "1/2"]):
+        refused = CliRunner().invoke(app, [*words, *wrong])
+        assert refused.exit_code != 0
     done = CliRunner().invoke(app, [*words, "--method", "haar"])
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)

@@ -77,11 +77,12 @@ def release(
     """Publish a table once. Repeating a release is free and gives the same numbers."""
     from noisegate.orders import release_order  # noqa: PLC0415 - quick help
 
-    if coefficients and not {name, method} & {"haar", "fourier"}:
+    if coefficients and (opening.sample or not {name, method} & {"haar", "fourier"}):
         raise SpecError(
-            "Only the methods haar and fourier have coefficients.", fix="Use --method haar.",
+            "Only the methods haar and fourier have coefficients, of all rows.",
+            fix="Use --method haar, without --sample.",
             about="coefficients",
-        )  # fmt: skip
+        )
     terms = said(
         table=table, columns=bins_of(columns), where=where, workload=_asked(name, workload),
         epsilon=asking.epsilon, method=None if method == "auto" else method, **opening.caps,

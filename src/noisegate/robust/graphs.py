@@ -245,18 +245,13 @@ class _Edges:
     """The edges of a graph, and how a number of them is asked for."""
 
     def __init__(self, till: Till, order: GraphOrder) -> None:
-        if order.level == "node" and till.rules.sample is not None:
+        part, sample = till.curator.part, till.rules.sample
+        if order.level == "node" and (part or sample):
             raise SpecError(
-                "Each edge is sampled by itself, so sampling does not hide a vertex: its edges "
-                "together would cost more than the amplified price.",
+                "Edges are sampled, or in parts, one by one: those of a vertex together would cost "
+                "more than the price.",
                 fix='Use level="edge", or the gate itself.',
-                about="sample",
-            )
-        if order.level == "node" and till.curator.part is not None:
-            raise SpecError(
-                "Edges of one vertex may be in several parts, and parts share one price.",
-                fix='Use level="edge", or the whole table.',
-                about="part",
+                about="sample" if part is None else "part",
             )
         self._till, self._order, self._table = till, order, till.table(order.table)
         self._block = self._grouped((order.source, order.target))
@@ -374,7 +369,6 @@ class _Edges:
             statistic=statistic, vertices=self.vertices, levels=levels, cap=cap, noise=noise
         )
         measurement = Measurement(query=query, mechanisms=(asked,))
-
         read = ByReaches(noise=noise, grain=step, low=offset)
 
         def finish(found: Found) -> Answer:

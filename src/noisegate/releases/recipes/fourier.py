@@ -104,8 +104,15 @@ class Fourier(Exact):
             ask.done(0.5, "measuring every cell")
             (noisy,) = ask.sums([each_cell(ask.shape)], [rest])
             cells = noisy.values.astype(np.float64)
+            spread = np.full(cells.size, noisy.variance)
+            told = Coefficients(
+                {"cell": list(range(cells.size))},
+                cells,
+                spread,
+                "Cells were measured, and no wave.",
+            )
             return Estimate(cells, lambda low, high: _lengths(low, high) * noisy.variance,
-                            ("every cell, unchanged",))  # fmt: skip
+                            ("every cell, unchanged",), coefficients=lambda: told)  # fmt: skip
         bits = waves.bits(ask, kept, rest)
         blocks, _, shares = waves.plan(ask, kept, bits)
         ask.done(0.5, "measuring")
