@@ -9,7 +9,8 @@ fit into what was reserved is refused before a row is read.
 import json
 import os
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from fractions import Fraction
 from typing import Final, TypeAlias, final
 from weakref import WeakSet
@@ -17,9 +18,10 @@ from weakref import WeakSet
 from noisegate.accounting.accountant import Charge
 from noisegate.accounting.pure import pure_loss
 from noisegate.curator.cells import CellAccount
+from noisegate.curator.kept import Kept
 from noisegate.curator.measurement import Measurement
 from noisegate.curator.parts import Cut, Losses, Part
-from noisegate.errors import OverBudget, RequestConflict, Unsupported
+from noisegate.errors import LedgerError, OverBudget, RequestConflict, Unsupported
 from noisegate.ledger.fork import lineage
 from noisegate.ledger.store import Reservation
 from noisegate.privacy.domain import Key
@@ -265,6 +267,20 @@ def _require_one_part_per_unit(measurement: Measurement, part: Part) -> None:
             fix="Ask about the whole table, or per key.",
             about="parallel",
         )
+
+
+@contextmanager
+def ended(allowance: Allowance, kept: Kept) -> Iterator[None]:
+    """Close it when the block ends. What failed in the block is told, not what failed after it."""
+    try:
+        yield
+    except BaseException:
+        with suppress(LedgerError):  # the charge stays
+            allowance.close()
+        raise
+    finally:
+        kept.forget()
+    allowance.close()
 
 
 def sample_in(event: Event, accountants: Collection[str]) -> Fraction | None:

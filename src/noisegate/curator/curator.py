@@ -136,7 +136,11 @@ class Curator:
         Leaving the block closes it: what was used stays charged, the rest goes back, also when the
         recipe fails. A recipe that was finished before gets its stored answer, at no charge.
         """
-        from noisegate.curator.allowance import Allowance, sample_in  # noqa: PLC0415 - for recipes
+        from noisegate.curator.allowance import (  # noqa: PLC0415 - for recipes
+            Allowance,
+            ended,
+            sample_in,
+        )
 
         self.require_allowed(uses)
         sample = sample_in(event, self.accountants)
@@ -148,11 +152,8 @@ class Curator:
             allowance = Allowance(
                 entry, priced=self._priced, draw=draw, require=self._require_own, sample=sample
             )
-            try:
+            with ended(allowance, kept):
                 yield allowance
-            finally:
-                kept.forget()
-                allowance.close()
 
     @contextmanager
     def _rows_of(self, sample: Fraction | None) -> Iterator[Source]:
