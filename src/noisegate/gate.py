@@ -40,7 +40,7 @@ if TYPE_CHECKING:
         ThresholdTerms,
     )
     from noisegate.robust.graphs import GraphOrder
-    from noisegate.sql.partition import Where
+    from noisegate.sql.partition import PartitionTerms
 
 __all__ = ["Gate", "Rules"]
 R = TypeVar("R")
@@ -143,37 +143,20 @@ class Gate(Asks):
         return Gate(self._curator, replace(self._rules, sample=chance))
 
     def partition(
-        self,
-        column: str | None = None,
-        *,
-        where: "Where | None" = None,
-        table: str | None = None,
-        several: str | None = None,
+        self, column: str | None = None, **terms: "Unpack[PartitionTerms]"
     ) -> "dict[Key, Gate]":
         """Gates of disjoint parts, by key: all their questions cost what the dearest part does.
 
         ``parts = gate.partition("ward"); parts["north"].sql("SELECT AVG(age) FROM patients")``.
         Each part has its own running total, which the ledger keeps: whoever asks, today or later,
-        the account pays only what takes one part above all that was paid for parts so far.
-
-        Args:
-            column: A column with declared keys: one part for each.
-            where: Conditions, or names of parts with conditions. A row is in the first that is
-                true, so parts never overlap.
-            table: The table, if several have the column.
-            several: "first" where one unit may have rows in several parts: it then counts in the
-                first of them alone.
+        the account pays only what takes one part above all that was paid for parts so far. Instead
+        of a column with declared keys, `PartitionTerms` has conditions.
         """
-        from noisegate.sql.partition import parts_of  # noqa: PLC0415 - when asked for
+        from noisegate.curator.partition import within  # noqa: PLC0415 - when asked for
+        from noisegate.sql.partition import parts_of  # noqa: PLC0415
 
-        require_texts(column=column, table=table, several=several)
-        if self._curator.part is not None:
-            raise SpecError(
-                "This gate is already one part.", fix="Split by all conditions at once.",
-                about="partition",
-            )  # fmt: skip
-        found = parts_of(self.tables, column, where, table=table, several=several)
-        return {key: Gate(self._curator.within(part), self._rules) for key, part in found.items()}
+        found = parts_of(self._curator, column, **terms)
+        return {key: Gate(within(self._curator, part), self._rules) for key, part in found.items()}
 
     def thresholds(
         self, threshold: Number, **terms: "Unpack[ThresholdTerms]"
@@ -182,26 +165,20 @@ class Gate(Asks):
 
         ``with gate.thresholds(100, count=3, epsilon=1) as session:
         session.ask("SELECT COUNT(*) FROM people WHERE age > 80")``: says whether the count reaches
-        it, and for a yes by how much. After ``count`` yeses the session ends. The terms are those
-        of `ThresholdAsked`.
+        it, and for a yes by how much. After ``count`` yeses it ends. Terms: `ThresholdAsked`.
         """
-        from noisegate.releases.thresholds.session import (  # noqa: PLC0415 - when asked for
-            ThresholdAsked,
-            session_of,
-        )
+        from noisegate.releases.thresholds import session  # noqa: PLC0415 - when asked for
 
-        return session_of(self._desk, ThresholdAsked(threshold=threshold, **terms))
+        asked = session.ThresholdAsked(threshold=threshold, **terms)
+        return session.session_of(self._desk, asked)
 
     def thresholds_plan(
         self, threshold: Number, **terms: "Unpack[ThresholdTerms]"
     ) -> "Plan[ThresholdExpected]":
         """Price and error of a session of thresholds, beside plain questions. Free."""
-        from noisegate.releases.thresholds.session import (  # noqa: PLC0415 - when asked for
-            ThresholdAsked,
-            plan_of,
-        )
+        from noisegate.releases.thresholds import session  # noqa: PLC0415 - when asked for
 
-        return plan_of(self._desk, ThresholdAsked(threshold=threshold, **terms))
+        return session.plan_of(self._desk, session.ThresholdAsked(threshold=threshold, **terms))
 
     @property
     def tables(self) -> "Mapping[str, TableDomain]":

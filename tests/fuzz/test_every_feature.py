@@ -54,7 +54,8 @@ METHODS = (
 )  # fmt: skip
 PLACES = [("tight", VISITS), ("tight-zcdp", VISITS), ("tight-zcdp", NOTES)]
 ALWAYS = {  # that every one of these tables can be asked
-    "sql", "plan", "choose", "histogram", "table", "marginals", "cube", "sparse", "above", "cdf", "boxplot", "synthetic",
+    "sql", "plan", "choose", "choose, listed", "choose, prior", "choose, interval", "auction", "smooth, trimmed",
+    "smooth, Huber", "histogram", "table", "marginals", "cube", "sparse", "above", "cdf", "boxplot", "synthetic",
     "describe",
     "questions", "many", "many, workload", "smooth", "distance", "statistic", "statistical queries", "caps", "apply",
     "method cells", "method tree", "method haar", "sampled sql", "sampled histogram",
@@ -103,6 +104,30 @@ def sampled(gate, of):
 @feature("plan")
 def plan(gate, of):
     return gate.plan(of.said("SELECT {k}, AVG({n}) FROM {t} GROUP BY {k}"), relative=0.1, rows=100)
+
+
+@feature("choose, listed", candidates={"line": [1, 2, 3]})
+@feature("choose, prior", candidates={"line": [1, 2], "w": [1, 3]}, prior="w")
+def listed(gate, of, **more):
+    text = of.said("SELECT COUNT(*) FILTER (WHERE BIN({n}, 1) >= line) FROM {t}")
+    return gate.choose(text, epsilon=1, **more)
+
+
+@feature("choose, interval")
+def on_interval(gate, of):
+    text = of.said("SELECT COUNT(*) FILTER (WHERE at >= {n}) FROM {t}")
+    return gate.choose(text, epsilon=1, candidates={"at": (0, 9)})
+
+
+@feature("auction")
+def auctioned(gate, of):
+    return gate.auction(of.n, prices=[1, 2, 4], table=of.t, epsilon=1)
+
+
+@feature("smooth, trimmed", trim="0.1")
+@feature("smooth, Huber", clip=2)
+def robust_mean(gate, of, **more):
+    return gate.smooth(of.said("SELECT AVG({n}) FROM {t}"), epsilon=1, **more)
 
 
 @feature("choose", score="COUNT(*)")

@@ -40,6 +40,11 @@ def share(rows):
     return float((rows["cost"] > 100).mean())
 
 
+def halves(rows):
+    high = float((rows["cost"] > 100).mean())
+    return [1 - high, high]
+
+
 def rows_of(answer):
     """The numbers of an answer, as text that later versions must give again."""
     return answer.to_csv() if hasattr(answer, "to_csv") else answer.to_pandas().to_csv(index=False)
@@ -83,6 +88,27 @@ ORDERS = {
     ),
     "sql: a sample": lambda gate: rows_of(gate.sample("1/2").sql(WARDS, epsilon=1)),
     "choose": lambda gate: repr(gate.choose(WARDS, epsilon=1).winner),
+    "choose: a list": lambda gate: repr(
+        gate.choose(
+            "SELECT SUM(CASE WHEN BIN(cost, 50) >= price THEN price ELSE 0 END) FROM visits",
+            candidates={"price": [100, 200.5, 400], "w": [1, 2, 1]}, prior="w", epsilon=1,
+        ).winner
+    ),
+    "choose: an interval": lambda gate: repr(
+        gate.choose(
+            "SELECT COUNT(*) FILTER (WHERE at BETWEEN cost AND cost + 50) FROM visits",
+            candidates={"at": (0, 800)}, epsilon=1,
+        ).winner
+    ),
+    "auction": lambda gate: repr(
+        gate.auction("cost", prices=range(50, 801, 50), table="visits", epsilon=1).winner
+    ),
+    "score": lambda gate: repr(
+        gate.choose_by(
+            halves, table="visits", columns=["cost"], candidates=["low", "high"], range=(0, 1),
+            blocks=2, seconds="0.3", epsilon=1,
+        ).winner
+    ),
     "apply": lambda gate: rows_of(
         gate.apply(
             share, table="visits", columns=["cost"], range=(0, 1), blocks=2, seconds="0.3",
@@ -94,6 +120,15 @@ ORDERS = {
     ),
     "smooth": lambda gate: rows_of(
         gate.smooth("SELECT MEDIAN(birth_year) AS m FROM patients", epsilon=1)
+    ),
+    "smooth: a trimmed mean": lambda gate: rows_of(
+        gate.smooth("SELECT AVG(birth_year) AS m FROM patients", trim="0.1", epsilon=1)
+    ),
+    "smooth: Huber's estimate": lambda gate: rows_of(
+        gate.smooth("SELECT AVG(birth_year) AS m FROM patients", clip=20, epsilon=1)
+    ),
+    "distance: clusters": lambda gate: rows_of(
+        gate.distance(table="patients", columns=["birth_year"], clusters=2, radius=20, epsilon=1)
     ),
     "distance": lambda gate: rows_of(
         gate.distance(

@@ -51,7 +51,7 @@ def copy_at_once(monkeypatch):
 
 
 def written(folder, frames):
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(exist_ok=True, parents=True)
     for name, frame in frames.items():
         pq.write_table(frame, folder / f"{name}.parquet")
     return {name: folder / f"{name}.parquet" for name in frames}
@@ -111,8 +111,10 @@ def test_sizes_that_are_too_small_are_caught(tmp_path, monkeypatch):
         return query
 
     monkeypatch.setattr(copies, "_sized", wrong)
+    assert not require_equal(tmp_path / "counted", range(1), shallow)  # none was used
+    monkeypatch.setattr(copies, "_WRONG", "SELECT 1 FROM {}.rows LIMIT 0")
     with pytest.raises(AssertionError):
-        require_equal(tmp_path, range(3), shallow)
+        require_equal(tmp_path / "uncounted", range(3), shallow)
 
 
 def test_whoever_is_beyond_the_bound_in_a_copy_is_scaled(tmp_path):
@@ -193,7 +195,7 @@ def test_large_and_unsettled_files_are_not_copied(tmp_path, monkeypatch):
     monkeypatch.setattr(copies, "_LENGTH_MAX", file.stat().st_size - 1)
     source = alone(file)
     assert source.sums(BY_CODE).sum() == 5
-    monkeypatch.setattr(copies, "_LENGTH_MAX", 1 << 28)
+    monkeypatch.setattr(copies, "_LENGTH_MAX", 1 << 27)
     monkeypatch.setattr(copies, "_CALM_NS", 10**12)
     assert source.sums(BY_CODE).sum() == 5
     assert not kept(source)

@@ -1,14 +1,25 @@
 """The clinic behind a service, in a folder of its own for each test; people and their tokens."""
 
 import shutil
+from functools import partial
 from pathlib import Path
 
+import argon2
 import pytest
 from served import PEOPLE, QUICK, serving
 
 from noisegate.server.service import Service
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.fixture(autouse=True, scope="session")
+def passwords_of_little_work():
+    """Argon2 with its least memory and time: what is tried here is not how hard it is to guess."""
+    little = partial(argon2.PasswordHasher, time_cost=1, memory_cost=64, parallelism=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(argon2, "PasswordHasher", little)
+        yield
 
 
 @pytest.fixture

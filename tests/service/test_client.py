@@ -44,10 +44,13 @@ ORDERS = [  # of every kind; each is asked of a gate here and of one over the ne
     {"kind": "sql", "sql": HARD, "epsilon": "0.5"},
     {"kind": "sql", "sql": "SELECT town, COUNT(*) AS n FROM patients GROUP BY town", "epsilon": 1},
     {"kind": "choose", "sql": "SELECT ward, COUNT(*) FROM visits GROUP BY ward", "epsilon": 1, "gap": True},
+    {"kind": "choose", "sql": "SELECT COUNT(*) FILTER (WHERE at BETWEEN cost AND cost + 50) FROM visits", "candidates": {"at": {"from": 0, "to": 800}}, "epsilon": 1},
+    {"kind": "auction", "column": "cost", "prices": [50, "100.5", 300], "table": "visits", "epsilon": 1},
     {"kind": "caps", "table": "visits", "epsilon": "0.5"},
     {"kind": "bounds", "table": "visits", "column": "cost", "epsilon": 1},
     {"kind": "statistic", "expressions": ["cost >= 100", "cost"], "table": "visits", "epsilon": 1},
     {"kind": "smooth", "sql": "SELECT MEDIAN(cost) FROM visits", "epsilon": 1, "rows_per_unit": 1},
+    {"kind": "smooth", "sql": "SELECT AVG(cost) FROM visits", "trim": "0.1", "epsilon": 1, "rows_per_unit": 1},
     {"kind": "distance", "sql": "SELECT COUNT(*) FILTER (WHERE cost < 3) AS a, COUNT(*) FILTER (WHERE cost > 90) AS b FROM visits", "epsilon": 1},
     {"kind": "release", "name": "histogram", "table": "visits", "columns": {"ward": None, "cost": 100}, "epsilon": 1},
     {"kind": "release", "name": "cdf", "table": "visits", "columns": {"cost": 50}, "epsilon": 1},
@@ -115,7 +118,7 @@ def test_what_comes_back_is_what_the_gate_itself_gives(gate, here, record):
         {n: v for n, v in each.to_dict(at).items() if n not in changing} for each in (again, found)
     )
     assert told == known
-    if record["kind"] == "choose":
+    if record["kind"] in ("choose", "auction"):
         assert (again.winner, again.gap, again.shortfall(0.9)) == (
             found.winner,
             found.gap,

@@ -69,6 +69,17 @@ def test_one_sees_the_purposes_that_one_may_ask_for(everybody):
     assert sent(everybody, "ben", "ask", purpose="trial").status_code == 403
 
 
+def test_the_one_share_is_on_the_form_and_on_the_page_of_budgets(everybody):
+    assert "For all purposes together, ε = " in everybody["ana"].page("ask").text
+    assert sent(everybody, "ana", "ask", purpose="trial", key="once").status_code == 200
+    page = everybody["sam"].page("budget")
+    said = words(page)
+    assert "ana, for all purposes together" in said
+    assert "Change the share of ana for all purposes together" in said
+    trial = said.partition("ana, for trial")[2].partition("Change the share")[0]
+    assert "the accounts above it have no more" in trial, "less than the share is left of trial"
+
+
 def test_a_bar_says_why_less_is_left_than_the_share(everybody):
     wide, narrow = (
         words(sent(everybody, "ana", "ask", purpose=why, do="price", sql=f"{SQL} WHERE age > 7"))

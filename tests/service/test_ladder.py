@@ -3,6 +3,7 @@
 import json
 import time
 from contextlib import closing
+from threading import Event
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -11,9 +12,11 @@ import pytest
 from served import serving
 from wires import Wire
 
+import noisegate
 from noisegate.errors import Cancelled, Forbidden, Waiting
 from noisegate.gate import Gate
 from noisegate.orders import order_from
+from noisegate.server.runs import Run
 from noisegate.server.service import Service
 from noisegate.server.settings import Settings
 
@@ -67,13 +70,12 @@ def test_http_gives_nothing_of_an_answer_before_its_time(slow, what):
             except HTTPError as error:
                 return error.code, error.read()
 
-        begun = time.monotonic()
         status, body = call("/datasets/clinic/orders", json.dumps(COUNT.to_dict()).encode())
         assert status == 202
         run = slow.held(json.loads(body)["id"])
         over(run)
         status, body = call(f"/orders/{run.id}/{what}")
-        assert time.monotonic() - begun < QUANTUM
+        assert time.monotonic() < run.ended_at
         assert status == 202, body
 
 
@@ -107,40 +109,79 @@ def test_who_cancels_early_does_not_learn_whether_the_work_was_over(slow, monkey
     assert told[0][1:4] == ("cancelled", None, ("cancelled",))
 
 
-def test_a_plan_does_not_turn_free_before_the_answer_leaves(slow):
-    view = slow.view(slow.people.caller_of("ana"), "clinic")
-    run = view.start(COUNT)
-    over(run)
-    early = view.plan(COUNT)
-    assert run.told == "running"
-    assert early.price.epsilon == COUNT.epsilon
-    assert run.wait()
-    assert view.plan(COUNT).free
+@pytest.fixture
+def drawn(monkeypatch):
+    """Set when what was drawn is to be stored, which only a test can see."""
+    found, real = Event(), Run.pause
+    monkeypatch.setattr(Run, "pause", lambda run: (found.set(), real(run)))
+    return found
 
 
-@pytest.mark.parametrize("person", ["ana", "ben"])
-@pytest.mark.parametrize("sql", [COUNT.sql, COUNT.sql.lower()], ids=["same", "in other words"])
-def test_what_was_made_is_not_shown_again_before_it_leaves(slow, person, sql):
+def open_account(service, name):
+    caller = service.people.caller_of(name)
+    return service.view(caller, "clinic")
+
+
+def test_nothing_tells_anybody_that_rows_were_read_before_its_time(slow, drawn, clinic):
+    """Neither plans, of whomever, nor the ledger, nor another process that shares it."""
     slow.people.add("ben", "analyst")
-    run = slow.view(slow.people.caller_of("ana"), "clinic").start(COUNT)
-    over(run)
-    run.ended_at += 60  # as if it had taken long
-    view = slow.view(slow.people.caller_of(person), "clinic")
-    again = view.start(order_from(COUNT.to_dict() | {"sql": sql}))
-    over(again)
-    assert again.ended_at == run.ended_at
-    other = view.start(order_from(COUNT.to_dict() | {"sql": sql + " WHERE cost > 5"}))
-    over(other)
-    assert other.ended_at < run.ended_at, "another question is not held"
-
-
-def test_a_limit_does_not_tell_that_an_answer_is_there(slow):
-    run = slow.view(slow.people.caller_of("ana"), "clinic").start(COUNT)
-    over(run)
-    run.ended_at += 60
+    views = [open_account(slow, name) for name in ("ana", "ben")]
+    beside = noisegate.open(clinic, analyst="ben")  # as another process has it
+    run = views[0].start(COUNT)
+    assert drawn.wait(10)
+    ledger = views[0].hosted.ledger
+    charged, head = ledger.balance("clinic"), ledger.head()
+    assert (charged.unsettled, charged.reservations) == (1, 1), "the charge is there"
+    plans = [view.plan(COUNT) for view in views] + [beside.plan(COUNT)]
     poor = slow.people.by_token(slow.people.new_token("ana", epsilon_question="0.01"))
     with pytest.raises(Forbidden):
         slow.view(poor, "clinic").start(COUNT)
+    assert time.monotonic() - run.begun_at < QUANTUM, "all of this was early"
+    assert not any(plan.free for plan in plans)
+    assert ledger.head() == head
+    assert run.wait(30)
+    assert run.stored_at - run.begun_at == pytest.approx(QUANTUM)
+    assert run.ended_at - run.stored_at == pytest.approx(QUANTUM / 5)
+    assert all(plan.free for plan in [views[1].plan(COUNT), beside.plan(COUNT)])
+
+
+def test_each_step_of_a_question_is_stored_at_a_time_of_the_ladder(clinic):
+    """Also what is given back; how long the step before it took moves the next one by whole times."""
+    described = order_from(
+        {"kind": "release", "name": "describe", "table": "visits", "epsilon": "0.5"}
+    )
+    with closing(Service([clinic], settings=Settings(quantum=0.08))) as made:
+        made.people.add("ana", "analyst")
+        run, times = None, []
+        real = Run.pause
+
+        def noted(each):
+            real(each)
+            times.append(each.stored_at - each.begun_at)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Run, "pause", noted)
+            run = open_account(made, "ana").ask(described, seconds=60)
+        assert len(times) > 1
+        steps = [each / 0.08 for each in times]
+        assert steps == [pytest.approx(round(each)) for each in steps]
+        assert run.ended_at - run.begun_at > times[-1]
+
+
+def test_who_waits_for_a_time_keeps_nobody_from_work(clinic):
+    """One worker, a first rung of 1.5 s: four questions of four people take less than two rungs."""
+    with closing(Service([clinic], settings=Settings(quantum=QUANTUM, workers=1))) as made:
+        for name in ("ana", "ben"):
+            made.people.add(name, "analyst")
+        begun = time.monotonic()
+        runs = [
+            open_account(made, name).start(
+                order_from(COUNT.to_dict() | {"sql": f"{COUNT.sql} WHERE cost > {n}"})
+            )
+            for n, name in enumerate(("ana", "ben", "ana", "ben"))
+        ]
+        assert all(run.wait(30) for run in runs)
+        assert time.monotonic() - begun < 3 * QUANTUM
 
 
 def test_a_statement_that_times_out_gives_no_answer_before_its_time():

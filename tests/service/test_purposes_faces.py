@@ -11,7 +11,9 @@ from typer.testing import CliRunner
 from wires import Wire
 
 from noisegate.cli import app
+from noisegate.server.agents.arguments import Planning
 from noisegate.server.http import http_app
+from noisegate.sql.order import SqlTerms
 
 COUNT = "SELECT COUNT(*) AS n FROM visits WHERE age > {}"
 
@@ -130,3 +132,7 @@ def test_no_face_spends_more_than_the_share_of_all_purposes(study):
     assert ended.exception is not None
     assert getattr(ended.exception, "code", "") == "over-budget"
     assert charged(study) == before
+
+
+def test_agents_can_say_whatever_stands_beside_sql():
+    assert SqlTerms.__annotations__.keys() <= Planning.model_fields.keys()

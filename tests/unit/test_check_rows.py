@@ -60,6 +60,13 @@ def test_each_column_is_counted(policy):
     assert "decimal point" in next(e.fix for e in check_rows(policy) if e.place.endswith("cost"))
 
 
+def test_a_column_of_which_nothing_can_be_read_is_counted_too(policy):
+    head = ROWS.split("\n", maxsplit=1)[0]
+    (policy.parent / "visits.csv").write_text(f"{head}\n1;3,5;;;;\n2;4,5;;;;\n")
+    problems = [each.problem for each in check_rows(policy)]
+    assert problems == ["2 of 2 values cannot be read as number and count as NULL."]
+
+
 def test_values_of_rows_are_never_quoted(policy):
     said = " ".join(map(str, check_rows(policy)))
     assert not [word for word in ("forty", "7,25", "31.12", "west", "not a time") if word in said]

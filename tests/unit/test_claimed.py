@@ -1,9 +1,12 @@
 """Distances that a program computes: on the steward's word alone, and never on an analyst's."""
 
+from fractions import Fraction
+
 import pyarrow as pa
 import pytest
 
 import noisegate as ng
+from noisegate.algebra.blocks import STEPS
 from noisegate.curator.claimed import ClaimedMeasurement
 from noisegate.desk.desk import Desk
 from noisegate.errors import NoisegateError, SpecError, Unsupported
@@ -77,3 +80,40 @@ def test_the_door_takes_one_whole_number_of_all_rows_only():
     assert fair.event().sensitivity.value == 1
     with pytest.raises(NoisegateError):
         ClaimedMeasurement(query=query, noise=DiscreteGaussian(variance=1))
+
+
+def most_common(rows):
+    """How often each of 2 and 3 occurs: one row moves each by at most 1."""
+    return [int((rows["x"] == value).sum()) for value in (2, 3)]
+
+
+SCORED = {"candidates": ["two", "three"], "range": (0, 100), "sensitivity": 1, "seconds": "0.5"}
+
+
+def test_a_steward_may_vouch_for_scores_and_an_analyst_may_not():
+    door = gate()
+    chosen = door.choose_by(most_common, trusted=True, epsilon=100, **SCORED)
+    assert chosen.winner == "three"  # the other with e^-50
+    assert "provided that one unit with all its rows changes each score of" in str(chosen.guarantee)
+    assert chosen.cost.epsilon == 100
+    assert door.choose_by(most_common, trusted=True, epsilon=100, **SCORED).free
+    other = gate(analyst="ana", share=100)
+    with pytest.raises(Unsupported, check=about("steward")):
+        other.choose_by(most_common, trusted=True, epsilon=1, **SCORED)
+    for terms in ({}, {"trusted": True, "blocks": 2}, {"trusted": True, "sensitivity": None}):
+        with pytest.raises(SpecError, check=about("trusted")):
+            door.choose_by(most_common, epsilon=1, **SCORED | terms)
+    assert (other.spent.epsilon, door.spent.epsilon) == (0, 100)
+
+
+def test_the_steps_of_a_vouched_score_hold_its_rounding():
+    """Two scores that are the sensitivity apart are at most so many steps apart on the grid."""
+    door = gate()
+    order = ng.orders.ScoreOrder.of(
+        most_common, trusted=True, epsilon=1, **SCORED | {"range": (0, 7)}
+    )
+    asked = order.job(door._desk).measurement
+    low, high = asked.query.tally.ranges[0]
+    steps = [round((v - low) * STEPS / (high - low)) for v in (Fraction(n, 3) for n in range(22))]
+    assert max(b - a for a, b in zip(steps, steps[3:], strict=False)) <= asked.steps
+    assert asked.event().epsilon == 1

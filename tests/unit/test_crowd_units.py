@@ -1,12 +1,23 @@
 """Crowds on tables whose units have several rows: one row of each unit, or a true refusal."""
 
+import shutil
+from fractions import Fraction
+from pathlib import Path
+
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import noisegate
+from noisegate.algebra.expression import Field, Literal
+from noisegate.algebra.relation import Table
+from noisegate.algebra.tally import Grouping, Sums, Term
 from noisegate.crowd.histogram import CrowdRelease
+from noisegate.curator.measurement import Measurement
 from noisegate.errors import SpecError, Unsupported
+from noisegate.mechanisms.additive.biased_crowd import BiasedCrowd
+from noisegate.transforms.query import Query
 from refusals import about
 
 PEOPLE = 1000
@@ -89,6 +100,31 @@ def test_columns_count_each_unit_once_in_the_first_of_its_cells(hard):
     assert made.guarantee.unit.column == "who"
 
 
+def test_units_that_stand_in_another_table_are_counted_once_too(tmp_path):
+    """Prescriptions of the example clinic: the patient is two tables away. An alarm in 10⁸ runs."""
+    examples = Path(__file__).parents[2] / "examples"
+    shutil.copytree(examples / "clinic", tmp_path / "clinic")
+    text = (examples / "clinic.toml").read_text().replace("delta = 1e-7", "delta = 1e-3")
+    (tmp_path / "clinic.toml").write_text(text)
+    door = noisegate.open(tmp_path / "clinic.toml", analyst="ana", ledger=":memory:")
+    asked = {"table": "prescriptions", "columns": {"days": 7}, "probability": "1/2", "crowd": 28}
+    made = door.release("crowd-histogram", **asked, delta="1e-5")
+    files = {each: f"'{tmp_path}/clinic/{each}.csv'" for each in ("prescriptions", "visits")}
+    counted = duckdb.sql(
+        "SELECT cell, COUNT(*) FROM (SELECT v.patient_id, MIN(p.days // 7) AS cell FROM "
+        f"{files['prescriptions']} p JOIN {files['visits']} v USING (visit_id) "
+        "WHERE p.days IS NOT NULL GROUP BY 1) GROUP BY 1"
+    ).fetchall()
+    low, high = made.bounds("0.999999999")
+    exact = np.zeros(low.size, int)
+    for cell, count in counted:
+        exact[int(cell)] += count
+    assert (low <= exact).all()
+    assert (exact <= high).all()
+    assert exact.sum() > 100
+    assert made.guarantee.unit.column == "patient_id"
+
+
 def test_a_crowd_says_that_it_is_zero_knowledge_and_keeps_saying_it(hard, tmp_path):
     asked = {"columns": {"ward": None}, "probability": "1/2", "crowd": 40, "delta": 1e-4}
     assert "zero-knowledge" in str(hard.release_plan("crowd-histogram", **asked))
@@ -100,6 +136,8 @@ def test_a_crowd_says_that_it_is_zero_knowledge_and_keeps_saying_it(hard, tmp_pa
     assert CrowdRelease.load(tmp_path / "wards.parquet").guarantee == made.guarantee
     sampled = hard.sample("1/4").sql("SELECT COUNT(*) FROM v", epsilon=1, rows_per_unit=2)
     assert sampled.guarantee.zero_knowledge
+    found = hard.sample("1/4").sql("SELECT ward, COUNT(*) FROM v GROUP BY 1", epsilon=1)
+    assert not found.guarantee.zero_knowledge  # its cap was found in all rows
     plain = hard.sql("SELECT COUNT(*) FROM v", epsilon=1, rows_per_unit=2)
     assert not plain.guarantee.zero_knowledge
     assert "zero_knowledge" not in plain.guarantee.to_dict()
@@ -163,3 +201,20 @@ def test_a_picture_hatches_hidden_cells_below_the_line_at_the_crowd(hard):
     drawn = str(made.plot().to_dict())
     assert "k = 30 in the sample" in drawn
     assert "strokeDash" in drawn
+
+
+def test_strata_that_do_not_fit_the_cells_have_no_price():
+    rows = pa.table({"ward": ["n", "s", "w"]})
+    door = noisegate.open(
+        rows, table="v", epsilon=1, columns={"ward": {"in": ["n", "s", "w"]}}
+    ).door
+    query = Query(
+        Sums(
+            relation=Table(door.tables["v"]),
+            by=(Grouping(name="ward", expression=Field("ward"), keys=("n", "s", "w")),),
+            terms=(Term(expression=Literal(1), grain=Fraction(1), low=0, high=1),),
+        )
+    )
+    two = BiasedCrowd(probabilities=("1/2", "1/10"), inner=1, apart=True, crowd=90, epsilon=1)
+    with pytest.raises(Unsupported, check=about("strata")):
+        Measurement(query=query, mechanisms=(two,))

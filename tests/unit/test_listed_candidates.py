@@ -167,6 +167,10 @@ def test_an_auction_sells_at_nearly_the_best_price(rows_gate, units_gate):
     sold = rows_gate.auction("bid", prices=PRICES, epsilon=10**4)
     best = best_price()
     assert sold.winner == best  # another with e^-1000
+    card = sold.card().to_dict()
+    assert card["measurements"]
+    assert len(card["ledger"]) >= 2
+    assert "below the best" in card["caveats"][-1]
     plan = units_gate.auction_plan("bid", prices=PRICES, epsilon=1)
     assert plan.expected.shortfall(0.95) == pytest.approx(2 * 10 * np.log(39 / 0.05), rel=0.01)
 
@@ -202,6 +206,13 @@ def test_wrong_candidates_are_refused_before_any_charge(terms, code, rows_gate):
     assert rows_gate.spent == before
 
 
+def test_an_account_that_adds_up_rho_bounds_what_a_unit_adds_to_all_cells():
+    gate = ng.open(ROWS, epsilon=100, delta="1e-6", accountant="zcdp", columns=FACTS, table="data",
+                   unit="who", rows_per_unit=2, ledger=":memory:")  # fmt: skip
+    job = job_of(gate, ng.orders.ChoiceOrder(sql=SOLD, candidates={"price": PRICES}, epsilon=1))
+    assert job.measurement.query.any_one * job.expected.grain == 20
+
+
 def test_prices_that_are_none_are_refused(rows_gate):
     for prices in ([5], [1, 1], list(range(1, 4000))):
         with pytest.raises(SpecError, check=about("prices")):
@@ -229,7 +240,10 @@ public = true
 columns.price = { type = "number" }
 """)
     words = ("choose", "shop.toml", SOLD, "--epsilon", "5", "--json")
-    named = json.loads(run(*words, "--candidates", "prices", cwd=tmp_path).stdout)
+    named = json.loads(
+        run(*words, "--candidates", "prices", "--save", "card.md", cwd=tmp_path).stdout
+    )
+    assert "below the best" in (tmp_path / "card.md").read_text()
     filed = json.loads(run(*words, "--candidates", "prices.csv", cwd=tmp_path).stdout)
     assert named["winners"] == filed["winners"]
     assert (named["candidates"], filed["price"]) == (40, 0)  # one question, paid for once

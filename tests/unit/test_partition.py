@@ -1,6 +1,8 @@
 """Questions about disjoint parts cost together what the dearest part does."""
 
+import io
 import json
+from dataclasses import replace
 from fractions import Fraction
 from types import SimpleNamespace
 
@@ -15,14 +17,18 @@ from noisegate.algebra.expression import Call, Field, Literal
 from noisegate.algebra.relation import Filter, Join, JoinKind, Matching, Project, Table, Union
 from noisegate.algebra.tally import Sums, Term
 from noisegate.cli import app
-from noisegate.curator.partition import Part
-from noisegate.errors import OverBudget, SpecError, Unsupported
+from noisegate.curator.measurement import Measurement
+from noisegate.curator.partition import Part, within
+from noisegate.errors import OverBudget, SourceError, SpecError, Unsupported
 from noisegate.lab.spending import spending
 from noisegate.ledger import parts
 from noisegate.ledger.memory import MemoryLedger
+from noisegate.ledger.open import restore_ledger
+from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.privacy.event import DeclaredEvent, InPart
 from noisegate.privacy.loss import ApproxDP
 from noisegate.sql.reading.reader import read
+from noisegate.transforms.query import Query
 from refusals import about
 
 WARDS = ["north", "south", "west"]
@@ -85,9 +91,13 @@ def test_parts_of_a_column_cost_what_the_dearest_does():
     gate = people()
     found = gate.partition("ward")
     assert list(found) == WARDS
-    paid = [found[ward].sql("SELECT COUNT(*) FROM people", epsilon=1).cost for ward in WARDS]
-    assert [each.epsilon for each in paid] == [1, 0, 0]
+    sql = "SELECT COUNT(*) FROM people"
+    answers = [found[ward].sql(sql, epsilon=1) for ward in WARDS]
+    assert [each.cost.epsilon for each in answers] == [1, 1, 1]
+    charged = [each.caveats[-1].partition("charged ")[2] for each in answers]
+    assert charged == ["ε = 1 now.", "ε = 0 now.", "ε = 0 now."]
     assert gate.spent == ApproxDP(1)
+    assert found["north"].sql(sql, epsilon=1).free
     sql = "SELECT SUM(age) FROM people WHERE age > 5"
     assert found["west"].plan(sql, epsilon=Fraction(5, 2)).price.epsilon == Fraction(5, 2)
     answer = found["west"].sql(sql, epsilon=Fraction(5, 2))
@@ -120,10 +130,8 @@ def test_overlapping_conditions_are_told_apart_by_their_order():
     ]
     assert counts == pytest.approx([40, 80], abs=7)  # 10^-15 each
     assert gate.spent == ApproxDP(5)
-    assert (
-        "none of those before"
-        in found["rest"].plan("SELECT COUNT(*) FROM people", epsilon=1).notes[-1]
-    )
+    plan = found["rest"].plan("SELECT COUNT(*) FROM people", epsilon=1)
+    assert any("none of those before" in each for each in plan.notes)
 
 
 def test_two_partitions_add_up_and_so_does_what_is_asked_of_everybody():
@@ -137,16 +145,13 @@ def test_two_partitions_add_up_and_so_does_what_is_asked_of_everybody():
     assert report.rows[1].note.startswith("ρ = 1.5 ")
 
 
-def test_releases_and_learners_can_be_about_a_part():
+def test_releases_and_quantiles_can_be_about_a_part():
     gate = people()
     found = gate.partition("ward")
-    for ward in WARDS:
+    for ward in WARDS[:2]:
         release = found[ward].release("histogram", columns={"age": 10}, epsilon=1)
-    assert release.cost.epsilon == 0
+    assert release.cost.epsilon == 1
     assert gate.spent == ApproxDP(1)
-    matrix = found["south"].matrix("people", ["age"])
-    ng.learners.StandardScaler(epsilon=1).fit(matrix)
-    assert gate.spent == ApproxDP(2)
     found["north"].sql("SELECT MEDIAN(age) FROM people", epsilon=1)
     assert gate.spent == ApproxDP(2)
     assert gate.ledger.verify().ok
@@ -249,6 +254,31 @@ def test_the_command_line_composes_separate_commands(clinic, tmp_path):
     assert wrong.exit_code != 0
 
 
+def test_a_question_that_failed_is_asked_again_under_its_charge(monkeypatch, tmp_path):
+    csv.write_csv(pa.table({"ward": WARDS * 9, "age": [*range(27)]}), tmp_path / "people.csv")
+    gate = ng.open(tmp_path / "people.csv", epsilon=3, columns=COLUMNS)
+    part = gate.partition("ward")["north"]
+    with monkeypatch.context() as patch, pytest.raises(SourceError):
+        patch.setattr("noisegate.curator.measurement.Measurement.draw", broken)
+        part.sql("SELECT COUNT(*) FROM people", epsilon=1)
+    assert gate.spent == ApproxDP(1)  # debit first
+    again = ng.open(tmp_path / "people.csv", epsilon=3, columns=COLUMNS)
+    again.partition("ward")["north"].sql("SELECT COUNT(*) FROM people", epsilon=1)
+    again.partition("ward")["south"].sql("SELECT COUNT(*) FROM people", epsilon=1)
+    assert again.spent == ApproxDP(1)
+    assert again.ledger.verify().ok
+    copy = io.StringIO()
+    again.ledger.export(copy)
+    copy.seek(0)
+    restored = restore_ledger(copy, str(tmp_path / "copy.ledger"))
+    assert restored.verify().ok
+    assert restored.balance("people").spent == ApproxDP(1)
+
+
+def broken(*_):
+    raise MemoryError
+
+
 # the ledger
 
 
@@ -348,7 +378,7 @@ SHAPES = {
     "where": "SELECT COUNT(*) FROM people WHERE age > 2",
     "union": "SELECT COUNT(*) FROM (SELECT age FROM people UNION ALL SELECT age FROM people) u",
 }
-OF_UNITS = SHAPES | {
+OF_UNITS = {
     "self-join": "SELECT COUNT(*) FROM people a JOIN people b ON a.id = b.id",
     "not exists": "SELECT COUNT(*) FROM people a WHERE NOT EXISTS "
     "(SELECT 1 FROM people b WHERE b.id = a.id AND b.age > a.age)",
@@ -393,7 +423,8 @@ def test_relations_that_reach_beyond_a_part_are_refused_and_would_move_two(neigh
     found = neighbours["id"]
     gate = found[None]
     table = Table(gate.tables["people"])
-    parts_ = {key: gate.partition("ward", several="first")[key].door.part for key in WARDS}
+    split = gate.partition("ward", several="first")
+    parts_ = {key: split[key].door.part for key in ("south", "west")}
     south = parts_["south"]
     beyond = {
         "plain": lambda _: table,
@@ -432,3 +463,38 @@ def test_keys_of_other_types_are_no_keys():
     for key in (True, 1.0, None, b"north", 1):
         with pytest.raises(Unsupported, check=about("part")):
             Part(table=table, by=Field("ward"), key=key, name="")
+
+
+def test_a_recipe_cannot_say_itself_that_it_is_about_a_part():
+    gate = people()  # else each made-up part would buy all of the budget, of everybody, again
+    made_up = InPart(event=DeclaredEvent(epsilon=10), partition="p", part="1")
+    for door in (gate.door, gate.partition("ward")["north"].door):
+        with (
+            pytest.raises(Unsupported, check=about("part")),
+            door.allowance(made_up, question="q", request_id="r"),
+        ):
+            pass
+    assert gate.spent == ApproxDP(0)
+
+
+def test_the_door_takes_its_own_kind_of_part_alone():
+    gate = people()
+    part = gate.partition("ward")["north"].door.part
+    lenient = SimpleNamespace(
+        table=part.table, tables=part.tables, event=part.event, short="", require=lambda _: None
+    )
+    with pytest.raises(Unsupported, check=about("part")):
+        within(gate.door, lenient)
+
+
+def test_the_tables_behind_the_door_of_a_part_cannot_be_changed(clinic):
+    # were visits their own units, one patient's would all count
+    door = ng.open(clinic.policy, analyst="ana").partition("ward", several="first")["north"].door
+    visits = door.tables["visits"]
+    forged = replace(visits, unit=replace(visits.unit, column="cost"))
+    with pytest.raises(TypeError):
+        door.tables["visits"] = forged
+    one = Term(expression=Literal(1), grain=Fraction(1), low=0, high=1)
+    query = Query(Sums(relation=door.part.of(forged), terms=(one,), rows_per_unit=1))
+    with pytest.raises(Unsupported, check=about("table")):
+        door.measure(Measurement(query=query, mechanisms=(Geometric(scale=1),)))

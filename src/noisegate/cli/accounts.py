@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +12,7 @@ import typer
 from noisegate.cli.app import Json, account_app, app, token_app
 from noisegate.cli.printing import print_table, say, say_csv, say_json
 from noisegate.errors import SpecError
+from noisegate.inert import json_text, line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -236,9 +238,12 @@ def audit_log(
 
         say_csv(csv_text(_COLUMNS, [tuple(each[name] for name in _COLUMNS) for each in lines]))
     else:
-        names = [name for name in _COLUMNS if name not in ("token", "hash")]
-        print_table(None, names, [["" if each[name] is None else str(each[name]) for name in names]
-                                  for each in lines])  # fmt: skip
+        rows = [
+            [str(each["seq"]), each["at"][:19].replace("T", " "), each["person"], _told(each),
+             str(each["price"] or "")]
+            for each in lines
+        ]  # fmt: skip
+        print_table(None, ("no", "when (UTC)", "who", "what", "ε"), rows)
 
 
 def _verify(lines: "list[Access]", broken: int | None, head: str | None, *, as_json: bool) -> None:
@@ -268,6 +273,26 @@ def _shown(line: "Access") -> dict[str, Any]:
         "rows": detail.get("rows"),
         "refused": detail.get("refused"),
     }
+
+
+def _told(said: Mapping[str, Any]) -> str:
+    """What was done, in a few words: about which data, for what, which question, how it ended."""
+    order = said["detail"].get("order") or {}
+    about = " ".join(filter(None, (said["action"], said["dataset"])))
+    why = f" for {order['purpose']}" if order.get("purpose") else ""
+    left = {k: v for k, v in order.items() if k not in ("kind", "name", "sql", "purpose")}
+    named = " ".join(
+        filter(None, (order.get("name") or order.get("kind"), json_text(left) if left else None))
+    )
+    other = ", ".join(
+        f"{key} {value}" for key, value in said["detail"].items() if value is not None
+    )
+    plain = line(order.get("sql") or named if order else other)
+    ends = [f"{said['rows']} rows"] if said["rows"] is not None else []
+    ends += [f"refused: {said['refused']}"] if said["refused"] else []
+    return f"{about}{why} by {said['face']}{': ' if plain else ''}{plain}" + "".join(
+        f"; {each}" for each in ends
+    )
 
 
 # what they share

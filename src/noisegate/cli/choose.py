@@ -3,18 +3,23 @@
 import re
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, final
 
 import typer
 
 from noisegate.cli.app import app
 from noisegate.cli.opening import Asking, Opening, opens
-from noisegate.cli.printing import print_table, say, say_json
+from noisegate.cli.printing import print_table, saved, say, say_json
+from noisegate.cli.releases import require_writable
 from noisegate.errors import SpecError
+from noisegate.files import write
 
 if TYPE_CHECKING:
-    from noisegate.sql.choosing import Choice
+    from noisegate.desk.order import Order
+    from noisegate.sql.choosing import Choice, ChoiceExpected
 
+Card = Annotated[Path | None, typer.Option("--save", help="Write its card: a .md file.")]
 _PROGRAM: Final = re.compile(r"\.py:\w+$")
 
 
@@ -31,6 +36,12 @@ class Scoring:
     table: Annotated[str | None, typer.Option(help="Of a program: the table.")] = None
     where: Annotated[str | None, typer.Option(help="Of a program: which rows.")] = None
     seconds: Annotated[str, typer.Option(help="Of a program: how long each block takes.")] = "1"
+    sensitivity: Annotated[
+        str | None, typer.Option(help="Of a program on all rows: the steward vouches for it.")
+    ] = None
+    trusted: Annotated[
+        bool, typer.Option("--trusted", help="With --sensitivity: you vouch for it.")
+    ] = False
 
 
 @app.command()
@@ -65,20 +76,19 @@ def choose(
         typer.Option(help="Weights: north=3,south=1, or a column of the candidates."),
     ] = None,
     scoring: Scoring,
+    save: Card = None,
 ) -> None:
     """Choose the candidate with the largest count or sum; only the choice is released."""
     from noisegate.orders import ChoiceOrder  # noqa: PLC0415 - quick help
 
     if _PROGRAM.search(sql):
-        _by_program(opening, sql, candidates, scoring, asking)
+        _by_program(opening, sql, candidates, scoring, asking, save)
         return
     order = ChoiceOrder.make(
         sql=sql, epsilon=asking.epsilon, k=count, method=method, gap=gap, least=least,
         candidates=listed(candidates), prior=_prior(prior), **opening.caps,
     )  # fmt: skip
-    choice = asking.ordered(opening, order)
-    if choice is not None:
-        print_choice(choice, asking.confidence, as_json=asking.as_json)
+    _chosen(opening, order, asking, save)
 
 
 @app.command()
@@ -93,6 +103,7 @@ def auction(
     method: Annotated[
         str, typer.Option(help="auto, exponential, permute-and-flip or noisy-max.")
     ] = "auto",
+    save: Card = None,
 ) -> None:
     """Choose one price for all whose revenue over private bids is near the best."""
     from noisegate.orders import AuctionOrder  # noqa: PLC0415 - quick help
@@ -101,13 +112,29 @@ def auction(
         column=column, prices=_prices(prices), table=table, where=where, method=method,
         epsilon=asking.epsilon, rows_per_unit=opening.caps.get("rows_per_unit"),
     )  # fmt: skip
-    choice = asking.ordered(opening, order)
-    if choice is not None:
+    _chosen(opening, order, asking, save)
+
+
+def _chosen(
+    opening: Opening, order: "Order[Choice, ChoiceExpected]", asking: Asking, save: Path | None
+) -> None:
+    """Plan or run a choice; its card is written first."""
+    files = [] if save is None else [save]
+    require_writable(files, (".md",))
+    choice = asking.ordered(opening, order, writes=files or None)
+    if choice is None:
+        return
+    with saved(files, lambda path: write(path, choice.card(asking.confidence).to_markdown())):
         print_choice(choice, asking.confidence, as_json=asking.as_json)
 
 
 def _by_program(
-    opening: Opening, program: str, candidates: str | None, scoring: Scoring, asking: Asking
+    opening: Opening,
+    program: str,
+    candidates: str | None,
+    scoring: Scoring,
+    asking: Asking,
+    save: Path | None,
 ) -> None:
     """Choose by the scores of a program on blocks of rows."""
     from noisegate.orders import ScoreOrder  # noqa: PLC0415 - quick help
@@ -122,11 +149,10 @@ def _by_program(
     order = ScoreOrder.of(
         program, candidates=candidates.split(","), range=tuple(scoring.ends.split(",")),
         blocks=scoring.blocks, columns=columns, table=scoring.table, where=scoring.where,
-        seconds=scoring.seconds, epsilon=asking.epsilon,
+        seconds=scoring.seconds, sensitivity=scoring.sensitivity, trusted=scoring.trusted,
+        epsilon=asking.epsilon,
     )  # fmt: skip
-    choice = asking.ordered(opening, order)
-    if choice is not None:
-        print_choice(choice, asking.confidence, as_json=asking.as_json)
+    _chosen(opening, order, asking, save)
 
 
 def _prices(text: str) -> "list[Fraction]":

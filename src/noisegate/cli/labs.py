@@ -189,6 +189,86 @@ def _write_attacks(path: Path, found: Any, epsilon: str) -> None:  # noqa: ANN40
     write(path, picture(found[0]))
 
 
+@lab_app.command()
+def ratio(
+    mechanism: Annotated[str, typer.Option(help="geometric, gaussian, exponential, raw, …")] = (
+        "geometric"
+    ),
+    epsilon: Annotated[str, typer.Option(help="The ε whose ratio is drawn.")] = "1",
+    draws: Annotated[int, typer.Option(help="Draws of the real mechanism.")] = 20_000,
+    save: Annotated[list[Path] | None, typer.Option(help="Write a plot: .svg .png.")] = None,
+    *,
+    as_json: Json = False,
+) -> None:
+    """Draw the laws of a count with and without my row, and the ratios that ε forbids."""
+    from noisegate.lab.ratios import COUNT, laws, picture  # noqa: PLC0415 - slow to load
+
+    require_writable(save or [], (".svg", ".png"))
+    found = laws(mechanism, epsilon=epsilon, draws=draws)
+    with saved(save, lambda path: _write_svg(path, picture(found))):
+        if as_json:
+            say_json(found.to_dict())
+            return
+        near = [
+            (str(at), f"{p:.4g}", f"{q:.4g}", f"{q / p:.4g}" if p else "–")
+            for at, p, q in zip(found.outputs, found.without, found.with_me, strict=True)
+            if abs(int(at) - COUNT) <= 6 or found.outputs.size < 9
+        ]
+        print_table(None, ("output", "K(DB - me)", "K(DB + me)", "ratio"), near)
+        say(found.words)
+
+
+@lab_app.command("bounds")
+def lower_bounds(
+    epsilon: Annotated[str, typer.Option(help="ε.")] = "1", *, as_json: Json = False
+) -> None:
+    """Print lower bounds for any private mechanism beside what is reached here."""
+    from dataclasses import asdict  # noqa: PLC0415
+
+    from noisegate.lab.bounds import bounds  # noqa: PLC0415
+
+    rows = bounds(epsilon=epsilon)
+    if as_json:
+        say_json([asdict(row) for row in rows])
+        return
+    shown = [(r.task, r.error, f"{r.least:.3g}", f"{r.reached:.3g}", r.why) for r in rows]
+    print_table(None, ("task", "error", "no one below", "here", "why"), shown)
+
+
+@lab_app.command("report")
+def lab_report(
+    save: Annotated[Path, typer.Option(help="The page: .html.")],
+    epsilon: Annotated[str, typer.Option(help="ε of the laws and of each trial.")] = "1",
+    times: Annotated[int, typer.Option(help="Number of trials of each attack.")] = 100,
+    attack: Annotated[
+        list[str] | None, typer.Option(help="Only these attacks; repeat it for several.")
+    ] = None,
+) -> None:
+    """Write all that the lab shows to one page that needs no network."""
+    from noisegate.cli.printing import bar  # noqa: PLC0415
+    from noisegate.files import write  # noqa: PLC0415
+    from noisegate.lab.attacks.run import NAMES  # noqa: PLC0415 - slow to load
+    from noisegate.lab.report import report  # noqa: PLC0415
+
+    require_writable([save], (".html",))
+    with bar() as progress:
+        text = report(epsilon=epsilon, times=times, names=tuple(attack or NAMES), progress=progress)
+    write(save, text)
+    say(f"wrote {save.name}")
+
+
+def _write_svg(path: Path, text: str) -> None:
+    from noisegate.extras import extra  # noqa: PLC0415
+    from noisegate.files import write, written  # noqa: PLC0415
+
+    if path.suffix.lower() == ".svg":
+        write(path, text)
+        return
+    drawn = extra("vl_convert", "Pictures in files", "plot").svg_to_png(text, scale=2)
+    with written(path) as made:
+        made.write_bytes(drawn)
+
+
 @lab_app.command("map")
 def crossings(
     epsilon: Annotated[

@@ -110,7 +110,7 @@ def release(
         elif as_csv:
             say_csv(shown.to_csv(confidence=confidence))
         elif coefficients:
-            print_answer(shown, confidence)
+            print_answer(shown, confidence)  # type: ignore[arg-type]  # an answer
         else:
             print_release(made, confidence)
 

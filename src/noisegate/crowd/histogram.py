@@ -402,7 +402,7 @@ class CrowdJob(Measured[CrowdRelease, CrowdExpected]):
                 )
         return None if found is None else drawn_of(found)
 
-    def is_simulated(self, event: Event) -> bool:  # noqa: ARG002 - whatever it is charged as
+    def is_simulated(self, event: Event, *first: Event) -> bool:  # noqa: ARG002 - however charged
         """Every crowd is that of a secret sample."""
         return True
 

@@ -122,9 +122,25 @@ def _once_sql(
         if axis.periods:
             column = f"DATE_TRUNC('{how or 'day'}', {column})"
         number += f"{' + ' if number else ''}{_place(axis, column)} * {inner}"
-    unit = quoted(str(table.unit.column))
-    each = f"SELECT {unit}, MIN({number}) AS cell FROM {quoted(table.name)}{where} GROUP BY {unit}"  # noqa: S608 - read, never run
+    each = _by_unit(table, number, where)
     return f"SELECT COUNT(*) FROM ({each}) AS units WHERE cell IS NOT NULL GROUP BY cell"  # noqa: S608 - read, never run
+
+
+def _by_unit(table: TableDomain, number: str, where: str) -> str:
+    """The first cell of each unit, which may stand in another table, along foreign keys."""
+    unit = quoted(str(table.unit.column if table.unit else None))
+    if not table.path:
+        rows = f"FROM {quoted(table.name)}{where}"
+        return f"SELECT {unit}, MIN({number}) AS cell {rows} GROUP BY {unit}"
+    first = quoted(table.path[0].column)
+    rows = f"(SELECT {number} AS cell, {first} AS key FROM {quoted(table.name)}{where}) AS t0"  # noqa: S608 - read, never run
+    left = "t0.key"
+    for place, step in enumerate(table.path, start=1):
+        rows += f" JOIN {quoted(step.table)} AS t{place} ON {left} = t{place}.{quoted(step.key)}"
+        if place < len(table.path):
+            left = f"t{place}.{quoted(table.path[place].column)}"
+    owner = f"t{len(table.path)}.{unit}"
+    return f"SELECT {owner}, MIN(t0.cell) AS cell FROM {rows} GROUP BY {owner}"  # noqa: S608 - read, never run
 
 
 def _place(axis: Axis, column: str) -> str:

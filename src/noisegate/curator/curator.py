@@ -14,7 +14,6 @@ request may run again under it, because nothing had left.
 import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from copy import copy
 from fractions import Fraction
 from functools import partial
 from itertools import count
@@ -38,7 +37,7 @@ from noisegate.ledger.store import Ledger, Reservation
 from noisegate.noise.bits import SYSTEM, Bits, SystemBits
 from noisegate.privacy.capability import CAPABILITIES
 from noisegate.privacy.domain import TableDomain
-from noisegate.privacy.event import Event
+from noisegate.privacy.event import Event, InPart
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.release import Release
 from noisegate.sources.source import Source
@@ -49,10 +48,10 @@ if TYPE_CHECKING:
 
     from noisegate.curator.allowance import Allowance
     from noisegate.curator.blocks import BlockMeasurement
-    from noisegate.curator.claimed import ClaimedMeasurement
+    from noisegate.curator.claimed import ClaimedChoice, ClaimedMeasurement
     from noisegate.curator.partition import Part
 
-Asked: TypeAlias = "Measurement | BlockMeasurement | ClaimedMeasurement"
+Asked: TypeAlias = "Measurement | BlockMeasurement | ClaimedMeasurement | ClaimedChoice"
 
 
 @final
@@ -80,7 +79,7 @@ class Curator:
         ledger.require_secure(type(bits) is SystemBits)
         (self.dataset,) = {table.dataset for table in tables.values()}
         _require_root(ledger, account, self.dataset)
-        self._source, self._bits = source, bits
+        self._source, self._bits, self._adds = source, bits, ledger.balance(account).accountant
         self._packages = None if packages is None else frozenset(packages)
         self._allowed = frozenset(CAPABILITIES if allowed is None else allowed)
         self.request, self._numbers, self.finding = request, count(), finding
@@ -88,15 +87,13 @@ class Curator:
         self.part: Part | None = None
         self.tables: Mapping[str, TableDomain] = MappingProxyType(dict(tables))
 
-    def within(self, part: "Part") -> "Curator":
-        """The same door for questions about one part of the units, and no others; see `Part`."""
-        self._require_tables((part.table,))
-        inside = copy(self)
-        inside.part, inside.tables = part, part.tables(self.tables)
-        return inside
-
     def paying(self, event: Event) -> Event:
-        """What an event is for the ledger: of one part of the units only, where that is so."""
+        """What an event is for the ledger: of one part of the units only, where that is so.
+
+        Nobody else says so: in parts that were made up, questions about everybody would be free.
+        """
+        if isinstance(event, InPart):
+            raise Unsupported("A recipe names no part.", fix="Use gate.partition.", about="part")
         return event if self.part is None else self.part.event(event)
 
     def measure(self, measurement: Asked, *, request_id: str | None = None) -> Release:
@@ -213,7 +210,7 @@ class Curator:
 
     def cost_of(self, event: Event) -> ApproxDP:
         """What an order asks for to buy one event: in terms of the account, the least (ε, δ)."""
-        if self.ledger.balance(self.account).accountant == PureAccountant.name:
+        if self._adds == PureAccountant.name:  # an account keeps its accountant
             return self.loss_of(event)
         return self.ledger.quote(event, account=self.account).price
 

@@ -26,8 +26,10 @@ Why, of questions: by induction over the relation, each row's owner is in the pa
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final, final
 
 from noisegate.algebra.expression import Call, Expression, Field, Literal, domain_of, to_plain
@@ -48,7 +50,7 @@ from noisegate.algebra.relation import (
     Windowed,
 )
 from noisegate.algebra.schema import schema_of
-from noisegate.curator.curator import digest
+from noisegate.curator.curator import Curator, digest
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Key, Kind, TableDomain
 from noisegate.privacy.event import Event, InPart
@@ -60,12 +62,26 @@ _KEYS: Final = {Kind.INTEGER: int, Kind.TEXT: str}
 _SAME_OWNERS: Final = (Filter, Project, PerUnit, Windowed, Sampled, Partnered)
 
 
-class PartTables(dict[str, TableDomain]):
-    """Tables of which one part can be asked about: readers begin with the rows of the part."""
+@final
+class PartTables(Mapping[str, TableDomain]):
+    """Tables of which one part can be asked about: readers begin with the rows of the part.
+
+    Nobody changes them: the door compares what it is asked about with them.
+    """
+
+    __slots__ = ("_tables", "part")
 
     def __init__(self, tables: Mapping[str, TableDomain], part: "Part") -> None:
-        super().__init__(tables)
-        self.part = part
+        self._tables, self.part = MappingProxyType(dict(tables)), part
+
+    def __getitem__(self, name: str) -> TableDomain:
+        return self._tables[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tables)
+
+    def __len__(self) -> int:
+        return len(self._tables)
 
 
 @final
@@ -167,6 +183,16 @@ class Part:
         if isinstance(relation, Union):
             return all(map(self._holds, relation.parts))
         return False
+
+
+def within(curator: Curator, part: Part) -> Curator:
+    """The same door for questions about one part of the units, and no others."""
+    if type(part) is not Part:  # another one's rule may put a unit into two
+        raise Unsupported("This is not a part.", fix="Make one with `Part`.", about="part")
+    curator._require_tables((part.table,))  # noqa: SLF001 - same room
+    inside = copy(curator)
+    inside.part, inside.tables = part, part.tables(curator.tables)
+    return inside
 
 
 def _unfiltered(relation: Relation) -> tuple[Relation, frozenset[Expression]]:

@@ -123,17 +123,17 @@ class Desk:
         cost = self.curator.cost_of(event)
         return cost if self.accountant == "pure" else _as_said(cost, said)
 
-    def _noted(self, job: Job[C, R, E]) -> Job[C, R, E]:
-        """The job with a note where it is about one part of the units alone."""
-        part = self.curator.part
-        return job if part is None else replace(job, notes=(*job.notes, part.words))
-
-    def _charge(self, event: Event) -> ApproxDP | None:
-        """What the account is charged for an event in a part of the units, as of now."""
+    def _part(self, job: Job[C, R, E], *, fresh: bool) -> tuple[str, ...]:
+        """In one part of the units, notes that say so, and what the account is charged."""
         curator = self.curator
         if curator.part is None:
-            return None
-        return curator.ledger.quote(curator.paying(event), account=curator.account).loss
+            return ()
+        words = [curator.part.words]
+        if fresh or job.before or not job.is_paid(curator):
+            event = curator.paying(all_of((*job.before, job.event)))
+            charge = curator.ledger.quote(event, account=curator.account).loss
+            words.append(f"Parts cost what the dearest does: the account is charged {charge} now.")
+        return tuple(words)
 
     def rest(self, said: Rest, is_paid: Callable[[Fraction], bool] = lambda _: False) -> Fraction:
         """The ε of a part of what is left in the account, and in all above it.
@@ -209,19 +209,19 @@ class Desk:
 
     def plan(self, job: Job[C, R, E], *, fresh: bool = False) -> Plan[E]:
         """What a job would cost and give now. Free: spends nothing, reads no row."""
-        price, fits, job = ApproxDP(0), True, self._noted(job)
+        price, fits = ApproxDP(0), True
         self.curator.require_allowed(job.capabilities)
         if fresh:
             job.require_anew()
         if fresh or job.before or not job.is_paid(self.curator):
             event = all_of((*job.before, job.event))
             price, fits = self._cost(event, job.epsilon), self.curator.price(event)[1]
-            price = self._charge(event) or price
         early = None if job.early is None else all_of((*job.before, job.early))
+        simulated = (ZERO_KNOWLEDGE,) if job.is_simulated(job.event, *job.before) else ()
         return Plan(
             kind=job.kind, sql=job.sql, epsilon=job.epsilon, price=price, fits=fits,
             expected=job.expected, endings=job.endings,
-            notes=(*job.notes, ZERO_KNOWLEDGE) if job.is_simulated(job.event) else job.notes,
+            notes=(*job.notes, *simulated, *self._part(job, fresh=fresh)),
             early=None if early is None else self.curator.cost_of(early),
         )  # fmt: skip
 
@@ -234,12 +234,13 @@ class Desk:
         self.curator.require_allowed(job.capabilities)
         if fresh:
             job.require_anew()
-        said, charge = job.epsilon, self._charge(all_of((*job.before, job.event)))
+        said, notes = job.epsilon, self._part(job, fresh=fresh)
         if job.before:
             together = all_of((*job.before, job.event))
             require_room(self.curator, together)
             job = job.ready()
-        job = self._noted(job)
+        if notes:
+            job = replace(job, notes=(*job.notes, *notes))
         drawn = None if fresh else job.found(self.curator)
         if drawn is None:
             say = progress or _silent
@@ -249,9 +250,9 @@ class Desk:
         guarantee = job.guarantee(self.curator.loss_of(promised))
         receipt = self.receipt(
             *job.paid, *(() if drawn.free else (drawn.used,)),
-            guarantee=replace(guarantee, zero_knowledge=job.is_simulated(promised)),
+            guarantee=replace(guarantee, zero_knowledge=job.is_simulated(promised, *job.paid)),
             question=drawn.question, request_id=drawn.request_id, free=drawn.free,
-            said=said, charge=charge,
+            said=said,
         )  # fmt: skip
         made = job.result(drawn.content, receipt)
         return made if job.then is None else job.then(made)
@@ -264,16 +265,11 @@ class Desk:
         request_id: str,
         free: bool = False,
         said: Fraction | None = None,
-        charge: ApproxDP | None = None,
     ) -> Receipt:
-        """What was paid now, what is left, and what is promised.
-
-        ``charge`` is the price where it is not that of what was drawn by itself.
-        """
-        curator, cost = self.curator, self._cost(all_of(paid), said)
+        """What was paid now, what is left, and what is promised."""
+        curator = self.curator
         return Receipt(
-            cost=cost if charge is None or not paid else charge,
-            remaining=curator.remaining(), guarantee=guarantee,
+            cost=self._cost(all_of(paid), said), remaining=curator.remaining(), guarantee=guarantee,
             question=question, request_id=request_id, practice=self.rules.practice,
             log=curator.ledger.log(), free=free,
         )  # fmt: skip

@@ -150,9 +150,9 @@ class Job(ABC, Generic[C, R, E]):
         """The promise in words."""
         return guarantee_of(loss, self.tables)
 
-    def is_simulated(self, event: Event) -> bool:
-        """Whether what happened was zero-knowledge as well."""
-        return of_samples(event)
+    def is_simulated(self, event: Event, *first: Event) -> bool:
+        """Whether what happened, and what was bought ``first``, was zero-knowledge as well."""
+        return all(map(of_samples, (event, *first)))
 
     @abstractmethod
     def result(self, content: C, receipt: Receipt) -> R:

@@ -7,7 +7,7 @@
     colluding = 1                     # so many may tell the aggregator all they know
     cells = 52                        # numbers of each owner
     coefficients = 5                  # only so many Fourier coefficients of them; or leave it out
-    grain = "1"                       # numbers are rounded to multiples of it
+    grain = "1"                       # numbers are rounded to multiples of it; 1: they are whole
 
     [[owners]]
     name = "north"

@@ -12,14 +12,16 @@ from noisegate.noise.geometric import discrete_laplace as discrete_laplace
 from noisegate.noise.geometric import geometric as geometric
 from noisegate.noise.geometric import geometric_tail as geometric_tail
 from noisegate.noise.geometric import truncated_geometric as truncated_geometric
-from noisegate.noise.uniform import uniform_below as uniform_below
 
 if TYPE_CHECKING:
     from noisegate.noise.binomials import binomial as binomial
     from noisegate.noise.box import box_noise as box_noise
     from noisegate.noise.continuous import rounded as rounded
+    from noisegate.noise.uniform import uniform_below as uniform_below
 
-_HOME = {"binomial": "binomials", "box_noise": "box", "rounded": "continuous"}
+_HOME = {
+    "binomial": "binomials", "box_noise": "box", "rounded": "continuous", "uniform_below": "uniform"
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - a sampler that few questions need

@@ -82,7 +82,7 @@ class Enough:
             "tolerance": ("all within ±", _short(self.tolerance)),
             "epsilon": ("ε of all together", _short(self.epsilon)),
             "rows": ("rows", "any" if self.rows is None else f"{self.rows:,}"),
-            "confidence": ("confidence", f"{float(self.confidence):.4%}"),
+            "confidence": ("confidence", f"{100 * float(self.confidence):.6g}%"),
         }
         found = [
             (name + (" ← solved" if key == self.solved else ""), value)
@@ -96,7 +96,7 @@ class Enough:
             *found,
             ("rows by n = kb/(γε)", f"{self.textbook_rows:,}"),
             ("… its confidence, one question", f"{float(one):.1%}"),
-            ("… its confidence, all together", f"{float(all_of_them):.2g}"),
+            ("… its confidence, all together", f"{float(all_of_them):.2%}"),
         ]
 
 

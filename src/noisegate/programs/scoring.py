@@ -2,23 +2,27 @@
 
 The program scores all candidates on each block by itself, isolated as any other. Scores are clipped
 to a range, so that one unit, which is in one block, moves no candidate's total by more than the
-range, whatever the program does: nobody has to vouch for it.
+range, whatever the program does: nobody has to vouch for it. Of one that sees all rows at once the
+steward may vouch for a sensitivity, and every promise says so.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Required, TypedDict, final
 
 from noisegate.algebra.blocks import STEPS, Program
 from noisegate.curator.blocks import BlockMeasurement
+from noisegate.curator.claimed import ClaimedChoice
 from noisegate.curator.curator import Curator
 from noisegate.desk.desk import Desk
 from noisegate.desk.job import Drawn, Progress
 from noisegate.desk.order import JobOrder
 from noisegate.errors import SpecError
-from noisegate.exact import Number
+from noisegate.exact import Number, positive
 from noisegate.mechanisms.selection.exponential import Exponential
+from noisegate.privacy.guarantee import Guarantee, guarantee_of
+from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.release import Release as Measurements
 from noisegate.programs.applying import drawn_blocks, sql_of, tally_of
 from noisegate.programs.order import ApplyOrder, Ends
@@ -39,6 +43,8 @@ class ScoreTerms(TypedDict, total=False):
     rows: int | None
     epsilon: Number | None
     default: Number | None
+    sensitivity: Number | None
+    trusted: bool
     seconds: Number
     memory: int
     imports: Sequence[str]
@@ -52,7 +58,9 @@ class ScoreOrder(JobOrder[Choice, ChoiceExpected]):
     """The candidate whose mean score over blocks is nearly the highest, by a program's scores.
 
     The program gives one number for each of the ``candidates``, in their order; each is clipped to
-    the ``range``. What else it has is that of `ApplyOrder`.
+    the ``range``. With a ``sensitivity`` it sees all rows at once, in one block, and ``trusted`` is
+    the steward's word that one unit moves no score further. What else it has is that of
+    `ApplyOrder`.
     """
 
     kind: ClassVar[str] = "score"
@@ -67,6 +75,8 @@ class ScoreOrder(JobOrder[Choice, ChoiceExpected]):
     rows: int | None = None
     epsilon: Number | None = None
     default: int | float | str | None = None
+    sensitivity: Number | None = None
+    trusted: bool = False
     seconds: Number = 1
     memory: int = 256
     workers: int = 1
@@ -93,31 +103,62 @@ class ScoreOrder(JobOrder[Choice, ChoiceExpected]):
                 fix='For example: candidates=["a", "b"], one for each number of the program.',
                 about="candidates",
             )
+        vouched = self.sensitivity is not None
+        if vouched != self.trusted or (vouched and (self.blocks, self.rows) != (None, None)):
+            raise SpecError(
+                "Nobody vouches for a sensitivity of the scores, or of blocks, which need none.",
+                fix="The steward can, with sensitivity=… and trusted=True; others give blocks.",
+                about="trusted",
+            )
 
     def job(self, desk: Desk) -> "ScoreJob":
         """What is to be run."""
         order = self._applied()
         rows = sql_of(desk.curator, order)
         query = BlockQuery(tally_of(desk, rows, self.program, order))
-        price = desk.price(self.epsilon)
-        selection = Exponential.for_epsilon(
-            price.exponential_epsilon(Fraction(1)), score_sensitivity=query.l1s[0].value
-        )
         tally = query.tally
         low, high = tally.ranges[0]
-        noun = next(t.unit.noun for t in query.tables if t.unit is not None)
-        moved = f"one {noun} is in one block of {tally.blocks:,}, and scores are clipped"
+        measurement, selection = self._measurement(desk, query)
+        if isinstance(measurement, ClaimedChoice):
+            words = f"provided that {measurement.claim}"
+            notes = (f"Provided that {measurement.claim}, as declared.",)
+        else:
+            noun = next(t.unit.noun for t in query.tables if t.unit is not None)
+            words = f"one {noun} is in one block of {tally.blocks:,}, and scores are clipped"
+            notes = ("Scores are the program's means over blocks, clipped to the range.",)
         return ScoreJob(
             sql=rows,
             epsilon=desk.epsilon(self.epsilon),
             expected=ChoiceExpected(
                 candidates=tuple(self.candidates), selection=selection,
-                grain=(high - low) / (STEPS * tally.answers), path=(moved,),
+                grain=(high - low) / (STEPS * tally.answers), path=(words,),
             ),
-            notes=("Scores are the program's means over blocks, clipped to the range.",),
-            measurement=BlockMeasurement(query=query, mechanisms=(selection,)),
+            notes=notes,
+            measurement=measurement,
             rehearse=self.rehearse,
         )  # fmt: skip
+
+    def _measurement(
+        self, desk: Desk, query: BlockQuery
+    ) -> tuple[BlockMeasurement | ClaimedChoice, Exponential]:
+        """The choice that the price buys, by what bounds the scores."""
+        epsilon = desk.price(self.epsilon).exponential_epsilon(Fraction(1))
+        if self.sensitivity is None:
+            reach = query.l1s[0].value
+            choice = Exponential.for_epsilon(epsilon, score_sensitivity=reach)
+            return BlockMeasurement(query=query, mechanisms=(choice,)), choice
+        if desk.rules.sample is not None:
+            raise SpecError(
+                "A program whose sensitivity is vouched for sees all rows.",
+                fix="Use the gate itself, not gate.sample(...).",
+                about="sample",
+            )
+        said = positive(self.sensitivity, name="sensitivity")
+        claimed = ClaimedChoice(
+            query=query, choice=Exponential(factor=Fraction(1)), sensitivity=said
+        )
+        choice = Exponential.for_epsilon(epsilon, score_sensitivity=Fraction(claimed.steps))
+        return replace(claimed, choice=choice), choice
 
     def _applied(self) -> ApplyOrder:
         """The program as it would be applied, with one range for each candidate."""
@@ -125,7 +166,8 @@ class ScoreOrder(JobOrder[Choice, ChoiceExpected]):
         default = None if self.default is None else [self.default] * count
         return ApplyOrder(
             program=self.program, range=[tuple(self.range)] * count, sql=self.sql, default=default,
-            table=self.table, columns=self.columns, where=self.where, blocks=self.blocks,
+            table=self.table, columns=self.columns, where=self.where,
+            blocks=1 if self.sensitivity is not None else self.blocks,
             rows=self.rows, seconds=self.seconds, memory=self.memory, workers=self.workers,
         )  # fmt: skip
 
@@ -139,6 +181,14 @@ class ScoreJob(ChoiceJob):
 
     def drawn(self, curator: Curator, progress: Progress, *, fresh: bool) -> Drawn[Measurements]:
         """Try it on made-up rows, then pay."""
+        if isinstance(self.measurement, ClaimedChoice):
+            return ChoiceJob.drawn(self, curator, progress, fresh=fresh)
         return drawn_blocks(
             self.measurement, curator, progress, fresh=fresh, rehearse=self.rehearse
         )
+
+    def guarantee(self, loss: ApproxDP) -> Guarantee:
+        """With what it rests on besides the theorems."""
+        told = getattr(self.measurement, "claim", None)
+        what = "this choice" if told is None else f"this choice (provided that {told})"
+        return guarantee_of(loss, self.tables, f"{what} about")

@@ -100,8 +100,7 @@ def _counted(till: Till, order: "DistanceOrder", table: str, terms: Terms, bins:
     where = "" if order.where is None else f" WHERE {order.where}"
     groups = ", ".join(str(place + 1) for place in range(len(keys)))
     sql = f"SELECT {', '.join(keys)}, COUNT(*) FROM {table}{where} GROUP BY {groups}"  # noqa: S608 - it is read, not run
-    accountant = till.curator.ledger.balance(till.curator.account).accountant
-    return candidates_of(till.read(sql), terms, accountant=accountant)
+    return candidates_of(till.read(sql), terms, accountant="pure")  # bounded as `scored` has it
 
 
 def _rounded(exact: Fraction) -> Fraction:

@@ -66,12 +66,6 @@ class Result:
         return found or self.planned or ApproxDP(0)
 
     @property
-    def questions(self) -> frozenset[str]:
-        """What it shows, by the names that the ledger has for it; empty where it does not say."""
-        own = getattr(self.made, "question", None)
-        return frozenset(getattr(self.made, "questions", () if own is None else (own,)))
-
-    @property
     def is_lasting(self) -> bool:
         """Whether it is a value with a price of its own, which can be shown again for nothing."""
         names = {each.name for each in fields(self.made)} if is_dataclass(self.made) else set()

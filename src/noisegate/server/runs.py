@@ -30,6 +30,7 @@ RUN: Final = (
 )
 _ENDED: Final = ("done", "failed", "cancelled")
 _EVEN: Final = 8  # steps of the same length
+_SHORT: Final = 5  # steps in a quantum, where rows have no part in what takes time
 _LOOK: Final = 0.5  # seconds until who waits for a time looks whether it was cancelled
 
 
@@ -59,11 +60,11 @@ class Run:
     quantum: float = 0.0
     settled_order: Order[Any, Expected] | None = None  # at the price that it is asked for
     price: Fraction | None = None  # that was planned for, where that had to be known
-    questions: frozenset[str] = frozenset()  # of what it made, as the ledger names them
     ended_at: float = 0.0  # when the answer may leave, by the monotonic clock
     begun_at: float = field(default_factory=time.monotonic)
     on_cancel: Callable[[], None] | None = None  # writes it down, wherever it was
     stop: Stop = field(default_factory=Stop)  # cuts short what the engine does for it
+    stored_at: float = 0.0  # when the ledger got the last answer of it
     _error: Exception | None = None
     _result: Result | None = None
     _changed: Condition = field(default_factory=Condition)
@@ -73,11 +74,6 @@ class Run:
     def ended(self) -> bool:
         """Whether it will not change any more."""
         return self.state in _ENDED
-
-    @property
-    def is_going(self) -> bool:
-        """Whether it may make something without anybody doing more."""
-        return self.state != "waiting"
 
     @property
     def told(self) -> State:
@@ -117,7 +113,23 @@ class Run:
         if self.stop.is_set:  # at a time of the ladder, as the engine is
             raise _cancelled()
 
-    def finish(self, made: Result | Exception, not_before: float = 0.0) -> None:
+    def pause(self) -> None:
+        """Wait for the time of the ladder at which the ledger may have what was drawn.
+
+        Claim: when the ledger is changed after rows were read, when the answer leaves, and what a
+            run that is cut was charged, tell of the time that rows took what the ladder tells.
+        Why: the charge of a step is made before it reads rows; its answer is stored, and what it
+            did not use is given back, at the next time of a ladder that begins with the step
+            before it, which is when the next step is charged. What follows the last step is
+            calculated from released numbers. A cut comes at times of a ladder too (`cancel`), and
+            compares them with those.
+        """
+        if self.quantum > 0:
+            now, since = time.monotonic(), self.stored_at or self.begun_at
+            self.stored_at = since + rung(now - since, self.quantum)
+            time.sleep(max(0.0, self.stored_at - now))
+
+    def finish(self, made: Result | Exception) -> None:
         """The end: a result or a refusal. It leaves on the ladder of times."""
         with self._changed:
             if self.state == "cancelled":
@@ -130,8 +142,10 @@ class Run:
                 self._error = made
             else:
                 self._result = made
-            taken = time.monotonic() - self.begun_at
-            self.ended_at = max(self.begun_at + rung(taken, self.quantum), not_before)
+            since, step = self.stored_at or self.begun_at, self.quantum
+            if self.stored_at and not isinstance(made, Exception):
+                step /= _SHORT  # what came after it was calculated from released numbers
+            self.ended_at = since + rung(time.monotonic() - since, step)
             waiters, self._waiters = self._waiters, []
             self._changed.notify_all()
         for tell in waiters:

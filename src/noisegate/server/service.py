@@ -34,6 +34,7 @@ from noisegate.errors import (
 from noisegate.gate import Gate
 from noisegate.ledger.rules import require_text
 from noisegate.ledger.signing import Signer
+from noisegate.privacy.loss import ApproxDP
 from noisegate.root import Amendment, Hosted, read_policy, stopping
 from noisegate.server.access import AuditLog, line, now
 from noisegate.server.oidc import Issuer
@@ -45,8 +46,8 @@ from noisegate.server.refusals import no_such
 from noisegate.server.results import UNPRICED, Result
 from noisegate.server.runs import RUN, Run, State, stored_run
 from noisegate.server.settings import Settings
+from noisegate.server.settling import settling, wait_to_settle
 from noisegate.server.store import Do, Store
-from noisegate.server.untold import Untold
 from noisegate.server.views import View, asked
 
 _NOTHING: Final = Fraction(0)
@@ -82,13 +83,15 @@ class Service:
         )
         self.people, self.log = People(self.store, issuer), AuditLog(self.store)
         self._hosted = {policy.name: Hosted(policy) for policy in read}
+        for hosted in self._hosted.values():
+            hosted.ledger.pause = wait_to_settle
         self._twins: dict[str, Hosted] = {}
         self._gates: dict[tuple[object, ...], Gate] = {}
         self._runs: OrderedDict[str, Run] = OrderedDict()
         self._answers: OrderedDict[tuple[object, ...], Result] = OrderedDict()  # by who asked what
         self._lock, self._keyed = RLock(), [RLock() for _ in range(_KEYED)]
         self.queue = FairQueue(self.settings.workers)
-        self.published, self.pictures, self.untold = Published(self), Pictures(), Untold()
+        self.published, self.pictures = Published(self), Pictures()
         self.counts = {"asked": 0, "answered": 0, "refused": 0}
 
     @property
@@ -238,7 +241,7 @@ class Service:
                 return known
             self._keep(run)
         if ready is not None and run.begin():
-            self.untold.finish(run, ready)
+            run.finish(ready)
         elif run.state == "queued":
             self._submit(view, run)
         return run
@@ -252,7 +255,6 @@ class Service:
 
     def _keep(self, run: Run) -> None:
         run.on_cancel = lambda: self._cancelled(run)
-        self.untold.add(run)
         with self._lock:
             self._runs[run.id] = run
             while len(self._runs) > self.settings.kept:
@@ -329,7 +331,7 @@ class Service:
             before, order = _charge(gate), run.settled_order or run.order
             if run.order.kind in UNPRICED:
                 planned = gate.plan(order, fresh=run.fresh).price
-            with stopping(run.stop):
+            with stopping(run.stop), settling(partial(self._rest, run)):
                 try:
                     done = gate.run(order, fresh=run.fresh, progress=run.tell)
                 except OverBudget:
@@ -338,9 +340,9 @@ class Service:
                     gate = self.gate(view.hosted, view.caller, practice=True, anew=True)
                     done = gate.run(order, fresh=run.fresh, progress=run.tell)
             signer = None if run.practice else self.signer
-            made = Result(
-                order=run.order, made=done, left=gate.remaining, planned=planned, signer=signer
-            )
+            told = getattr(done, "remaining", None)
+            left = told if isinstance(told, ApproxDP) else gate.remaining
+            made = Result(order=run.order, made=done, left=left, planned=planned, signer=signer)
             if not run.practice and not run.fresh and made.is_lasting:
                 self._answers[asked(view, run)] = made
                 while len(self._answers) > self.settings.kept:
@@ -352,13 +354,19 @@ class Service:
             lost = _lost(gate, before)
         self._end(run, made, lost)
 
+    def _rest(self, run: Run) -> None:
+        """Until what was drawn may be stored; others are worked on meanwhile."""
+        if not run.practice:
+            with self.queue.resting():
+                run.pause()
+
     def _end(self, run: Run, made: Result | Exception, lost: Fraction = _NOTHING) -> None:
         """Write down who asked what; then the answer may leave, and not without that."""
         try:
             self.store.do(partial(self._record, run=run, made=made, lost=lost))
         except Exception as error:  # noqa: BLE001 - the same request finds what was drawn
             made = stumbled(error)
-        self.untold.finish(run, made)
+        run.finish(made)
 
     def _record(self, do: Do, run: Run, made: Result | Exception, lost: Fraction) -> None:
         """Who asked what for which price, on the disk before the answer leaves.

@@ -17,6 +17,6 @@ class Settings:
     """
 
     quantum: float = 0.05
-    workers: int = 2
+    workers: int = 4
     approve_above: Fraction | None = None
     kept: int = 2000

@@ -26,7 +26,6 @@ from noisegate.server.refusals import no_such
 from noisegate.server.runs import RUN, Run
 from noisegate.server.settings import Settings
 from noisegate.server.store import Do, Store
-from noisegate.server.untold import Untold
 
 _KEY_MAX: Final = 200
 _SESSIONS: Final = ("many", "series")  # that hold a door open, which no request can
@@ -39,7 +38,6 @@ class Runs(Protocol):
     settings: Settings
     signer: Signer | None
     log: AuditLog
-    untold: Untold
 
     def gate(
         self, hosted: Hosted, caller: Caller, *, practice: bool, purpose: str | None = None,
@@ -181,16 +179,9 @@ class View:
     def plan(
         self, order: Order[Any, Expected], *, fresh: bool = False, practice: bool = False
     ) -> Plan[Expected]:
-        """Price and error of an order: free, reads no row.
-
-        While a run of the caller's is not told of, as if nothing had been released: see `untold`.
-        """
+        """Price and error of an order: free, reads no row."""
         self._require_asker()
-        if practice:
-            return self.practice.plan(order, fresh=fresh)
-        anew = fresh or _grows(order)  # what grows is not run here
-        early = not anew and self._service.untold.has(self.caller.name, self.name)
-        return self.gate.plan(order, fresh=fresh or early)
+        return (self.practice if practice else self.gate).plan(order, fresh=fresh)
 
     def settled(
         self, order: Order[Any, Expected], *, fresh: bool = False, practice: bool = False

@@ -5,11 +5,11 @@ buy         ε becomes a choice: the sharpest of those that the account prices
 measure     through the door; the same choice is found in the ledger instead
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from sys import float_info
-from typing import Any, ClassVar, Final, Literal, TypeAlias, TypedDict, final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, TypedDict, final
 
 from noisegate.curator.measurement import Measurement
 from noisegate.desk.desk import Desk
@@ -22,7 +22,7 @@ from noisegate.desk.terms import USUAL, Terms
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction
 from noisegate.inert import line, lines
-from noisegate.ledger.entry import Entry
+from noisegate.ledger.anchor import NO_LOG, Log
 from noisegate.mechanisms.base import to_record
 from noisegate.mechanisms.selection.exponential import Exponential
 from noisegate.mechanisms.selection.noisy_max import NoisyMax
@@ -40,6 +40,9 @@ from noisegate.sql.question import sampled
 from noisegate.sql.reading.hints import take_hints
 from noisegate.sql.reading.reader import read
 from noisegate.sql.scored import score_of, scored_candidates
+
+if TYPE_CHECKING:
+    from noisegate.desk.card import Card
 
 _ONE: Final = "It chooses exactly one, by the exponential mechanism."
 Method: TypeAlias = Literal["auto", "exponential", "permute-and-flip", "noisy-max"]
@@ -169,7 +172,7 @@ class Choice:
     question: str
     request_id: str
     practice: bool = False
-    log: Callable[[], Sequence[Entry]] = tuple
+    log: Log = NO_LOG
 
     @property
     def winner(self) -> Candidate:
@@ -210,6 +213,29 @@ class Choice:
             "guarantee": self.guarantee.to_dict(),
             "practice": self.practice,
         }  # fmt: skip
+
+    def card(self, confidence: Number = USUAL) -> "Card":
+        """The release card: what was chosen and guaranteed, checkable against the ledger."""
+        import pyarrow as pa  # noqa: PLC0415 - only when asked for
+
+        from noisegate.desk.answer import Answer  # noqa: PLC0415
+        from noisegate.desk.card import card  # noqa: PLC0415
+
+        if not self.question:
+            raise SpecError(
+                "This choice was made elsewhere, and its ledger is there.",
+                fix="Ask for the card where the gate is.",
+                about="card",
+            )
+        below = bare(self.shortfall(confidence))
+        words = f"A chosen score is at most {below} below the best, at {percent(confidence)}."
+        made = Answer(
+            sql=self.sql, table=pa.table({"chosen": [_shown(each) for each in self.winners]}),
+            half_widths=lambda _: (None,), caveats=(*self.notes, words), cost=self.cost,
+            remaining=self.remaining, guarantee=self.guarantee, questions=(self.question,),
+            request_ids=(self.request_id,), practice=self.practice, log=self.log,
+        )  # fmt: skip
+        return card(made, confidence)
 
     def rows(self) -> list[tuple[str, ...]]:
         """Place, candidate and, where released, its lead; as text."""

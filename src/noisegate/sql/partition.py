@@ -6,11 +6,13 @@ order tells.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypedDict
 
 from noisegate.algebra.expression import Call, Expression, Field, Literal
 from noisegate.algebra.relation import Filter, Table
+from noisegate.curator.curator import Curator
 from noisegate.curator.partition import Part
+from noisegate.desk.terms import require_texts
 from noisegate.errors import SpecError, Unsupported
 from noisegate.privacy.domain import Key, TableDomain
 from noisegate.sql.reading.reader import read
@@ -21,15 +23,30 @@ FIRST: Final = "first"
 _PARTS_MAX: Final = 1_000
 
 
+class PartitionTerms(TypedDict, total=False):
+    """What is said of a partition besides its column."""
+
+    where: Where | None  # conditions, by name or not: a row is in the first that is true
+    table: str | None  # if several have the column
+    several: str | None  # "first": units of several parts count in the first alone
+
+
 def parts_of(
-    tables: Mapping[str, TableDomain],
+    curator: Curator,
     column: str | None,
-    where: Where | None,
     *,
-    table: str | None,
-    several: str | None,
+    where: Where | None = None,
+    table: str | None = None,
+    several: str | None = None,
 ) -> dict[Key, Part]:
     """The parts, by key of the column or by condition (or the name that was given to it)."""
+    tables = curator.tables
+    require_texts(column=column, table=table, several=several)
+    if curator.part is not None:
+        raise SpecError(
+            "This gate is already one part.", fix="Split by all conditions at once.",
+            about="partition",
+        )  # fmt: skip
     if (column is None) == (where is None):
         raise SpecError(
             "A partition is by a column or by conditions.",

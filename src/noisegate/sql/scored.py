@@ -150,7 +150,8 @@ def scored_candidates(
     question = sampled(read(text, desk.curator.tables), desk.rules.sample)
     listed = given.table
     _require_apart(question, listed.column_names)
-    found = candidates_of(question, terms, accountant=desk.accountant, nulls=True)
+    # Combinations of cells move by what a unit adds to all of them, so that sum is what is bounded.
+    found = candidates_of(question, terms, accountant="pure", nulls=True)
     tally = _coarse(found.query.tally)
     if listed.num_rows * tally.cells > PAIRS_MAX:
         raise Unsupported(

@@ -51,8 +51,8 @@ def shown_of(curator: Curator, question: Question, parcels: Sequence[Parcel]) ->
         raise after_paying(refusal) from None
     noise = None
     if any(each.estimates.is_raised or each.estimates.is_clipped for each in parcels):
-        noise = Margins(question.outer, blocks(noise=True), public, table)
-    return table, Margins(question.outer, released, public, table), noise
+        noise = Margins(question.outer, blocks(noise=True), public, table, question.picked)
+    return table, Margins(question.outer, released, public, table, question.picked), noise
 
 
 def public_tables(curator: Curator, question: Question) -> "dict[str, pa.Table]":

@@ -53,8 +53,17 @@ def picture(found: Outcome, *, standalone: bool = True) -> str:
     )
 
 
-def page(outcomes: Sequence[Outcome], stories: Sequence[Story] = ()) -> str:
-    """One HTML document: a table of all, then each attack with its story and picture."""
+def page(
+    outcomes: Sequence[Outcome],
+    stories: Sequence[Story] = (),
+    *,
+    title: str = "Attacks on noisegate",
+    before: str = "",
+) -> str:
+    """One HTML document: a table of all, then each attack with its story and picture.
+
+    ``before`` are sections that come first.
+    """
     head = "<tr><th>attack</th><th>raw</th><th>classic defence</th><th>gate</th><th>chance</th>"
     rows = "".join(
         f'<tr><th><a href="#{found.name}">{html(found.title)}</a></th>'
@@ -73,7 +82,7 @@ def page(outcomes: Sequence[Outcome], stories: Sequence[Story] = ()) -> str:
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
         '<meta name="viewport" content="width=device-width">'
-        f"<title>Attacks on noisegate</title><style>{_STYLE}</style></head><body>"
+        f"<title>{html(title)}</title><style>{_STYLE}</style></head><body>{before}"
         "<h1>Attacks</h1><p>Each attack is tried on made-up people: on raw answers, on a classic "
         'defence, and on a real gate. The column "at most" is what ε allows any attacker, '
         "however clever.</p>"

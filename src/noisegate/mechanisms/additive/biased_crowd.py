@@ -18,7 +18,7 @@ import numpy as np
 
 from noisegate.accounting.biased import biased_delta
 from noisegate.accounting.crowd import CROWD_MAX, EPSILON_MAX
-from noisegate.errors import SpecError
+from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import positive
 from noisegate.mechanisms.additive.crowd_counts import CrowdCounts
 from noisegate.mechanisms.base import Mechanism, Takes, require_whole, store, store_positive
@@ -67,8 +67,14 @@ class BiasedCrowd(Mechanism[L1]):
             raise SpecError("Strata that are added up stand together.", fix="Use inner=1.")
 
     def require(self, query: "Query", place: int) -> None:
-        """As for one probability."""
+        """As for one probability; and strata that go through the cells without a rest."""
         self._of(self.probabilities[0]).require(query, place)
+        if query.tally.cells % (len(self.probabilities) * self.inner):  # type: ignore[union-attr]
+            raise Unsupported(
+                "The strata do not fit the cells.",
+                fix="Give a probability for each key of one axis.",
+                about="strata",
+            )
 
     def event(self, sensitivity: L1, /) -> Event:
         """What one use is.

@@ -44,6 +44,7 @@ class CellsTerms(RowsTerms, total=False):
 class TableTerms(CellsTerms, total=False):
     """A table by one of several methods, each with options of its own; see docs/releases.md."""
 
+    axes: str
     method: str
     workload: str | Sequence[Box] | Workload | None
     groups_per_unit: int | None

@@ -75,6 +75,12 @@ class Question(OfDataSet):
     choose: list[Literal["bounds", "caps"]] | None = Field(
         None, description="Estimate privately what is not declared, for a share of the price."
     )
+    noise: Literal["truncated"] | None = Field(
+        None, description="Noise for counts that then stay between 0 and top."
+    )
+    top: int | None = Field(
+        None, description="The largest count that is possible: with noise alone."
+    )
     order: dict[str, Any] | None = Field(
         None, description="Instead of sql: an order as JSON, such as a release."
     )

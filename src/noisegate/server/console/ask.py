@@ -140,7 +140,8 @@ def purposes_of(view: View, facts: dict[str, Any]) -> dict[str, Any]:
     except NoisegateError:
         chosen = None  # none was said, or none that there is
     known = any(each["name"] == chosen for each in choices)
-    share = facts["share"] and f"For all purposes together: ε = {down(facts['share']['remaining'])}"
+    left = facts["share"] and down(facts["share"]["remaining"])
+    share = left and f"For all purposes together, ε = {left} is left."
     return {"chosen": chosen if known else "", "choices": choices, "share": share}
 
 

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from noisegate.accounting.accountants import accountant_named
 from noisegate.errors import NoisegateError, SpecError
-from noisegate.ledger.account import Balance
+from noisegate.ledger.account import Balance, room_of
 from noisegate.ledger.entry import Entry
 from noisegate.planning.budgets import questions
 from noisegate.planning.calibrate import geometric_scale_for_error
@@ -208,7 +208,8 @@ def burn_down(balance: Balance, entries: Iterable[Entry], now: datetime) -> Burn
 
 def _account(view: View, account: str, entries: Sequence[Entry]) -> dict[str, Any]:
     """An account below the data set's, with what is left of it."""
-    balance, holder = view.ledger.balance(account), Holder.of(view, account)
+    chain, holder = view.ledger.balances(account), Holder.of(view, account)
+    balance = chain[0]
     return {
         "name": holder.words + (_together(view) if not holder.purpose else ""),
         "analyst": holder.analyst,
@@ -217,7 +218,7 @@ def _account(view: View, account: str, entries: Sequence[Entry]) -> dict[str, An
         "words": "",
         "window": None,
         "more": "",
-        "bar": meter(balance),
+        "bar": meter(balance, left=room_of(chain)),
         "burn": burn_down(balance, entries, datetime.now(UTC)),
         "questions": balance.reservations,
         "unsettled": balance.unsettled,

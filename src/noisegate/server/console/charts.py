@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from math import isfinite
-from typing import Any, Final, final
+from typing import Any, Final, TypeAlias, final
 
 from noisegate.desk.answer import Answer
 from noisegate.desk.display import ends, percent
@@ -23,6 +23,7 @@ _LABEL: Final = 30  # letters
 _POINTS: Final = (25, 2000)  # along a line: fewer are bars
 _NOISE: Final = "≈ 0"  # as `Answer.cells` marks what may be noise alone
 _NAMED: Final = 12  # keys along a side that find room for their names
+_Reach: TypeAlias = tuple[float, float | None, float | None]  # a number, its error bar
 _SQUARES: Final = (5, 400, 60)  # of a map: keys of a side at least, squares written in, at most
 
 
@@ -119,14 +120,16 @@ def boxes(made: BoxplotRelease, confidence: Number, cells: list[list[str]]) -> "
     """A box for each group that has five numbers; none where they are not numbers."""
     answer, keys = made.held, len(made.by)
     widths = answer.half_widths(confidence)[keys + 2]
-    found = []
+    found: list[tuple[int, list[float], _Reach | None]] = []
     for row, values in enumerate(zip(*(c.to_pylist() for c in answer.table.columns), strict=True)):
-        five = [_reach(each, None, from_zero=False) for each in values[keys:]]
-        if all(five) and len(found) < BARS_MAX:
-            numbers = [each[0] for each in five if each]
+        known = [_reach(each, None, from_zero=False) for each in values[keys:]]
+        if all(known) and len(found) < BARS_MAX:
+            numbers = [each[0] for each in known if each]
             margin = None if widths is None else widths[row]
             found.append((row, numbers, _reach(numbers[2], margin, from_zero=False)))
-    ends = [end for _, five, sure in found for end in (*five, *(sure or ())) if end is not None]
+    ends: list[float] = []
+    for _, five, sure in found:
+        ends += [*five, *(end for end in sure or () if end is not None)]
     if not ends or not isfinite(max(ends) - min(ends)) or max(ends) <= min(ends):
         return []
     low, high = min(ends), max(ends)
@@ -334,7 +337,7 @@ def _reach(
     width: float | None,
     *,
     from_zero: bool,
-) -> tuple[float, float | None, float | None] | None:
+) -> "_Reach | None":
     """A number and the ends of its error bar; None where there is nothing to draw."""
     if value is None or isinstance(value, date | str | bool) or not isfinite(float(value)):
         return None

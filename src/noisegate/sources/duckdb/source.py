@@ -280,13 +280,13 @@ class DuckDBSource(Source):
         terms = (self._tables, self._types, fields_used(tally), self._view, coins)
         read = {each.domain.name for each in all_of(tally.relation) if type(each) is Table}
         self._asked.update(read)
-        if max(map(self._asked.__getitem__, read), default=0) <= _OFTEN or coins is not None:
+        often = {name for name in read if self._asked[name] > _OFTEN}
+        if not often or coins is not None:
             yield RelationWriter(*terms, dialect=DUCKDB)
             return
         from noisegate.sources.duckdb.copies import Copies, CopyWriter  # noqa: PLC0415
 
         copies = self._copies = self._copies or Copies(self._tables, self._data, self._asked)
-        often = {name for name in read if self._asked[name] > _OFTEN}
         with copies.reading(often, self._run, CopyWriter(*terms, dialect=DUCKDB)) as writer:
             yield writer
 

@@ -61,7 +61,8 @@ def _table(
     if owner is not None:
         counts.append(exp.CountIf(this=not_(is_not_null(col(owner)))))
     asked = exp.select(*counts).sql(dialect="duckdb")
-    numbers = connection.execute(f"{asked} FROM {origin}").fetchall()[0]
+    counted = connection.execute(f"{asked} FROM {origin}").fetchall()[0]
+    numbers = [each or 0 for each in counted]  # COUNT_IF of no value at all is NULL
     rows = numbers[0]
     for place, (name, column) in enumerate(columns.items()):
         held, read, within, listed = numbers[1 + 4 * place : 5 + 4 * place]

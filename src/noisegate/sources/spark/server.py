@@ -133,7 +133,7 @@ def connect(place: Place) -> Any:  # noqa: ANN401 - a SparkSession
         for name, value in _SETTINGS.items():
             found.conf.set(name, value)
     # at the end of the process it would wait for a server that may be gone, to clear away models
-    atexit.unregister(getattr(found.client, "_on_exit", None))
+    atexit.unregister(getattr(found.client, "_on_exit", atexit.unregister))
     return found
 
 

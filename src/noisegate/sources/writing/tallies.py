@@ -415,7 +415,6 @@ def _added(sums: exp.Select, tally: Sums, light: Sequence[int], dialect: Dialect
 
 def _heavy(cap: int, rows: exp.Select) -> exp.Select:
     """Owners with more rows than the cap, and how many; the others' rows weigh 1."""
-    most = whole(cap)
     size = exp.Count(this=exp.Star())
     query = (
         exp.select(col(OWNER, "r"), as_(size, "n"))
@@ -423,8 +422,8 @@ def _heavy(cap: int, rows: exp.Select) -> exp.Select:
         .group_by(col(OWNER, "r"), copy=False)
     )
     if SIZE in rows.named_selects:  # who has no more in all of the table has no more here
-        query = query.where(exp.GT(this=col(SIZE, "r"), expression=most.copy()), copy=False)
-    return query.having(exp.GT(this=size.copy(), expression=most), copy=False)
+        query = query.where(exp.GT(this=col(SIZE, "r"), expression=whole(cap)), copy=False)
+    return query.having(exp.GT(this=size.copy(), expression=whole(cap)), copy=False)
 
 
 def _evenly(query: exp.Select, order: Sequence[str], cap: int) -> exp.Select:

@@ -23,15 +23,13 @@ from sqlglot import exp
 
 from noisegate.sql.outer.intervals import KEEPING, TWO_SIDED, Ends, rule_of
 from noisegate.sql.outer.items import (
-    ROW,
     Item,
     Leaves,
     ReleasedBlock,
-    column_sql,
     either,
     exact,
     made_of,
-    width_of,
+    noisy,
 )
 
 if TYPE_CHECKING:
@@ -179,21 +177,7 @@ class Follower:
         block = self._released.get(source.name)
         if block is None or name not in block.noisy:
             return exact(column)
-        value, width, row = (f"{alias}.{each}" for each in (name, width_of(name), ROW))
-        return Item(
-            frozenset({value}),
-            {
-                value: column_sql(alias, name),
-                width: column_sql(alias, width_of(name)),
-                row: column_sql(alias, ROW),
-            },
-            lambda leaves: (leaves(value) - leaves(width), leaves(value) + leaves(width)),
-            own=width,
-            row=row,
-            of=(source.name, name),
-            unsigned=name in block.unsigned,
-            amount=name in block.amounts,
-        )
+        return noisy(block, name, alias, source.name)
 
     def _is_exact(self, node: exp.Expr | None, scope: "Scope | _Whole") -> bool:
         """Whether no noisy number is in it, nor decides which rows it is about."""

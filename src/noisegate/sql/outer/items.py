@@ -84,6 +84,25 @@ def width_of(name: str) -> str:
     return f"± {name}"
 
 
+def noisy(block: ReleasedBlock, name: str, alias: str, table: str) -> Item:
+    """A released number itself, of a table that the statement calls ``alias``."""
+    value, width, row = (f"{alias}.{each}" for each in (name, width_of(name), ROW))
+    return Item(
+        frozenset({value}),
+        {
+            value: column_sql(alias, name),
+            width: column_sql(alias, width_of(name)),
+            row: column_sql(alias, ROW),
+        },
+        lambda leaves: (leaves(value) - leaves(width), leaves(value) + leaves(width)),
+        own=width,
+        row=row,
+        of=(table, name),
+        unsigned=name in block.unsigned,
+        amount=name in block.amounts,
+    )
+
+
 def exact(node: exp.Expr) -> Item:
     """A value without noise: both ends are itself."""
     sql = node.sql(dialect="duckdb")

@@ -29,7 +29,7 @@ from noisegate.mechanisms.base import failure_of
 from noisegate.sql.outer.engine import run_outer
 from noisegate.sql.outer.following import Follower, is_plain
 from noisegate.sql.outer.intervals import Array
-from noisegate.sql.outer.items import ROW, Item, ReleasedBlock, width_of
+from noisegate.sql.outer.items import ROW, Item, ReleasedBlock, exact, noisy, width_of
 
 HalfWidths: TypeAlias = tuple[float | int | None, ...]
 _ROUNDING: Final = 2.0**-44  # of the ends, added to calculated half-widths: they are doubles
@@ -50,12 +50,17 @@ class _Followed:
 @final
 @dataclass
 class Margins:
-    """The error bars of what the outer SQL shows. ``shown`` is its result."""
+    """The error bars of what the outer SQL shows. ``shown`` is its result.
+
+    Where it shows columns of the one released table as they are, they are ``picked``: nothing needs
+    to be followed, nor run again.
+    """
 
     outer: str
     released: Mapping[str, ReleasedBlock]
     public: Mapping[str, pa.Table]
     shown: pa.Table
+    picked: tuple[str, ...] | None = None
     _widths: dict[Fraction, list[HalfWidths | None]] = field(default_factory=dict)
 
     @cached_property
@@ -66,6 +71,13 @@ class Margins:
 
     @cached_property
     def _followed(self) -> "_Followed":
+        if self.picked is not None:
+            ((table, block),) = self.released.items()
+            items = [
+                noisy(block, name, table, table) if name in block.noisy else exact(exp.column(name))
+                for name in self.picked
+            ]
+            return _Followed("", [*items], chosen=False)
         tables = {name: block.table for name, block in self.released.items()} | dict(self.public)
         nothing: list[Item | None] = [None] * self.shown.num_columns
         try:
@@ -133,6 +145,9 @@ class Margins:
     def _run(self, confidence: Fraction) -> pa.Table | None:
         """The rows again with their hidden columns; None if they are not the same rows."""
         tables = {name: _with_widths(block, confidence) for name, block in self.released.items()}
+        if self.picked is not None:
+            ((name, table),) = tables.items()
+            return table.rename_columns([f"{name}.{column}" for column in table.column_names])
         try:
             table = run_outer(self._followed.sql, tables, self.public)
         except Unsupported:

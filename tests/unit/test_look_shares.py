@@ -1,0 +1,61 @@
+"""How much of a price looks at caps take, and what caps are chosen by."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from noisegate.sql.bounds.profiles import STEPS, Profile
+from noisegate.sql.bounds.shares import former_share_of, share_of
+
+PRICES = [Fraction(each, 100) for each in (1, 5, 10, 20, 24, 30, 50, 100, 130, 160, 200, 1000)]
+
+
+def profile(rows, scale, noise=()):
+    """Exact numbers of units, and more of them in some bins."""
+    units = np.bincount(np.searchsorted(STEPS, rows), minlength=len(STEPS))
+    for place, more in noise:
+        units[place] += more
+    return Profile(table="t", units=tuple(units.tolist()), scale=scale)
+
+
+@pytest.mark.parametrize("two", [False, True])
+@pytest.mark.parametrize("ratios", [False, True])
+def test_a_higher_price_never_buys_a_noisier_look(two, ratios):
+    bought = [price * share_of(price, two=two, ratios=ratios) for price in PRICES]
+    assert bought == sorted(bought)
+    assert all(each <= price / 2 for each, price in zip(bought, PRICES, strict=True))
+
+
+def test_looks_cost_what_the_documents_say():
+    alone = {price: share_of(Fraction(price), two=False, ratios=False) for price in ("0.1", 1, 2)}
+    assert alone == {"0.1": Fraction(12, 25), 1: Fraction(1, 5), 2: Fraction(1, 8)}
+    assert share_of(Fraction(1), two=True, ratios=False) == Fraction(3, 10)
+    assert share_of(Fraction(1), two=True, ratios=True) == Fraction(3, 20)
+    assert former_share_of(Fraction(1), two=False) == Fraction(1, 8)
+
+
+def test_averages_of_units_that_differ_less_have_smaller_caps():
+    coins = np.random.default_rng(5)
+    found = profile(np.maximum(1, coins.lognormal(2, 1, 4000).astype(int)), 8.0)
+    caps = [found.best(1.0, ratios=2.0, differ=differ) for differ in (0.01, 0.05, 0.25)]
+    assert caps == sorted(caps)
+    assert 3 * caps[0] <= caps[-1]
+
+
+def test_a_far_bin_that_noise_may_have_raised_makes_no_cap_of_its_own():
+    """6 scales of noise in one of 47 bins: by chance in one of 17 looks, as if 50,000 rows a unit."""
+    coins = np.random.default_rng(6)
+    rows, far = 1 + coins.poisson(3, 3000), STEPS.index(50858)
+    usual, raised = profile(rows, 5.0), profile(rows, 5.0, [(far, 30)])
+    assert raised.best(1.0) <= 4 * usual.best(1.0)
+    assert profile(rows, 5.0, [(far, 300)]).best(1.0) > 1000  # such units would be seen
+
+
+def test_bars_hold_less_of_the_model_where_a_look_sees_more():
+    coins = np.random.default_rng(7)
+    rows = np.maximum(1, coins.lognormal(2, 1.2, 8000).astype(int))
+    fine, coarse = (profile(rows, scale).loss(20) for scale in (4.0, 30.0))
+    assert fine.near < coarse.near <= 1
+    half = [each.off(np.ones(1), Fraction(95, 100))[0] for each in (fine, coarse)]
+    assert half[0] < half[1]
