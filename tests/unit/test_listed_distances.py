@@ -60,6 +60,7 @@ def test_a_good_clustering_is_near_with_as_many_centres_as_there_are_groups(gate
     far = gate.distance(columns=["x", "y"], clusters=1, grid=6, radius=12, epsilon=20)
     assert far.rows[0][0] > 250
     assert near.margins(0.99)["distance"][0] <= 1
+    assert any("middle of public bins" in each for each in near.caveats)
     plan = units.distance_plan(columns=["x", "y"], clusters=2, grid=6, radius=12, epsilon=1)
     assert plan.margins(0.95)[plan.expected.asked] == pytest.approx(
         6, abs=1
@@ -86,6 +87,7 @@ def test_a_cut_by_weight_is_exact_at_a_large_epsilon():
     roads = door.graph("roads", source="a", target="b")
     answer = roads.min_cut("w", step="1/2", epsilon=300)
     assert answer.rows == ((3.5,),)  # off by half a step with e^-30
+    assert any("steps of 0.5, rounded down" in each for each in answer.caveats)
     assert roads.min_cut("w", step="1/2", epsilon=1).margins()["min_cut"][0] == pytest.approx(
         15, abs=1
     )

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 CELLS: Final = 1 << 10  # bins of all columns together, roughly
 SETS_MAX: Final = 1 << 14
+_COARSE: Final = "Rows count at the middle of public bins; the ± is of noise alone."
 _DIGITS: Final = 6  # of ends and widths of bins
 
 
@@ -60,7 +61,10 @@ def cluster_candidates(till: Till, order: "DistanceOrder", table: str, terms: Te
     outside = np.array([apart[:, list(each)].all(axis=1) for each in chosen])
     names = tuple(str(place) for place in range(sets))
     query = combined(tally, outside.astype(np.int64))
-    return replace(found, names=names, query=query, monotone=query.is_monotone)
+    return replace(
+        found, names=names, query=query, monotone=query.is_monotone,
+        caveats=(*found.caveats, _COARSE),
+    )  # fmt: skip
 
 
 def _bounds(till: Till, table: str, columns: Sequence[str]) -> list[tuple[Fraction, Fraction]]:

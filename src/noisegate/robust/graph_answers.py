@@ -26,6 +26,7 @@ FEW: Final = {
     "the vertices.",
     "capped-min-cut": "A least cut of more than {} edges counts as so many: without one vertex's "
     "edges any graph falls apart, so nothing narrower hides a vertex.",
+    "weighted-cut": "Weights count in whole steps of {}, rounded down; the ± is of noise alone.",
 }
 
 

@@ -341,9 +341,8 @@ class _Edges:
                 return (shown_number(noise.interval(confidence) * shown.step),)
 
             table = number_table("min-cut", [shown_number(found.values[0][0] * shown.step)])
-            return found.answer(
-                self._sql("min-cut"), table, widths, self._words(None), unsigned=True
-            )
+            words = self._words(FEW["weighted-cut"].format(step_text(shown.step)))
+            return found.answer(self._sql("min-cut"), table, widths, words, unsigned=True)
 
         return self._till.job(
             Measurement(query=query, mechanisms=(asked,)), finish, asked=self._sql("min-cut"),
