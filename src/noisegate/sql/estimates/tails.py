@@ -30,7 +30,7 @@ Whole: TypeAlias = NDArray[np.int64]
 
 _NEIGHBOURS: Final = (1, 2, 4, 8)  # bins that are looked at together
 _ALARM: Final = 0.01  # the chance that noise alone makes the next bin stand clear
-_FADING: Final = 0.65  # of that chance, for each bin that lies between
+_FADING: Final = 0.75  # of that chance, for each bin that lies between
 _DOUBT: Final = 1e-6  # the least such chance
 _FARTHEST: Final = 16  # bins beyond the last clear one in which a bound may lie
 _UNLIKE: Final = 0.25  # of what is lost: how far large units may differ from others
