@@ -12,7 +12,7 @@ def extra(package: str, what: str, name: str | None = None) -> Any:  # noqa: ANN
         return import_module(package)
     except ImportError:
         pass
-    wanted = f"noisegate[{name}]" if name else package
+    wanted = f"noisegate-dp[{name}]" if name else package
     raise Unsupported(
         f"{what} need the package {package.partition('.')[0]}.",
         fix=f"pip install '{wanted}'",

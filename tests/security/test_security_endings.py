@@ -129,13 +129,13 @@ def test_rows_that_are_gone_meanwhile_are_a_refusal(people):
 @pytest.mark.parametrize(
     ("package", "extra", "use"),
     [
-        ("altair", "noisegate[plot]", lambda a: a.plot()),
+        ("altair", "noisegate-dp[plot]", lambda a: a.plot()),
         ("polars", "polars", lambda a: a.to_polars()),
         ("pandas", "pandas", lambda a: a.to_pandas()),
-        ("psycopg", "noisegate[postgres]", lambda _: open_ledger("postgresql://nowhere/x")),
+        ("psycopg", "noisegate-dp[postgres]", lambda _: open_ledger("postgresql://nowhere/x")),
         (
             "vl_convert",
-            "noisegate[plot]",
+            "noisegate-dp[plot]",
             lambda _: __import__("noisegate.desk.plot", fromlist=["x"]).require_drawing(),
         ),
     ],
@@ -154,7 +154,7 @@ def test_a_missing_package_is_named_with_what_brings_it(monkeypatch, package, ex
 def test_learners_without_their_package_name_what_brings_it():
     code = "import sys; sys.modules['sklearn'] = None\nimport noisegate\nnoisegate.learners.KMeans"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "pip install 'noisegate[learn]'" in done.stderr
+    assert "pip install 'noisegate-dp[learn]'" in done.stderr
 
 
 # words

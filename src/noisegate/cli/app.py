@@ -151,7 +151,7 @@ def _version(wanted: bool) -> None:  # noqa: FBT001 - of an option
     if wanted:
         from importlib.metadata import version  # noqa: PLC0415 - quick help
 
-        say(f"noisegate {version('noisegate')}")
+        say(f"noisegate {version('noisegate-dp')}")
         raise typer.Exit
 
 

@@ -92,7 +92,7 @@ def card(answer: Answer, confidence: Number = 0.95) -> Card:
     return Card(
         {
             "format": FORMAT,
-            "software": f"noisegate {version('noisegate')}",
+            "software": f"noisegate {version('noisegate-dp')}",
             "sql": answer.sql,
             "scope": guarantee.scope,
             "unit": {"column": guarantee.unit.column, "noun": guarantee.unit.noun},

@@ -69,7 +69,7 @@ def _server(tools: Tools, known: Caller | None) -> Server[Any]:
 
     return Server(
         "noisegate",
-        version=version("noisegate"),
+        version=version("noisegate-dp"),
         instructions=INSTRUCTIONS,
         on_list_tools=listed,
         on_call_tool=called,

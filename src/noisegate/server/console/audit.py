@@ -112,7 +112,7 @@ def _report(visit: Visit, view: View) -> dict[str, Any]:
         "checks": _checks(visit, view),
         "head": view.ledger.anchor().to_dict(),
         "promises": _NOT_PROMISED,
-        "software": f"noisegate {version('noisegate')}",
+        "software": f"noisegate {version('noisegate-dp')}",
     }  # fmt: skip
 
 
