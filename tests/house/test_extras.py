@@ -52,5 +52,5 @@ def test_every_package_is_imported_and_every_import_is_declared():
     assert declared - used == set()
     assert used - declared - THEIRS == set(BROUGHT)
     assert set(BROUGHT.values()) <= declared
-    everything = re.fullmatch(r"noisegate\[(.*)\]", extras["all"][0])[1].split(",")
+    everything = re.fullmatch(r"noisegate-dp\[(.*)\]", extras["all"][0])[1].split(",")
     assert set(everything) == set(extras) - {"all"}

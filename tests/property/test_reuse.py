@@ -182,7 +182,7 @@ def some_parts(chance):
 @pytest.mark.parametrize("unit", [None, "pid"])
 def test_questions_of_shared_parts_are_each_found_or_paid(unit, accountant):
     """A draw that adds to a part of a release is not the one that adds to another part of it."""
-    for seed in range(4):
+    for seed in range(2):
         chance, gates = Random(seed), two_analysts(unit, accountant)
         listed = REPORTED if seed == 0 else [some_parts(chance) for _ in range(10)]
         for sql in listed:

@@ -109,7 +109,7 @@ def test_the_python_of_the_page_about_choices(opening):
 
 @served_alone
 def test_the_python_of_the_page_on_robust_numbers(opening, capsys):
-    scope, (numbers, graphs, _) = {}, blocks("docs/robust.md", "python")
+    scope, (numbers, _, graphs, *_) = {}, blocks("docs/robust.md", "python")
     for block in (numbers, "\n".join(graphs.splitlines()[:4])):  # of graphs, the first number
         exec(block, scope)
     assert 0 <= scope["median"].rows[0][0] <= 109

@@ -164,6 +164,8 @@ class RemoteGate(Asks):
         del threshold, terms
         raise Unsupported("A session does not leave the gate.", fix=_HERE, about="thresholds")
 
+    thresholds_plan = thresholds
+
     def matrix(self, *columns: object, **terms: object) -> NoReturn:
         """Not over a network: a matrix is a handle of rows. Send the model as an order instead."""
         del columns, terms

@@ -228,10 +228,10 @@ def _steps(unit: str, time: exp.Expr) -> exp.Expr:
 
 
 def _date_add_days(args: Args, made: Domain) -> exp.Expr:
-    time, days = (arg.sql for arg in args)
-    step = days_to_add(days, made)
+    time, days = args[0].sql, days_to_add(args[1].sql, made)
+    step = days
     if made.kind is not Kind.DATE:
-        step = binary(exp.Mul, step, cast(exp.Literal.string("1 day"), "INTERVAL"))
+        step = binary(exp.Mul, days, cast(exp.Literal.string("1 day"), "INTERVAL"))
     later = binary(exp.Add, time, step)
     if not made.nullable:
         return later
