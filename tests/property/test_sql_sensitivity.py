@@ -30,7 +30,7 @@ from noisegate.transforms.query import Query
 
 PATIENTS = 5
 QUESTIONS = 12
-SEEDS = 1  # 3 · 12 questions, 5 neighbours each, of one to five tallies
+SEEDS = 2  # 2 · 12 questions, 5 neighbours each, of one to five tallies
 TYPES = {
     "patients": {"patient_id": pa.int64(), "region": pa.string(), "age": pa.int64(), "weight": pa.float64(),
                  "born": pa.date32(), "smoker": pa.bool_(), "name": pa.string()},
