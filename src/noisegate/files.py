@@ -51,6 +51,19 @@ def table_of(inside: str) -> tuple[str | None, str]:
     return schema, table
 
 
+def within(where: str, schema: str, table: str) -> str:
+    """A table of a database as a policy names it: what `place_of` and `table_of` take apart.
+
+    >>> within("clinic.duckdb", "main", "odd.name")
+    'clinic.duckdb#main."odd.name"'
+    """
+    names = (
+        name if re.fullmatch(r"[^\".#]+", name) else '"' + name.replace('"', '""') + '"'
+        for name in (schema, table)
+    )
+    return f"{where}#{'.'.join(names)}"
+
+
 def _unquoted(name: str) -> str:
     return name[1:-1].replace('""', '"') if name.startswith('"') else name
 

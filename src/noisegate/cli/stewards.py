@@ -20,17 +20,45 @@ def init(
     files: Annotated[
         list[str],
         typer.Argument(
-            help="CSV or Parquet files, one for each table; or postgresql://USER@HOST/DATABASE."
+            help="CSV or Parquet files, one for each table; a DuckDB file with all its tables, or "
+            "DATABASE.duckdb#TABLE; or postgresql://USER@HOST/DATABASE."
         ),
     ],
     name: Annotated[str | None, typer.Option(help="The name of the data set.")] = None,
+    unit: Annotated[
+        str | None,
+        typer.Option(help="The column that names the person, or TABLE.COLUMN.", metavar="COLUMN"),
+    ] = None,
+    public: Annotated[
+        list[str] | None,
+        typer.Option(help="A table whose rows are nobody's; may be repeated.", metavar="TABLE"),
+    ] = None,
+    types: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--type", help="How to read a column of a text file; repeatable.", metavar="COLUMN=TYPE"
+        ),
+    ] = None,
+    read_types: Annotated[
+        bool,
+        typer.Option("--read-types", help="Read the rows of text files to find their types."),
+    ] = False,
     to: Annotated[Path | None, typer.Option(help="Write it here instead of printing it.")] = None,
 ) -> None:
-    """Draft a policy from the names and types of columns; no value is read."""
+    """Draft a policy from names, types and declared keys; without --read-types no row is read.
+
+    Foreign keys are those that a database declares; others are guessed from names (visit_id, or
+    o_custkey for a table customer). All guesses are marked.
+
+    noisegate init customers.csv orders.csv --unit customer_id --type total=number --to shop.toml
+    """
     from noisegate.root import draft_policy  # noqa: PLC0415
 
     known = "" if "://" in files[0] else Path(files[0]).resolve().parent.name
-    text = draft_policy(files, name=name or known or "dataset")
+    text = draft_policy(
+        files, name=name or known or "dataset", unit=unit, public=public or (),
+        types=dict(map(_typed, types or ())), read_types=read_types, folder=to and to.parent,
+    )  # fmt: skip
     if to is None:
         say(text.removesuffix("\n"))
     elif to.exists():
@@ -38,6 +66,15 @@ def init(
     else:
         write(to, text)
         say(f"Wrote {to}. Fill it in, then run: noisegate check {to}")
+
+
+def _typed(text: str) -> tuple[str, str]:
+    column, mark, kind = text.rpartition("=")
+    if not mark:
+        raise SpecError(
+            f"{text!r} does not say a type.", fix="Write --type COLUMN=integer.", about="type"
+        )
+    return column, kind
 
 
 @app.command()

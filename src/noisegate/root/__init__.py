@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from noisegate.root.arrays import Memory as Memory
     from noisegate.root.arrays import memory as memory
+    from noisegate.root.drafting import draft_policy as draft_policy
     from noisegate.root.hosting import Hosted as Hosted
     from noisegate.root.hosting import open_policy as open_policy
     from noisegate.root.opening import ledger_beside as ledger_beside
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from noisegate.root.stewards import amendment as amendment
     from noisegate.root.stewards import check_policy as check_policy
     from noisegate.root.stewards import check_rows as check_rows
-    from noisegate.root.stewards import draft_policy as draft_policy
     from noisegate.root.stewards import policy_page as policy_page
     from noisegate.root.stewards import policy_schema as policy_schema
     from noisegate.root.stewards import read_policy as read_policy
@@ -34,7 +34,7 @@ _HOME = {
     "Hosted": "hosting", "ledger_beside": "opening", "open": "opening", "open_policy": "hosting",
     "Rehearsal": "rehearsal", "made_up_rows": "rehearsal",
     "Amendment": "stewards", "amendment": "stewards",
-    "check_policy": "stewards", "check_rows": "stewards", "draft_policy": "stewards",
+    "check_policy": "stewards", "check_rows": "stewards", "draft_policy": "drafting",
     "policy_page": "stewards", "policy_schema": "stewards", "read_policy": "stewards",
     "PURPOSE": ".sources.policy.purposes",
     "Stop": ".sources.stopping", "stopping": ".sources.stopping",

@@ -3,7 +3,7 @@
 import os
 import shutil
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,47 +21,11 @@ from noisegate.ledger.rules import require_text
 from noisegate.privacy.loss import ApproxDP
 from noisegate.root.hosting import Hosted, tables_of
 from noisegate.root.opening import account_name, open_analyst
-from noisegate.sources.duckdb.facts import stored_kinds
 from noisegate.sources.engines import engine_of
 
 if TYPE_CHECKING:
     from noisegate.sources.policy.finding import Finding
     from noisegate.sources.policy.policy import Policy
-
-
-def draft_policy(files: Sequence[str | Path], *, name: str = "dataset") -> str:
-    """A policy to be filled in, from the names and types of the columns alone; no row is read."""
-    from noisegate.steward.draft import draft  # noqa: PLC0415 - stewards only
-
-    if any("://" in str(file) for file in files):
-        return _draft_of_server(files, name=name)
-    paths = {Path(file).stem: Path(file) for file in files}
-    if len(paths) < len(files):
-        raise SpecError(
-            "Two files have the same name.",
-            fix="Rename one: a file's name becomes the name of its table.",
-            about="name",
-        )
-    sources = {table: str(path) for table, path in paths.items()}
-    return draft(stored_kinds(paths), sources=sources, name=name)
-
-
-def _draft_of_server(files: Sequence[str | Path], *, name: str) -> str:
-    """The same of all tables of a database: types, foreign keys and comments."""
-    from noisegate.sources.postgres.facts import catalogue, origin_of  # noqa: PLC0415 - an extra
-    from noisegate.sources.postgres.facts import stored_kinds as kinds_of  # noqa: PLC0415
-    from noisegate.steward.draft import draft  # noqa: PLC0415 - stewards only
-
-    if len(files) != 1:
-        raise SpecError(
-            "A policy is drafted from files, or from one database.",
-            fix="Give files, or one address such as postgresql://USER@HOST/DATABASE.",
-            about="name",
-        )
-    engine_of([str(files[0])])
-    data, links, notes = catalogue(str(files[0]))
-    sources = {table: origin_of(place) for table, place in data.items()}
-    return draft(kinds_of(data), sources=sources, name=name, links=links, notes=notes)
 
 
 def check_policy(file: str | Path) -> "list[Finding]":

@@ -2,23 +2,22 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, final
 
+from noisegate.errors import SpecError
 from noisegate.inert import line
 from noisegate.privacy.domain import Kind
-from noisegate.sources.policy.names import is_identifying, person, singular, stem, whose
+from noisegate.sources.policy.form import nearest
+from noisegate.sources.policy.names import is_identifying, whose
+from noisegate.steward.guesses import Hop, Links, Names, Tables, keys_to, paths, units_of
 
-Tables: TypeAlias = Mapping[str, Mapping[str, Kind]]
-Hop: TypeAlias = tuple[str, str, str]  # column, table, key
-
-Links: TypeAlias = Sequence[tuple[str, Hop]]
 Notes: TypeAlias = Mapping[tuple[str, str], str]
 
 _SILENT: Final[Notes] = MappingProxyType({})
 _NOWHERE: Final[Mapping[str, str]] = MappingProxyType({})
-_NAMING: Final = (Kind.INTEGER, Kind.TEXT)  # kinds that can name a person
 _TO_FILL_IN: Final = {
     Kind.BOOLEAN: "to group by it, add: in = [true, false]",
     Kind.INTEGER: "to add it up, add: between = [0, 100]; to group by it: in = [1, 2, 3]",
@@ -29,13 +28,35 @@ _TO_FILL_IN: Final = {
 }
 
 
-def draft(
+_FROM: Final = "names and types alone", "names, and from types that were found in the rows"
+_TERMS: Final = (
+    "",
+    "[budget]",
+    "epsilon = 1  # for all questions together, for ever; see: noisegate explain-epsilon 1",
+    "# delta = 1e-6  # needed to group by columns whose values are not listed",
+    "",
+    "[questions]",
+    "default_epsilon = 0.1  # of a question that names no price",
+    "max_epsilon = 0.5",
+    "",
+    "# [allow]",
+    "# others = false  # SQL and plain releases alone; name what else may be used",
+    "",
+    "# [analysts]",
+    "# ana = 0.5  # the ε that one analyst may spend; without this list anyone may ask",
+)
+
+
+def draft(  # noqa: PLR0913 - what is known of tables, and what the steward says
     tables: Tables,
     *,
     sources: Mapping[str, str] = _NOWHERE,
     name: str = "dataset",
     links: Links = (),
     notes: Notes = _SILENT,
+    unit: str | None = None,
+    public: Collection[str] = (),
+    read: bool = False,
 ) -> str:
     """The text of a policy, with a comment for each choice that the steward should look at.
 
@@ -48,162 +69,128 @@ def draft(
         name: The name of the data set.
         links: Foreign keys that are known, each with its table; others are guessed from names.
         notes: What is noted about columns, by table and column.
+        unit: The column that names the person, of all tables that have it; or TABLE.COLUMN.
+        public: Tables whose rows are nobody's.
+        read: Whether types were found in rows.
     """
+    _require_tables(public, tables)
     links = [(_plain(table), (column, _plain(to), key)) for table, (column, to, key) in links]
-    notes = {(_plain(table), column): text for (table, column), text in notes.items()}
     tables = {_plain(table): columns for table, columns in tables.items()}
-    sources = {_plain(table): source for table, source in sources.items()}
-    noun, units = _units(tables)
+    shown = {_plain(table) for table in public}
+    private = {table: columns for table, columns in tables.items() if table not in shown}
+    names = Names(tables)
+    noun, units = units_of(private, names, links, unit)
     said = len(set(units.values())) > 1 or (len(units) > 1 and not all(map(whose, units.values())))
-    ids = noun if said else None
-    paths = _paths(tables, units, links)
+    ways = paths(private, units, links, names)
+    open_tables = {table: tables[table] for table in shown}
+    page = _Page(
+        tables=tables,
+        sources={_plain(table): source for table, source in sources.items()},
+        notes={(_plain(table), column): text for (table, column), text in notes.items()},
+        units=units,
+        ways=ways,
+        ids=noun if said else None,
+        public=frozenset(shown),
+        codes=keys_to(private, open_tables, links, names),
+        names=names,
+        why="as you said" if unit else "a guess",
+    )
     lines = [
         "#:schema ./policy.schema.json",
         "# Write that file for your editor with: noisegate policy schema > policy.schema.json",
-        "# Drafted from names and types alone. Read every line, then run: noisegate check",
+        f"# Drafted from {_FROM[read]}. Read every line, then run: noisegate check",
         f"name = {_text(_plain(name)[:80].strip() or 'dataset')}",
         f"protects = {_text(noun)}  # who is protected, as a noun",
-        "",
-        "[budget]",
-        "epsilon = 1  # for all questions together, for ever; see: noisegate explain-epsilon 1",
-        "# delta = 1e-6  # needed to group by columns whose values are not listed",
-        "",
-        "[questions]",
-        "default_epsilon = 0.1  # of a question that names no price",
-        "max_epsilon = 0.5",
-        "",
-        "# [allow]",
-        "# others = false  # SQL and plain releases alone; name what else may be used",
-        "",
-        "# [analysts]",
-        "# ana = 0.5  # the ε that one analyst may spend; without this list anyone may ask",
+        *_TERMS,
     ]
-    if not units:
+    if not units and not shown:
         lines += ["", "[tables]  # none yet: see below"]
-    for table in sorted(tables, key=lambda one: (one not in units, one not in paths)):
-        own = {column: text for (of, column), text in notes.items() if of == table}
-        lines += ["", *_table(table, tables, units, paths, sources, ids, notes=own)]
+    for table in sorted(tables, key=lambda one: (one not in units, one not in ways)):
+        lines += ["", *page.table(table)]
     return "\n".join(lines) + "\n"
 
 
-def _units(tables: Tables) -> tuple[str, dict[str, str]]:
-    """The noun of a person that most tables name, and the column in each of them."""
-    found: dict[str, dict[str, str]] = {}
-    for table, columns in tables.items():
-        own = singular(table)
-        for column, kind in columns.items():
-            is_own = column.lower() == "id" and person(own)
-            noun = own if is_own else person(column)
-            if noun and kind in _NAMING:
-                found.setdefault(noun, {}).setdefault(table, column)
-    if found:
-        noun = max(found, key=lambda one: len(found[one]))  # the first of those with the most
-        return noun, found[noun]
-    shared = [stem(column) for columns in tables.values() for column in columns if stem(column)]
-    often = max(shared, key=shared.count, default="")
-    if shared.count(often) > 1:
-        pairs = [(t, c) for t, columns in tables.items() for c in columns if stem(c) == often]
-        return often, dict(reversed(pairs))
-    if len(tables) == 1:
-        ((table, columns),) = tables.items()
-        ids = [c for c in columns if columns[c] in _NAMING and (c.lower() == "id" or stem(c))]
-        return "person", dict([(table, ids[0])] if ids else [])
-    return "person", {}
-
-
-def _paths(tables: Tables, units: Mapping[str, str], links: Links) -> dict[str, tuple[Hop, ...]]:
-    """The ways of foreign keys from tables without the unit to tables with it, shortest first."""
-    paths: dict[str, tuple[Hop, ...]] = dict.fromkeys(units, ())
-    frontier = list(units)
-    while frontier:
-        reached = {
-            table: (hop, *paths[target])
-            for target in reversed(frontier)
-            for table in tables
-            if table not in paths
-            and (hop := _linked(table, target, links) or _hop(table, target, tables))
-        }
-        paths |= reached
-        frontier = list(reached)
-    return {table: path for table, path in paths.items() if path}
-
-
-def _linked(table: str, target: str, links: Links) -> Hop | None:
-    """A foreign key that is known."""
-    return next((hop for of, hop in links if of == table and hop[1] == target), None)
-
-
-def _hop(table: str, target: str, tables: Tables) -> Hop | None:
-    """A column of ``table`` that numbers the rows of ``target``, as ``visit_id`` does visits."""
-    for column in tables[table]:
-        what = stem(column)
-        if not what or singular(table) == what:
-            continue
-        named = singular(target) == what
-        if column in tables[target] and (named or what not in map(singular, tables)):
-            return column, target, column
-        if named and "id" in tables[target]:
-            return column, target, "id"
-    return None
-
-
-def _table(  # noqa: PLR0913 - what is known of a table
-    table: str,
-    tables: Tables,
-    units: Mapping[str, str],
-    paths: Mapping[str, tuple[Hop, ...]],
-    sources: Mapping[str, str],
-    ids: str | None,
-    *,
-    notes: Mapping[str, str],
-) -> list[str]:
-    lines = [f"[tables.{_key(table)}]"]
-    if table in sources:
-        lines.append(f"source = {_text(sources[table])}")
-    known = table in units or table in paths
-    if table in units:
-        column = _text(units[table])
-        unit = f"{{ column = {column}, ids = {_text(ids)} }}" if ids else column
-        lines.append(f"unit = {unit}  # a guess: the column that names the person")
-    elif table in paths:
-        hops = ", ".join(_text(f"{column} -> {to}.{key}") for column, to, key in paths[table])
-        column = units[paths[table][-1][1]]
-        lines.append("# a guess: foreign keys that lead to the person")
-        lines.append(f"unit = {{ column = {_text(column)}, via = [{hops}] }}")
-    else:
-        lines += [
-            '# unit = "the column that names the person"',
-            "# every_row_is_one_person = true  # only if no person has two rows here",
-            "# public = true  # only if the rows are nobody's, such as a list of codes",
-        ]
-    if known:
-        lines += [
-            "# rows_per_unit = 10  # the most rows of one person that count; more costs noise",
-            "# groups_per_unit = 3  # the most groups in which one person counts",
-        ]
-    lines += ["# rows_max = 100_000  # more rows than there will ever be", ""]
-    lines += [f"[tables.{_key(table)}.columns]"]
-    leads = {units.get(table), *(hop[0] for hop in paths.get(table, ())[:1])}
-    for name, kind in tables[table].items():
-        lines += [f"# {line(notes[name])}"] if name in notes else []
-        lines.append(_column(name, kind, leads=name in leads))
-    if known:
-        return lines
-    why = [
-        f"# No column of {_text(table)} seems to name a person, so it cannot be asked about yet.",
-        "# Say whose rows these are: take one of the three lines.",
-    ]
-    return [*why, *(f"# {line}".rstrip() for line in lines)]
-
-
-def _column(name: str, kind: Kind, *, leads: bool) -> str:
-    if is_identifying(name) and not leads:
-        return (
-            f"{_key(name)} = {{ hidden = true }}  # sounds identifying: not available to questions"
+def _require_tables(named: Collection[str], tables: Tables) -> None:
+    if unknown := sorted(set(named) - set(tables)):
+        raise SpecError(
+            f"There is no table {unknown[0]!r}.", fix=nearest(unknown[0], tables), about="table"
         )
-    joins = "leads to the person" if leads else "an id of something: to count and to join"
-    comment = joins if leads or stem(name) else _TO_FILL_IN[kind]
-    return f'{_key(name)} = {{ type = "{kind.value}" }}  # {comment}'
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Page:
+    """All that is known or guessed. ``codes`` are columns that number rows of public tables."""
+
+    tables: Tables
+    sources: Mapping[str, str]
+    notes: Notes
+    units: Mapping[str, str]
+    ways: Mapping[str, tuple[Hop, ...]]
+    ids: str | None
+    public: frozenset[str]
+    codes: Mapping[tuple[str, str], str]
+    names: Names
+    why: str
+
+    def table(self, table: str) -> list[str]:
+        """The lines of a table; in comments where nobody knows whose rows it holds."""
+        lines = [f"[tables.{_key(table)}]"]
+        if table in self.sources:
+            lines.append(f"source = {_text(self.sources[table])}")
+        lines += [*self._rows(table), "", f"[tables.{_key(table)}.columns]", *self._columns(table)]
+        if table in self.units or table in self.ways or table in self.public:
+            return lines
+        why = [
+            f"# No column of {_text(table)} seems to name a person: it cannot be asked about yet.",
+            "# Say whose rows these are: take one of the three lines.",
+        ]
+        return [*why, *(f"# {line}".rstrip() for line in lines)]
+
+    def _rows(self, table: str) -> Iterator[str]:
+        """Whose rows they are, and how many."""
+        if table in self.public:
+            yield "public = true  # as you said: nobody's rows, shown exactly and for free"
+            return
+        if table in self.units:
+            column = _text(self.units[table])
+            unit = f"{{ column = {column}, ids = {_text(self.ids)} }}" if self.ids else column
+            yield f"unit = {unit}  # {self.why}: the column that names the person"
+        elif table in self.ways:
+            way = self.ways[table]
+            hops = ", ".join(_text(f"{column} -> {to}.{key}") for column, to, key in way)
+            yield "# a guess: foreign keys that lead to the person"
+            yield f"unit = {{ column = {_text(self.units[way[-1][1]])}, via = [{hops}] }}"
+        else:
+            yield '# unit = "the column that names the person"'
+            yield "# every_row_is_one_person = true  # only if no person has two rows here"
+            yield "# public = true  # only if the rows are nobody's, such as a list of codes"
+        if table in self.units or table in self.ways:
+            yield "# rows_per_unit = 10  # the most rows of one person that count; more costs noise"
+            yield "# groups_per_unit = 3  # the most groups in which one person counts"
+        yield "# rows_max = 100_000  # more rows than there will ever be"
+
+    def _columns(self, table: str) -> Iterator[str]:
+        leads = {self.units.get(table), *(hop[0] for hop in self.ways.get(table, ())[:1])}
+        for name, kind in self.tables[table].items():
+            if (table, name) in self.notes:
+                yield f"# {line(self.notes[table, name])}"
+            if table in self.public:
+                yield f'{_key(name)} = {{ type = "{kind.value}" }}'
+            else:
+                yield f"{_key(name)} = {self._column(table, name, kind, leads=name in leads)}"
+
+    def _column(self, table: str, name: str, kind: Kind, *, leads: bool) -> str:
+        if is_identifying(name) and not leads:
+            return "{ hidden = true }  # sounds identifying: not available to questions"
+        comment = _TO_FILL_IN[kind]
+        if leads:
+            comment = "leads to the person"
+        elif code := self.codes.get((table, name)):
+            comment = f"to group by it, add: references = {_text(code)}"
+        elif self.names.stem(table, name):
+            comment = "an id of something: to count and to join"
+        return f'{{ type = "{kind.value}" }}  # {comment}'
 
 
 def _plain(name: str) -> str:

@@ -82,7 +82,7 @@ def origin_of(
     if not isinstance(data, Within):
         connection.register(f"frame{place}", data)
         return f"frame{place}"
-    _require_file(data.file)
+    require_file(data.file)
     where = quoted(str(data.file.resolve()))
     connection.execute(f"ATTACH {where} AS file{place} (READ_ONLY, TYPE duckdb)")
     listed = connection.execute(_NAMED, [f"file{place}"]).fetchall()
@@ -221,7 +221,8 @@ def lock_down(connection: duckdb.DuckDBPyConnection, paths: list[Path]) -> None:
     connection.execute("SET lock_configuration = true")
 
 
-def _require_file(path: Path) -> None:
+def require_file(path: Path) -> None:
+    """Refuse what is not there, could be read as several files, or has another ending."""
     if not path.is_file():
         within = place_of(str(path))[1] is not None
         raise SourceError(
@@ -245,7 +246,7 @@ def _require_file(path: Path) -> None:
 
 def _reader(path: Path) -> str:
     kind = path.suffix.lower()
-    _require_file(path)
+    require_file(path)
     where = quoted(str(path.resolve()))
     parquet = f"read_parquet({where}, hive_partitioning = false)"
     return parquet if kind == ".parquet" else _csv(path, where)

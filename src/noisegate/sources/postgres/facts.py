@@ -1,6 +1,5 @@
 """What is public about tables of a Postgres server, and the source that reads them."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
@@ -8,7 +7,7 @@ from typing import Any, Final, TypeAlias
 from urllib.parse import parse_qsl, urlsplit
 
 from noisegate.errors import PolicyError, SourceError
-from noisegate.files import place_of, table_of
+from noisegate.files import place_of, table_of, within
 from noisegate.privacy.domain import Key, Kind, TableDomain
 from noisegate.sources.asked.facts import held, keys_in, with_scales
 from noisegate.sources.postgres.dialect import KIND_OF
@@ -106,11 +105,7 @@ def catalogue(url: str) -> tuple[dict[str, Place], Links, Notes]:
 
 def origin_of(place: Place) -> str:
     """Where a table is, as a policy says it."""
-    schema, table = (
-        name if re.fullmatch(r"[^\".#]+", name) else '"' + name.replace('"', '""') + '"'
-        for name in (place.schema, place.table)
-    )
-    return f"{place.url}#{schema}.{table}"
+    return within(place.url, place.schema, place.table)
 
 
 def as_stored(
