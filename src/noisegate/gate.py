@@ -6,13 +6,14 @@ orders of what is said to them: see `noisegate.orders.asking`.
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, final
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, final
 
 from noisegate.curator.curator import Curator
 from noisegate.desk.desk import Desk
 from noisegate.desk.job import Progress
 from noisegate.desk.order import Order
 from noisegate.desk.plan import Expected, Plan
+from noisegate.desk.prompt import Entries, Tables
 from noisegate.desk.rules import Rules
 from noisegate.desk.terms import require_texts
 from noisegate.errors import SpecError
@@ -183,7 +184,7 @@ class Gate(Asks):
     @property
     def tables(self) -> "Mapping[str, TableDomain]":
         """The tables and what is public about them."""
-        return self._curator.tables
+        return Tables(self._curator.tables)
 
     @property
     def spent(self) -> ApproxDP:
@@ -212,7 +213,25 @@ class Gate(Asks):
 
     def history(self) -> "Sequence[Entry]":
         """The ledger's entries for this account."""
-        return self._curator.ledger.history(self._curator.account)
+        return Entries(self._curator.ledger.history(self._curator.account))
+
+    def close(self) -> None:
+        """Let go of the ledger's file or connection. The next question opens it again."""
+        self._curator.ledger.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _repr_html_(self) -> str:
+        from noisegate.desk.display import facts_html  # noqa: PLC0415 - notebooks only
+
+        facts = [("tables", ", ".join(self.tables)),
+                 ("protects", protected(units_of(self.tables.values()))),
+                 ("spent", str(self.spent)), ("left", f"{self.remaining:left}")]  # fmt: skip
+        return facts_html(facts)
 
     def __repr__(self) -> str:
         names = ", ".join(repr(name) for name in self.tables)

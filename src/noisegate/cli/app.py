@@ -9,16 +9,18 @@ from typing import Annotated
 import typer
 
 from noisegate.cli.ending import ended
+from noisegate.cli.help import Groups
 from noisegate.cli.printing import say
-from noisegate.errors import DEBUG
+from noisegate.errors import DEBUG, SpecError
 
 app = typer.Typer(
     name="noisegate",
+    cls=Groups,
     help="A privacy gate in front of sensitive tables: rows go in, only noisy answers come out.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # loading rich takes half of the time that help takes
-    context_settings={"max_content_width": 120},
+    context_settings={"max_content_width": 120, "help_option_names": ["-h", "--help"]},
 )
 ledger_app = typer.Typer(help="Inspect, verify and copy a ledger.", no_args_is_help=True)
 account_app = typer.Typer(help="People of a service.", no_args_is_help=True)
@@ -44,10 +46,32 @@ def _confidence(said: str) -> str:
     return said
 
 
+def _sql(said: str) -> str:
+    """What is written in a file, or comes from another program, instead of an argument."""
+    if said == "-":
+        return sys.stdin.read()
+    if not said.startswith("@"):
+        return said
+    try:
+        return Path(said[1:]).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise SpecError(
+            f"There is no text file {Path(said[1:]).name!r}.",
+            fix="Write @FILE for a file with SQL, - for the standard input, or the SQL itself.",
+            about="file",
+        ) from None
+
+
 DataFile = Annotated[
     Path, typer.Argument(help="A policy (.toml), or a CSV, Parquet or DuckDB file.")
 ]
-Sql = Annotated[str, typer.Argument(help="Such as 'SELECT COUNT(*) AS n FROM people'.")]
+Sql = Annotated[
+    str,
+    typer.Argument(
+        help="'SELECT COUNT(*) AS n FROM people', @FILE with SQL, or - for the standard input.",
+        callback=_sql,
+    ),
+]
 Epsilon = Annotated[str | None, typer.Option(help="The ε to pay for this question.")]
 Within = Annotated[str | None, typer.Option(help="Or: the largest error of each number.")]
 Relative = Annotated[str | None, typer.Option(help="Or: the largest relative error, such as 0.01.")]

@@ -103,7 +103,7 @@ class Calls:
                 reply = self._once(method, path, body, headers)
                 break
             except (OSError, HTTPException) as error:
-                self._forget()
+                self.close()
                 if isinstance(error, ssl.SSLCertVerificationError) or not left:
                     raise _unreachable(error) from None
                 time.sleep(pause)
@@ -130,9 +130,11 @@ class Calls:
             return HTTPConnection(self._host, self._port, timeout=_SLOW)
         return HTTPSConnection(self._host, self._port, timeout=_SLOW, context=self._tls)
 
-    def _forget(self) -> None:
-        """Close a connection that broke off; the next try makes another."""
-        self._own.kept = None
+    def close(self) -> None:
+        """Let go of this thread's connection; the next request makes another."""
+        kept, self._own.kept = getattr(self._own, "kept", None), None
+        if kept is not None:
+            kept.connection.close()
 
 
 @contextmanager

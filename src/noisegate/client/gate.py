@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Final, NoReturn, TypeVar, final
+from typing import Any, Final, NoReturn, Self, TypeVar, final
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -23,6 +23,7 @@ from noisegate.client.tables import table_of
 from noisegate.desk.job import Progress
 from noisegate.desk.order import Order
 from noisegate.desk.plan import Expected, Plan
+from noisegate.desk.prompt import Tables
 from noisegate.desk.sent import loss_from, received
 from noisegate.errors import SpecError, Unsupported, Waiting
 from noisegate.ledger.anchor import Anchor
@@ -114,7 +115,7 @@ class RemoteGate(Asks):
     def tables(self) -> Mapping[str, TableDomain]:
         """The tables and what is public about them."""
         listed = (table_of(self.dataset, each) for each in self.facts["tables"])
-        return MappingProxyType({table.name: table for table in listed})
+        return Tables({table.name: table for table in listed})
 
     @property
     def spent(self) -> ApproxDP:
@@ -181,6 +182,16 @@ class RemoteGate(Asks):
         return (
             f"<RemoteGate of {names} at {self._calls.url}: {mode}protects {self.facts['protects']}>"
         )
+
+    def close(self) -> None:
+        """Let go of this thread's connection. The next question makes another."""
+        self._calls.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     # any order
 

@@ -1,12 +1,14 @@
 """What an analyst holds: a table of noisy numbers with error bars, price, balance and guarantee."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
 from noisegate.desk.display import LEAST, ZERO, bare, is_noise, marked, percent, with_margin
+from noisegate.desk.prompt import SHOWN_MAX, aligned, more_than
+from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction
 from noisegate.extras import extra
 from noisegate.files import write, written
@@ -31,9 +33,12 @@ CHOSEN: Final = (
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Answer:
     """Released numbers as a table. Reading it again draws nothing and costs nothing.
+
+    ``for ward, n in answer``, ``answer["n"]``, ``answer[0]``, ``len(answer)``; ``answer.value`` is
+    the number of an answer that has one.
 
     ``half_widths`` gives the error bars of each column at a confidence. ``questions`` are the
     canonical texts under which the ledger stores the releases; ``log`` has the current head of the
@@ -71,6 +76,31 @@ class Answer:
         if not self.columns:
             return ()
         return tuple(zip(*(column.to_pylist() for column in self.table.columns), strict=True))
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return iter(self.rows)
+
+    def __getitem__(self, at: str | int | slice) -> Any:  # noqa: ANN401 - of a column, or a row
+        if not isinstance(at, str):
+            return self.rows[at]
+        if at not in self.columns:
+            known = ", ".join(map(repr, self.columns))
+            raise SpecError(f"There is no column {at!r}.", fix=f"There are {known}.")
+        return tuple(self.table.column(at).to_pylist())
+
+    @property
+    def value(self) -> Any:  # noqa: ANN401 - whatever was asked for
+        """The one value of an answer of one row and one column."""
+        rows, columns = self.table.shape
+        if (rows, columns) != (1, 1):
+            raise SpecError(
+                f"The answer has {rows:,} rows and {columns} columns.",
+                fix="Use answer[column] or answer.rows.",
+            )
+        return self.rows[0][0]
 
     @property
     def promise(self) -> str:
@@ -274,6 +304,12 @@ class Answer:
         unknown = ", ".join(self.unfollowed())
         more = [f"No ± is known for {unknown}."] if unknown else []
         return [*self.caveats, *more]
+
+    def __repr__(self) -> str:
+        shown = self.cells()[:SHOWN_MAX]
+        rows = aligned(self.columns, shown) if self.columns else ""
+        left = more_than(len(shown), len(self), "rows")
+        return lines("\n".join([rows, *left, self.footer().split("\n")[0]]))
 
     def __str__(self) -> str:
         rows = ["\t".join(map(line, self.columns)), *map("\t".join, self.cells())]

@@ -31,7 +31,7 @@ E_co = TypeVar("E_co", bound=Expected, covariant=True)
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Plan(Generic[E_co]):
     """What an order would cost and return. Free, and independent of the rows.
 
@@ -103,6 +103,8 @@ class Plan(Generic[E_co]):
 
     def __str__(self) -> str:
         return lines("\n".join(f"{name:12}{fact}" for name, fact in self.facts()))
+
+    __repr__ = __str__
 
     def _repr_html_(self) -> str:
         from noisegate.desk.display import facts_html  # noqa: PLC0415 - notebooks only

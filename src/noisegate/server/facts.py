@@ -1,14 +1,14 @@
 """What is public about a data set: its tables and their declared facts, as plain values."""
 
 from collections.abc import Sequence
-from datetime import timedelta
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from noisegate.desk.prompt import plain_end
 from noisegate.desk.sent import loss_texts
 from noisegate.ledger.account import Balance, room_of
 from noisegate.privacy.capability import CAPABILITIES
-from noisegate.privacy.domain import EPOCH, Column, Kind, TableDomain
+from noisegate.privacy.domain import Column, TableDomain
 from noisegate.privacy.guarantee import units_of
 from noisegate.privacy.unit import protected
 
@@ -51,7 +51,7 @@ def table_facts(table: TableDomain) -> dict[str, Any]:
 def _column(column: Column) -> dict[str, Any]:
     keys = None if column.keys is None else [_plain(key) for key in column.keys]
     ends = column.between
-    between = None if ends is None else [_end(end, column.kind) for end in ends]
+    between = None if ends is None else [plain_end(end, column.kind) for end in ends]
     return {
         "name": column.name, "type": column.kind.value, "nullable": column.nullable,
         "in": keys, "between": between,
@@ -71,14 +71,6 @@ def budget_facts(balances: Sequence[Balance]) -> dict[str, Any]:
 def _exact(gate: "Gate") -> dict[str, list[str]]:
     """The balance in exact numbers, as texts."""
     return {"spent": loss_texts(gate.spent), "remaining": loss_texts(gate.remaining)}
-
-
-def _end(end: Fraction, kind: Kind) -> int | float | str:
-    if kind is Kind.DATE:
-        return (EPOCH + timedelta(days=int(end))).date().isoformat()
-    if kind is Kind.TIMESTAMP:
-        return (EPOCH + timedelta(microseconds=int(end))).isoformat()
-    return int(end) if end.denominator == 1 else float(end)
 
 
 def _plain(key: object) -> object:
