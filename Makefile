@@ -1,6 +1,6 @@
 # A fresh clone needs Python 3.11+ and make; everything else is installed into .venv, pinned by requirements.lock.
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test check lint format audit fuzz bench bench-accuracy bench-peers bench-truth lock clean
+.PHONY: help demo docs quick test check lint format audit fuzz bench bench-accuracy bench-peers bench-truth lock clean
 
 # The first interpreter on the path that is new enough; `make PYTHON=... demo` overrides it.
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
@@ -84,5 +84,14 @@ lock: $(STAMP)  ## resolve requirements.lock anew
 	$(RUN)uv pip compile --universal --python-version 3.11 --group dev --extra postgres --extra spark --extra report --extra plot --extra server \
 		--no-header --no-annotate --upgrade pyproject.toml -o requirements.lock
 
+SITE := .site/venv/.installed
+$(SITE): docs/requirements.lock
+	@$(PYTHON) -m venv .site/venv
+	@.site/venv/bin/python -m pip install --quiet --disable-pip-version-check -r docs/requirements.lock
+	@touch $@
+
+docs: $(SITE)  ## the site: guides, reference, one page a module; opens without a server
+	@.site/venv/bin/python docs/site.py
+
 clean:  ## remove the environment and caches
-	rm -rf .venv .bench .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .site .bench .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -29,6 +29,7 @@ from noisegate.isolated.lockdown import can_lock
 ROOT = SRC.parents[1]
 PAGES = (
     "README.md",
+    "docs/start.md",
     "docs/sql.md",
     "docs/describe.md",
     "docs/policy.md",

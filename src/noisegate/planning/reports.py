@@ -25,7 +25,7 @@ from noisegate.accounting.pure import pure_loss
 from noisegate.accounting.renyi import renyi_loss
 from noisegate.accounting.zcdp import zcdp_loss
 from noisegate.errors import NoisegateError, SpecError, Unsupported
-from noisegate.exact import sqrt_down, sqrt_up
+from noisegate.exact import Number, fraction, sqrt_down, sqrt_up
 from noisegate.extras import extra
 from noisegate.planning.composition import (
     advanced_mixed_up,
@@ -71,15 +71,16 @@ class Row:
 
 
 def report(
-    events: Iterable[Event], *, delta: Fraction, methods: Iterable[str] | None = None
+    events: Iterable[Event], *, delta: Number, methods: Iterable[str] | None = None
 ) -> list[Row]:
     """The events' ε at δ by every method, in the order of `METHODS`."""
-    if not 0 <= delta < 1:
+    exact = fraction(delta, name="delta")
+    if not 0 <= exact < 1:
         raise SpecError(
             "delta is not a small probability.", fix="Use 0 <= delta < 1, such as 1e-6."
         )
     leaves = flattened(events)
-    return [_row(name, leaves, delta) for name in (METHODS if methods is None else methods)]
+    return [_row(name, leaves, exact) for name in (METHODS if methods is None else methods)]
 
 
 def flattened(events: Iterable[Event]) -> Leaves:
