@@ -4,6 +4,7 @@ The law of a whole answer stream is a sum over the threshold's noise z of Pr[z] 
 It is computed here from logarithms in floats, with all terms positive, good to about 10⁻¹¹.
 """
 
+from collections import Counter
 from fractions import Fraction
 from itertools import product
 
@@ -29,10 +30,10 @@ def log_chance(spec, values, answers):
     threshold_scale, query_scale, threshold = spec
     z = np.arange(-SPAN, SPAN + 1)
     terms = -np.abs(z) / threshold_scale
-    for value, yes in zip(values, answers, strict=True):
+    for (value, yes), times in Counter(zip(values, answers, strict=True)).items():
         bar = threshold + z - value
         # a no is Z ≤ bar - 1, the mirror image of Z ≥ 1 - bar
-        terms = terms + log_tail(query_scale, bar if yes else 1 - bar)
+        terms = terms + times * log_tail(query_scale, bar if yes else 1 - bar)
     top = terms.max()
     with np.errstate(under="ignore"):
         return top + np.log(np.exp(terms - top).sum())
@@ -56,13 +57,13 @@ def worst_loss(spec, cutoff, *, monotone):
     for noes, surprise in product((0, 1, 30), (0, 60)):
         answers = streams(cutoff, noes)
         here = [spec[2] + (-surprise if yes else surprise) for yes in answers]
+        unmoved = log_chance(spec, here, answers)
         for no_move, yes_move in product((-1, 0, 1), repeat=2):
             if monotone and no_move * yes_move < 0:
                 continue
             moves = [yes_move if yes else no_move for yes in answers]
             there = [value + move for value, move in zip(here, moves, strict=True)]
-            gap = log_chance(spec, here, answers) - log_chance(spec, there, answers)
-            worst = max(worst, abs(gap))
+            worst = max(worst, abs(unmoved - log_chance(spec, there, answers)))
     return worst
 
 
