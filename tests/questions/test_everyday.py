@@ -98,7 +98,8 @@ def test_without_noise_the_answer_is_that_of_duckdb(worlds, asked):
     policy, con = worlds[asked.world]
     answer = gate_of(policy, 1 + asked.place // SHARED).sql(asked.sql, epsilon=HUGE)
     left = exact(con, asked)
-    noisy = [at for at, name in enumerate(answer.columns) if answer.margins()[name] is not None]
+    margins = answer.margins()
+    noisy = [at for at, name in enumerate(answer.columns) if margins[name] is not None]
     for row in (tuple(map(plain, row)) for row in answer.rows):
         same = next((each for each in left if alike(row, each, asked.within)), None)
         if same is not None:
