@@ -4,7 +4,6 @@ The law of a whole answer stream is a sum over the threshold's noise z of Pr[z] 
 It is computed here from logarithms in floats, with all terms positive, good to about 10⁻¹¹.
 """
 
-from collections import Counter
 from fractions import Fraction
 from itertools import product
 
@@ -30,10 +29,13 @@ def log_chance(spec, values, answers):
     threshold_scale, query_scale, threshold = spec
     z = np.arange(-SPAN, SPAN + 1)
     terms = -np.abs(z) / threshold_scale
-    for (value, yes), times in Counter(zip(values, answers, strict=True)).items():
-        bar = threshold + z - value
-        # a no is Z ≤ bar - 1, the mirror image of Z ≥ 1 - bar
-        terms = terms + times * log_tail(query_scale, bar if yes else 1 - bar)
+    tails = {}  # most questions repeat
+    for value, yes in zip(values, answers, strict=True):
+        if (value, yes) not in tails:
+            bar = threshold + z - value
+            # a no is Z ≤ bar - 1, the mirror image of Z ≥ 1 - bar
+            tails[value, yes] = log_tail(query_scale, bar if yes else 1 - bar)
+        terms = terms + tails[value, yes]
     top = terms.max()
     with np.errstate(under="ignore"):
         return top + np.log(np.exp(terms - top).sum())
