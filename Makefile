@@ -43,10 +43,11 @@ quick: $(STAMP)  ## lint, types and the tests of the main line, in about a minut
 	$(RUN)ruff check --quiet .
 	@$(RUN)mypy & types=$$!; $(RUN)python -m pytest -m "not audit" -q -n 2 $(QUICK); tests=$$?; wait $$types && exit $$tests
 
-# Compiled tests are kept, whatever the environment says: compiling them takes 15 s a process.
+# Tests are compiled once, and kept whatever the environment says: each process would take 13 s for that.
 # Three processes fill two cores: one of them often waits for a program's fixed time, a server or a disk. More threads for
 # small matrices would only wait for each other.
 test: lint $(BROWSER)  ## everything a contributor needs, under fifteen minutes on two cores
+	@-$(RUN)python tests/compiled.py
 	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(RUN)python -m pytest -m "not audit" -q -n 3 --dist worksteal --durations=25
 
 check: lint  ## format, lint, strict types, the rules of the house
@@ -66,7 +67,7 @@ audit: $(STAMP)  ## measured lower bounds on ε, and the long runs of kills and 
 SECONDS ?= 600
 fuzz: $(STAMP)  ## all fuzzers for SECONDS=600 in two processes, and properties on new examples
 	@$(RUN)python tests/fuzz/driver.py --seconds $(SECONDS)
-	NOISEGATE_EXPLORE=1 $(RUN)python -m pytest -m "not audit" -q -n 2 --dist worksteal tests/property
+	NOISEGATE_EXPLORE=1 $(RUN)python -m pytest -m "not audit" -q -n 2 --dist worksteal tests/property tests/stateful/test_ledger_machine.py
 
 bench: $(STAMP)  ## speed of noise, ledger and door beside NumPy and plain queries
 	@$(RUN)python bench/run.py

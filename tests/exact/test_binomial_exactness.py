@@ -27,6 +27,16 @@ def exact_mass(trials, p, k):
     return comb(trials, k) * p**k * (1 - p) ** (trials - k)
 
 
+def exact_masses(trials, p):
+    """All of them, times the denominator to the power of the trials: whole numbers."""
+    mass, p, q = (p.denominator - p.numerator) ** trials, p.numerator, p.denominator - p.numerator
+    found = [mass]
+    for k in range(trials):
+        mass = mass * (trials - k) * p // ((k + 1) * q)  # without a rest
+        found.append(mass)
+    return found
+
+
 @pytest.mark.parametrize("bits", [8, 64, 150])
 @pytest.mark.parametrize(
     ("trials", "p"), [(1, "1/2"), (7, "1/3"), (64, "9/10"), (300, "1/7"), (1024, "1/1000")]
@@ -48,19 +58,21 @@ def test_the_envelope_dominates_the_law_everywhere(trials, p):
     """q(M + k) / q(M) ≤ 1 inside ±a and ≤ e^(-j/a) at a + 1 + j, for every k."""
     envelope = binomial_module._envelope(trials, p)
     a, mode = envelope.half, envelope.mode
-    peak = exact_mass(trials, p, mode)
-    assert all(exact_mass(trials, p, k) <= peak for k in range(trials + 1))
-    assert a * peak >= 1
-    assert (a - 1) * peak * (1 - Fraction(1, 1 << 20)) < 1, "wider than it need be"
+    masses = exact_masses(trials, p)  # times whole
+    peak, whole = masses[mode], p.denominator**trials
+    assert (peak, sum(masses)) == (exact_mass(trials, p, mode) * whole, whole)
+    assert max(masses) == peak
+    assert a * peak >= whole
+    assert (a - 1) * peak * (1 - Fraction(1, 1 << 20)) < whole, "wider than it need be"
     with mpmath.workdps(DIGITS):
         decay = as_fraction(mpmath.exp(-mp(Fraction(1, a))))
-    bound = peak
+    decay = int(decay * 2**400) + 1  # from here on whole numbers, rounded up by little
+    bound = -(-(peak << 400) // whole)
     for j in range(max(mode, trials - mode)):
         for k in (mode - a - 1 - j, mode + a + 1 + j):
             if 0 <= k <= trials:
-                assert exact_mass(trials, p, k) <= bound * (1 + Fraction(1, 10**40))
-        bound *= decay
-        bound = Fraction(int(bound * 2**400) + 1, 2**400)
+                assert masses[k] * 2**400 * 10**40 <= whole * bound * (10**40 + 1)
+        bound = (bound * decay >> 400) + 1
 
 
 @pytest.mark.parametrize("p", [Fraction(1, 3), Certified.exp_minus(Fraction(2))])

@@ -29,10 +29,13 @@ def log_chance(spec, values, answers):
     threshold_scale, query_scale, threshold = spec
     z = np.arange(-SPAN, SPAN + 1)
     terms = -np.abs(z) / threshold_scale
+    tails = {}  # most questions repeat
     for value, yes in zip(values, answers, strict=True):
-        bar = threshold + z - value
-        # a no is Z ≤ bar - 1, the mirror image of Z ≥ 1 - bar
-        terms = terms + log_tail(query_scale, bar if yes else 1 - bar)
+        if (value, yes) not in tails:
+            bar = threshold + z - value
+            # a no is Z ≤ bar - 1, the mirror image of Z ≥ 1 - bar
+            tails[value, yes] = log_tail(query_scale, bar if yes else 1 - bar)
+        terms = terms + tails[value, yes]
     top = terms.max()
     with np.errstate(under="ignore"):
         return top + np.log(np.exp(terms - top).sum())
@@ -56,13 +59,13 @@ def worst_loss(spec, cutoff, *, monotone):
     for noes, surprise in product((0, 1, 30), (0, 60)):
         answers = streams(cutoff, noes)
         here = [spec[2] + (-surprise if yes else surprise) for yes in answers]
+        unmoved = log_chance(spec, here, answers)
         for no_move, yes_move in product((-1, 0, 1), repeat=2):
             if monotone and no_move * yes_move < 0:
                 continue
             moves = [yes_move if yes else no_move for yes in answers]
             there = [value + move for value, move in zip(here, moves, strict=True)]
-            gap = log_chance(spec, here, answers) - log_chance(spec, there, answers)
-            worst = max(worst, abs(gap))
+            worst = max(worst, abs(unmoved - log_chance(spec, there, answers)))
     return worst
 
 

@@ -50,21 +50,19 @@ def objective(classes, penalty, scale):
 
 def log_density(rows, weights, asked):
     """Of the minimiser at each of many weights: b's at what they say of b, times a determinant."""
-    lines = 1 if asked.classes == 2 else asked.classes
-    found = np.empty(len(weights))
-    for place, flat in enumerate(weights):
-        at = flat.reshape(lines, 2)
-        slope, bend = float(asked.penalty) * at, float(asked.penalty) * np.eye(at.size)
-        for x, kind in rows:
-            u = np.array([x / REACH, 1.0])
-            scores = at @ u
-            shares = expit(scores) if lines == 1 else softmax(scores)
-            told = np.eye(asked.classes)[kind][-lines:]
-            slope = slope + np.outer(shares - told, u)
-            bend = bend + np.kron(np.diag(shares) - np.outer(shares, shares), np.outer(u, u))
-        largest = np.abs(slope).max(axis=1).sum()
-        found[place] = np.linalg.slogdet(bend)[1] - largest / float(asked.scale)
-    return found
+    lines, size = 1 if asked.classes == 2 else asked.classes, weights.shape[1]
+    at = weights.reshape(-1, lines, 2)
+    slope, bend = float(asked.penalty) * at, float(asked.penalty) * np.eye(size)
+    for x, kind in rows:
+        u = np.array([x / REACH, 1.0])
+        scores = at @ u
+        shares = expit(scores) if lines == 1 else softmax(scores, axis=1)
+        told = np.eye(asked.classes)[kind][-lines:]
+        slope = slope + (shares - told)[:, :, None] * u
+        apart = shares[:, :, None] * (np.eye(lines) - shares[:, None, :])
+        bend = bend + np.einsum("wij,kl->wikjl", apart, np.outer(u, u)).reshape(-1, size, size)
+    largest = np.abs(slope).max(axis=2).sum(axis=1)
+    return np.linalg.slogdet(bend)[1] - largest / float(asked.scale)
 
 
 def worst(asked, tables, weights):

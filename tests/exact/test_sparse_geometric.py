@@ -47,13 +47,12 @@ def p_value(seen, masses):
 
 def shown_masses(count, theta, tau, *, signed, top=60):
     """The dense law of what is shown of a cell: index 0 is nothing, then -top, …, top."""
-    masses = np.zeros(2 * top + 2)
-    for z in range(-400, 401):
-        v = count + z
-        size = abs(v) if signed else v
-        chance = min(1, size / tau) if size >= theta else 0
-        weight = max(size, tau) * (1 if v > 0 else -1)
-        masses[1 + top + np.clip(weight, -top, top)] += noise_mass(z) * chance
+    masses, z = np.zeros(2 * top + 2), np.arange(-400, 401)
+    v = count + z
+    size = np.abs(v) if signed else v
+    chance = np.where(size >= theta, np.minimum(1, size / tau), 0)
+    weight = np.maximum(size, tau) * np.where(v > 0, 1, -1)
+    np.add.at(masses, 1 + top + np.clip(weight, -top, top), noise_mass(z) * chance)
     masses[0] = 1 - masses[1:].sum()
     return masses
 

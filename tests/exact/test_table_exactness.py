@@ -144,6 +144,7 @@ LAWS: list[tuple[str, Law, object]] = [
         for scale in (Fraction(1, 2), Fraction(4, 3))
     ],
 ]
+LAWS = [(name, law, cache(mass)) for name, law, mass in LAWS]  # asked for on both paths
 NAMED = {name: (law, mass) for name, law, mass in LAWS}
 HEAVY = {law for _, law, _ in LAWS if isinstance(law, Rounded) and isinstance(law.shape, StudentT)}
 

@@ -20,7 +20,7 @@ from noisegate.sources.writing import weights
 from noisegate.sql.order import SqlOrder
 from refusals import about
 
-CASES = {"sql": 20, "meaning": 300, "claims": 30, "policies": 25, "ledgers": 60, "releases": 300, "orders": 80, "analysts": 10}  # fmt: skip
+CASES = {"sql": 10, "meaning": 150, "claims": 15, "policies": 12, "ledgers": 30, "releases": 150, "orders": 40, "analysts": 5}  # fmt: skip
 
 WRITTEN = "SELECT sex, AVG(age) FROM patients GROUP BY sex"  # documents and tests change
 

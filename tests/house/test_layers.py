@@ -67,8 +67,10 @@ def python_files() -> list[Path]:
 
 
 @cache
-def imported_names(file: Path) -> frozenset[str]:
+def read(file: Path) -> tuple[frozenset[str], dict[str, int]]:
+    """What a file imports, and the lines of each function, the longest of a name: read once."""
     names: set[str] = set()
+    functions: dict[str, int] = {}
     for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
@@ -76,7 +78,15 @@ def imported_names(file: Path) -> frozenset[str]:
             assert node.level == 0, f"{file}: import by the full name"
             assert node.module != "noisegate", f"{file}: import from the defining module"
             names.add(node.module or "")
-    return frozenset(names)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            body = node.body[1:] if ast.get_docstring(node) else node.body
+            lines = body[-1].end_lineno - body[0].lineno + 1 if body else 0
+            functions[node.name] = max(lines, functions.get(node.name, 0))
+    return frozenset(names), functions
+
+
+def imported_names(file: Path) -> frozenset[str]:
+    return read(file)[0]
 
 
 def imported_rooms(file: Path) -> set[str]:

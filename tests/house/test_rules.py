@@ -6,7 +6,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from test_layers import SRC, imported_names, python_files, room_of
+from test_layers import SRC, imported_names, python_files, read, room_of
 
 import noisegate.noise
 
@@ -39,11 +39,8 @@ def test_no_public_sampler_takes_a_seed():
 
 def test_functions_stay_short():
     for file in python_files():
-        for node in ast.walk(ast.parse(file.read_text())):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                body = node.body[1:] if ast.get_docstring(node) else node.body
-                lines = body[-1].end_lineno - body[0].lineno + 1 if body else 0
-                assert lines <= 60, f"{file.name}:{node.name} has {lines} lines; split it"
+        for name, lines in read(file)[1].items():
+            assert lines <= 60, f"{file.name}:{name} has {lines} lines; split it"
 
 
 def test_modules_stay_one_concept():

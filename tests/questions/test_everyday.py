@@ -9,6 +9,7 @@ is so before any charge, for the reason that is stated.
 
 import json
 from collections import Counter
+from copy import copy
 from datetime import datetime
 from decimal import Decimal
 from functools import cache
@@ -20,6 +21,7 @@ from scipy import stats
 
 import noisegate as ng
 from noisegate.errors import Unsupported
+from noisegate.root import Hosted, read_policy
 from refusals import listed
 
 HUGE = 333_333
@@ -40,8 +42,16 @@ def opened(world, folder):
 
 
 @cache
+def hosted(policy):
+    return Hosted(read_policy(policy), ledger=":memory:")
+
+
+@cache
 def gate_of(policy, number=0):
-    return ng.open(policy, ledger=":memory:")
+    """A gate with a ledger of its own, in front of rows that are opened once."""
+    host = copy(hosted(policy))
+    host.ledger, host._read = host._book(":memory:"), {}
+    return host.gate(None)
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +98,8 @@ def test_without_noise_the_answer_is_that_of_duckdb(worlds, asked):
     policy, con = worlds[asked.world]
     answer = gate_of(policy, 1 + asked.place // SHARED).sql(asked.sql, epsilon=HUGE)
     left = exact(con, asked)
-    noisy = [at for at, name in enumerate(answer.columns) if answer.margins()[name] is not None]
+    margins = answer.margins()
+    noisy = [at for at, name in enumerate(answer.columns) if margins[name] is not None]
     for row in (tuple(map(plain, row)) for row in answer.rows):
         same = next((each for each in left if alike(row, each, asked.within)), None)
         if same is not None:

@@ -44,19 +44,22 @@ def test_an_interrupted_command_says_what_was_charged(people):
     program = people.with_name("program.py")
     program.write_text("def mean(rows):\n    return 1.0\n")
     words = ["apply", people, f"{program}:mean", "--columns", "age", "--type", "age=integer",
-             "--between", "age=0,9", "--range", "0,9", "--blocks", "2", "--seconds", "60",
+             "--between", "age=0,9", "--range", "0,9", "--blocks", "2", "--seconds", "600",
              "--no-rehearse", "--epsilon", "2", "--budget", "9"]  # fmt: skip
-    running = subprocess.Popen(
+    ledger, deadline = Path(f"{people}.ledger"), time.monotonic() + 300
+    with subprocess.Popen(
         [NOISEGATE, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    ledger, deadline = Path(f"{people}.ledger"), time.monotonic() + 60
-    while time.monotonic() < deadline and running.poll() is None:
-        with suppress(ng.NoisegateError):  # it is being made
-            if ledger.exists() and open_ledger(str(ledger)).balance("people").reservations:
-                break
-        time.sleep(0.05)
-    running.send_signal(signal.SIGINT)
-    out, err = running.communicate(timeout=60)
+    ) as running:
+        try:
+            while time.monotonic() < deadline and running.poll() is None:
+                with suppress(ng.NoisegateError):  # it is being made
+                    if ledger.exists() and open_ledger(str(ledger)).balance("people").reservations:
+                        break
+                time.sleep(0.05)
+            running.send_signal(signal.SIGINT)
+            out, err = running.communicate(timeout=300)
+        finally:
+            running.kill()
     assert running.returncode == 130, err
     assert err.rstrip().endswith(
         "interrupted: Charged: the account has spent ε = 2, and ε = 0 before."

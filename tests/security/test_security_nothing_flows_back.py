@@ -335,7 +335,7 @@ def test_programs_of_two_processes_do_not_run_at_once():
 
 def test_the_lock_is_free_when_the_processes_are_gone():
     """Also those of a door that was killed: the kernel closes what they held."""
-    hanging = BESIDE.replace("seconds=0.2", "seconds=30")
+    hanging = BESIDE.replace("seconds=0.2", "seconds=600")
     with subprocess.Popen([sys.executable, "-c", hanging], stdout=subprocess.DEVNULL) as door:
         deadline = time.monotonic() + 20
         while not children_of(door.pid) and time.monotonic() < deadline:
@@ -344,7 +344,7 @@ def test_the_lock_is_free_when_the_processes_are_gone():
         door.kill()
     start = time.monotonic()
     with Cell(task("def f(rows): return 1")):
-        assert time.monotonic() - start < 5
+        assert time.monotonic() - start < 60  # far from a block's time, also beside others
 
 
 def test_a_start_that_is_interrupted_leaves_the_lock_free(monkeypatch):
@@ -359,7 +359,7 @@ def test_a_start_that_is_interrupted_leaves_the_lock_free(monkeypatch):
             pass
     taken = threading.Thread(target=lambda: alone().close(), daemon=True)
     taken.start()
-    taken.join(5)
+    taken.join(60)
     assert not taken.is_alive()
 
 

@@ -2,9 +2,8 @@
 
 import html
 import re
-import shutil
-from pathlib import Path
 
+from clinics import clinic_in
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
@@ -14,7 +13,6 @@ from noisegate.server.settings import Settings
 
 ORIGIN = "http://testserver"
 HOME = "/console"
-EXAMPLES = Path(__file__).parents[2] / "examples"
 ROLES = {"sam": "steward", "ana": "analyst", "ben": "analyst", "aud": "auditor"}
 BY_WARD = "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward"
 
@@ -76,9 +74,8 @@ def run_id(reply):
 
 def clinic_service(folder, changed=str, **settings):
     """The clinic with its people; ``changed``: what is made of the text of its policy."""
-    shutil.copytree(EXAMPLES / "clinic", folder / "clinic")
-    policy = folder / "clinic.toml"
-    policy.write_text(changed((EXAMPLES / "clinic.toml").read_text()))
+    policy = clinic_in(folder)
+    policy.write_text(changed(policy.read_text()))
     made = Service([policy], settings=Settings(quantum=0, **settings))
     for name, role in ROLES.items():
         made.people.add(name, role)

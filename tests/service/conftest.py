@@ -1,16 +1,13 @@
 """The clinic behind a service, in a folder of its own for each test; people and their tokens."""
 
-import shutil
 from functools import partial
-from pathlib import Path
 
 import argon2
 import pytest
+from clinics import clinic_in, opened_once
 from served import PEOPLE, QUICK, serving
 
 from noisegate.server.service import Service
-
-EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -22,11 +19,16 @@ def passwords_of_little_work():
         yield
 
 
+@pytest.fixture(autouse=True, scope="session")
+def rows_opened_once():
+    with opened_once():
+        yield
+
+
 @pytest.fixture
 def clinic(tmp_path):
-    """A copy of the example policy and its rows."""
-    shutil.copytree(EXAMPLES / "clinic", tmp_path / "clinic")
-    return Path(shutil.copy(EXAMPLES / "clinic.toml", tmp_path))
+    """A copy of the example policy, beside its rows."""
+    return clinic_in(tmp_path)
 
 
 @pytest.fixture
@@ -49,14 +51,13 @@ def callers(service):
 @pytest.fixture(scope="session")
 def served(tmp_path_factory):
     """The clinic over HTTP, with a budget for a whole session of tests."""
-    folder = tmp_path_factory.mktemp("served")
-    shutil.copytree(EXAMPLES / "clinic", folder / "clinic")
-    text = (EXAMPLES / "clinic.toml").read_text().replace("epsilon = 4", "epsilon = 100000")
+    policy = clinic_in(tmp_path_factory.mktemp("served"))
+    text = policy.read_text().replace("epsilon = 4", "epsilon = 100000")
     text = text.replace("ana = 2", "ana = 90000").replace(
         "ben = { epsilon = 1,", "ben = { epsilon = 3,"
     )
-    (folder / "clinic.toml").write_text(text)
-    made = Service([folder / "clinic.toml"], settings=QUICK)
+    policy.write_text(text)
+    made = Service([policy], settings=QUICK)
     for name, role in PEOPLE.items():
         made.people.add(name, role)
     with serving(made) as found:

@@ -158,7 +158,7 @@ def test_a_program_is_sent_as_text(gate, here):
         "where": "cost IS NOT NULL",
         "range": (0, 800),
         "blocks": 5,
-        "seconds": 0.1,
+        "seconds": 0.5,
         "epsilon": 1,
     }
     made = gate.apply(mean, **terms)

@@ -14,6 +14,7 @@ import httpx
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from clinics import own_rows
 from served import PEOPLE, QUICK, serving
 
 from noisegate.releases.forms.table import TableRelease
@@ -380,6 +381,7 @@ def test_sql_in_text_fields_is_refused_for_nothing(call, text):
 
 
 def test_errors_of_the_operator_are_a_reference_to_analysts(clinic, caplog):
+    own_rows(clinic)
     with running(clinic) as found, httpx.Client(base_url=found.url) as client:
         rows = clinic.parent / "clinic" / "visits.csv"
         rows.rename(rows.with_suffix(".gone"))

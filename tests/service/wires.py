@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path
 from threading import Thread
 
+from clinics import clinic_in
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -22,7 +23,6 @@ from noisegate.server.service import Service
 from noisegate.server.settings import Settings
 from noisegate.server.wire.serving import serve_wire
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
 HOST = "127.0.0.1"
 SALTED = {}
 QUICK = Settings(quantum=0)
@@ -33,12 +33,12 @@ class Wire:
 
     def __init__(self, *policies, settings=QUICK):
         self.folder = Path(tempfile.mkdtemp(prefix="ngwire"))
-        shutil.copytree(EXAMPLES / "clinic", self.folder / "clinic")
-        text = (EXAMPLES / "clinic.toml").read_text()
+        policy = clinic_in(self.folder)
+        text = policy.read_text()
         text = text.replace("epsilon = 4", "epsilon = 5000").replace("ana = 2", "ana = 4000")
         text = text.replace("max_epsilon = 1", "max_epsilon = 1000")
-        (self.folder / "clinic.toml").write_text(text)
-        self.service = Service([self.folder / "clinic.toml", *policies], settings=settings)
+        policy.write_text(text)
+        self.service = Service([policy, *policies], settings=settings)
         people = self.service.people
         for name, role in (("ana", "analyst"), ("ben", "analyst"), ("sam", "steward")):
             people.add(name, role)

@@ -9,12 +9,15 @@ import resource
 import signal
 import socket
 import sqlite3
+import subprocess
+import sys
 import threading
 import time
 import warnings
 from contextlib import suppress
 from fractions import Fraction
 from itertools import count
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -126,6 +129,7 @@ def arm_postgres(step):
 
 
 def check_after_accident(address, revealed):
+    """What must hold then; how far the day had come: what is stored of it, and what was seen."""
     with opened(address) as ledger:
         assert ledger.verify().problems == []
         balance = ledger.balance("data")
@@ -139,6 +143,8 @@ def check_after_accident(address, revealed):
         assert owed <= spent <= BUDGET
         for name in shown:
             assert ledger.find(name, "q", "ann").decode() == revealed[name]
+        stored = [(entry.kind, entry.body.get("request")) for entry in ledger.history()]
+        return str((stored, ledger.balances("ann"), sorted(revealed)))
 
 
 def reserved_whole(ledger):
@@ -159,17 +165,62 @@ def check_resumes(address, revealed):
         assert ledger.balance("data").charge <= ledger.balance("data").limit
 
 
-@pytest.mark.parametrize("store", ["sqlite", "postgres"])
-def test_a_kill_at_any_step_forgets_no_spend(store, server, quick_path):
-    arm = {"sqlite": arm_sqlite, "postgres": arm_postgres}[store]
+def kill_at_any_step(store, where, *, resume_all):
+    """Called in a small process, since each step forks: a worker has a gigabyte to copy by then."""
+    arm, resumed = {"sqlite": arm_sqlite, "postgres": arm_postgres}[store], set()
     for step in count(1):
-        address = str(quick_path / f"{step}.db") if store == "sqlite" else server.fresh()
+        address = f"{where}_{step}"
         completed, revealed = killed_at(address, step, arm)
-        check_after_accident(address, revealed)
-        check_resumes(address, revealed)
+        came = check_after_accident(address, revealed)
+        if resume_all or completed or came not in resumed:
+            check_resumes(address, revealed)
+        resumed.add(came)
         if completed:
             assert step > 50  # the story has that many statements; none was left out
+            assert len(resumed) > 6  # before and amid each of the three requests, and after them
             return
+
+
+SMALL = """
+import sys
+sys.path[:0] = {paths!r}
+from test_ledger_crash import kill_at_any_step
+kill_at_any_step({store!r}, {where!r}, resume_all={resume_all})
+print("told to its end")
+"""
+
+
+@pytest.fixture
+def told(server, quick_path):
+    """In a process of its own, which imports the ledger and little else."""
+
+    def run(store, *, resume_all):
+        here = Path(__file__).parent
+        script = SMALL.format(
+            paths=[str(here), str(here.parent)],
+            store=store,
+            where=str(quick_path / "ledger") if store == "sqlite" else server.fresh(),
+            resume_all=resume_all,
+        )
+        return subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, text=True, check=False
+        )
+
+    return run
+
+
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+def test_a_kill_at_any_step_forgets_no_spend(store, told):
+    """Looked at after each step; resumed once from whatever was stored and seen by then."""
+    found = told(store, resume_all=False)
+    assert (found.returncode, found.stdout) == (0, "told to its end\n"), found.stderr
+
+
+@pytest.mark.audit
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+def test_after_a_kill_at_any_step_the_day_is_resumed(store, told):
+    found = told(store, resume_all=True)
+    assert (found.returncode, found.stdout) == (0, "told to its end\n"), found.stderr
 
 
 def refusal(action):

@@ -1,5 +1,6 @@
 """One random story told to memory, SQLite and Postgres: they must agree to the last hash."""
 
+import os
 import tempfile
 from fractions import Fraction
 from itertools import count
@@ -158,6 +159,9 @@ class Stores(RuleBasedStateMachine):
         self.directory.cleanup()
 
 
+EXAMPLES = 40 if os.environ.get("NOISEGATE_EXPLORE") else 20
+
+
 def test_all_stores_tell_the_same_story(server):
     class OnThisServer(Stores):
         pass
@@ -166,7 +170,7 @@ def test_all_stores_tell_the_same_story(server):
     run_state_machine_as_test(
         OnThisServer,
         settings=settings(
-            max_examples=40,
+            max_examples=EXAMPLES,
             stateful_step_count=30,
             suppress_health_check=list(HealthCheck),
         ),
