@@ -66,10 +66,10 @@ def test_the_story_of_the_readme(folder):
     assert (first["columns"], first["margins"]) == (["n"], [[6]])
     second = json.loads(ask(folder, "--fresh", "--json").stdout)
     assert (second["price"], second["remaining"], second["free"]) == (0.5, 0.0, False)
-    refused = ask(folder, "--fresh", code=3, by=process)
+    refused = ask(folder, "--fresh", code=3)
     assert "over-budget" in refused.stderr
     assert refused.stdout == ""
-    verdict = process("ledger", "verify", "people.csv", cwd=folder).stdout
+    verdict = run("ledger", "verify", "people.csv", cwd=folder).stdout
     assert verdict.startswith("ok: 6 entries")
     accounts = json.loads(run("ledger", "show", "people.csv", "--json", cwd=folder).stdout)[
         "accounts"
@@ -204,7 +204,7 @@ def test_help_names_every_command():
 
 
 def test_the_demo_runs():
-    shown = " ".join(process("demo").stdout.split())
+    shown = " ".join(run("demo").stdout.split())
     assert "chain and sums verified" in shown
     assert "answered from the ledger" in shown
     assert "Nothing was spent" in shown
