@@ -8,6 +8,7 @@ the engine make a `DuckDBSource` by hand.
 
 from collections import Counter, OrderedDict
 from copy import copy
+from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
 
@@ -29,14 +30,15 @@ def kept_source(data, tables):
     marks = [_mark(each) for each in rows.values()]
     if None in marks:
         return DuckDBSource(data, tables)
-    name = (*marks, repr(dict(tables)))
+    plain_tables = {name: replace(table, snapshot="") for name, table in tables.items()}
+    name = (*marks, repr(plain_tables))  # an engine knows nothing of snapshots
     if name not in kept:
         kept[name] = DuckDBSource(data, tables)
         while len(kept) > _ENGINES_MAX:
             kept.popitem(last=False)
     kept.move_to_end(name)
     found = copy(kept[name])
-    found._asked, found._copies = Counter(), None
+    found._tables, found._asked, found._copies = tables, Counter(), None
     found._made_by = kept[name]  # whose end is the end of what it spilled
     duckdb_source._living.add(found)
     return found
