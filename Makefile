@@ -65,7 +65,7 @@ audit: $(STAMP)  ## measured lower bounds on ε, and the long runs of kills and 
 SECONDS ?= 600
 fuzz: $(STAMP)  ## all fuzzers for SECONDS=600 in two processes, and properties on new examples
 	@$(RUN)python tests/fuzz/driver.py --seconds $(SECONDS)
-	NOISEGATE_EXPLORE=1 $(RUN)python -m pytest -m "not audit" -q -n 2 --dist worksteal tests/property tests/unit/test_decimals.py tests/unit/test_ledger_entry.py
+	NOISEGATE_EXPLORE=1 $(RUN)python -m pytest -m "not audit" -q -n 2 --dist worksteal tests/property tests/unit/test_decimals.py tests/unit/test_estimates_prices.py tests/unit/test_ledger_entry.py
 
 bench: $(STAMP)  ## speed of noise, ledger and door beside NumPy and plain queries
 	@$(RUN)python bench/run.py
