@@ -67,7 +67,7 @@ audit: $(STAMP)  ## measured lower bounds on ε, and the long runs of kills and 
 SECONDS ?= 600
 fuzz: $(STAMP)  ## all fuzzers for SECONDS=600 in two processes, and properties on new examples
 	@$(RUN)python tests/fuzz/driver.py --seconds $(SECONDS)
-	NOISEGATE_EXPLORE=1 $(RUN)python -m pytest -m "not audit" -q -n 2 --dist worksteal tests/property tests/stateful/test_ledger_machine.py
+	NOISEGATE_EXPLORE=1 $(RUN)python -m pytest -m "not audit" -q -n 2 --dist worksteal $$(grep -rl --include="test_*.py" NOISEGATE_EXPLORE tests)
 
 bench: $(STAMP)  ## speed of noise, ledger and door beside NumPy and plain queries
 	@$(RUN)python bench/run.py

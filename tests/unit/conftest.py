@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from kept_engines import MADE_BY, kept, kept_source
 
 BENCH = Path(__file__).parents[2] / "bench"
 sys.path.append(str(BENCH))  # for `trials`
@@ -20,6 +21,16 @@ def packed():
             real = importlib.import_module("vl_convert").javascript_bundle
             patch.setattr("vl_convert.javascript_bundle", lambda **_: "/* scripts */")
         yield real
+
+
+@pytest.fixture(autouse=True, scope="session")
+def engines():
+    """Gates in front of the same rows have one engine: `kept_engines.py`."""
+    with pytest.MonkeyPatch.context() as patch:
+        for room in MADE_BY:
+            patch.setattr(f"noisegate.{room}.DuckDBSource", kept_source)
+        yield
+    kept.clear()
 
 
 @pytest.fixture

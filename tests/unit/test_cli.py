@@ -66,10 +66,10 @@ def test_the_story_of_the_readme(folder):
     assert (first["columns"], first["margins"]) == (["n"], [[6]])
     second = json.loads(ask(folder, "--fresh", "--json").stdout)
     assert (second["price"], second["remaining"], second["free"]) == (0.5, 0.0, False)
-    refused = ask(folder, "--fresh", code=3, by=process)
+    refused = ask(folder, "--fresh", code=3)
     assert "over-budget" in refused.stderr
     assert refused.stdout == ""
-    verdict = process("ledger", "verify", "people.csv", cwd=folder).stdout
+    verdict = run("ledger", "verify", "people.csv", cwd=folder).stdout
     assert verdict.startswith("ok: 6 entries")
     accounts = json.loads(run("ledger", "show", "people.csv", "--json", cwd=folder).stdout)[
         "accounts"
@@ -204,7 +204,7 @@ def test_help_names_every_command():
 
 
 def test_the_demo_runs():
-    shown = " ".join(process("demo").stdout.split())
+    shown = " ".join(run("demo").stdout.split())
     assert "chain and sums verified" in shown
     assert "answered from the ledger" in shown
     assert "Nothing was spent" in shown
@@ -238,9 +238,19 @@ BY_SEX = "SELECT sex, COUNT(*) AS n FROM patients GROUP BY sex"
 
 @pytest.fixture
 def clinic(tmp_path):
-    shutil.copytree(EXAMPLES / "clinic", tmp_path / "clinic")
-    shutil.copy(EXAMPLES / "clinic.toml", tmp_path)
-    return tmp_path
+    return copied(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def unspent(tmp_path_factory):
+    """A clinic of which nothing is ever spent."""
+    return copied(tmp_path_factory.mktemp("unspent"))
+
+
+def copied(folder):
+    shutil.copytree(EXAMPLES / "clinic", folder / "clinic")
+    shutil.copy(EXAMPLES / "clinic.toml", folder)
+    return folder
 
 
 def test_the_story_of_an_analyst(clinic):
@@ -271,9 +281,9 @@ def test_the_story_of_an_analyst(clinic):
         ((BY_SEX, "--analyst", "ana", "--save", "answer.xlsx"), 2, "ending"),
     ],
 )
-def test_a_policy_refuses_in_clear_words_and_nothing_is_spent(clinic, words, code, said):
-    assert said in run("ask", "clinic.toml", *words, code=code, cwd=clinic).stderr
-    if (kept := clinic / "clinic.toml.ledger").is_file():
+def test_a_policy_refuses_in_clear_words_and_nothing_is_spent(unspent, words, code, said):
+    assert said in run("ask", "clinic.toml", *words, code=code, cwd=unspent).stderr
+    if (kept := unspent / "clinic.toml.ledger").is_file():
         with open_ledger(str(kept)) as ledger:
             assert {str(ledger.balance(each).spent) for each in ledger.accounts()} <= {"ε = 0"}
 

@@ -208,9 +208,15 @@ def test_every_kind_is_planned_paid_found_again_drawn_anew_and_kept(name, tmp_pa
     assert gate.ledger.verify().ok
 
 
+@pytest.fixture(scope="module")
+def unasked():
+    """Of a gate of each account only plans are asked for; nothing fits into the poor one."""
+    return {"pure": opened(), "zcdp": opened(accountant="zcdp"), "poor": opened(epsilon="0.01")}
+
+
 @pytest.mark.parametrize("name", KINDS)
-def test_the_plan_of_every_kind_has_one_shape(name):
-    plan = KINDS[name].plan(opened())
+def test_the_plan_of_every_kind_has_one_shape(unasked, name):
+    plan = KINDS[name].plan(unasked["pure"])
     record = json.loads(json.dumps(plan.to_dict(0.9)))
     assert {key: type(record[key]) for key in SHAPE} == SHAPE
     assert record["confidence"] == 0.9
@@ -234,8 +240,8 @@ def test_every_kind_is_asked_about_a_sample_at_its_amplified_price(name):
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_what_does_not_fit_is_planned_as_such_and_refused_for_nothing(name):
-    kind, gate = KINDS[name], opened(epsilon="0.01")
+def test_what_does_not_fit_is_planned_as_such_and_refused_for_nothing(unasked, name):
+    kind, gate = KINDS[name], unasked["poor"]
     assert not kind.plan(gate).fits
     with pytest.raises(OverBudget):
         kind.run(gate)
@@ -311,6 +317,6 @@ def test_a_plan_says_why_it_is_free():
 @pytest.mark.parametrize(
     "name", ["apply", "describe", "smooth", "distance", "histogram", "sql", "statistic"]
 )
-def test_the_price_that_is_asked_for_is_stated_in_every_account(name):
-    plan = KINDS[name].plan(opened(accountant="zcdp"))
+def test_the_price_that_is_asked_for_is_stated_in_every_account(unasked, name):
+    plan = KINDS[name].plan(unasked["zcdp"])
     assert (plan.epsilon, plan.to_dict()["epsilon"]) == (1, 1.0)

@@ -4,6 +4,7 @@ Noise has a least width. A share that would buy less gets that, and costs less t
 """
 
 import warnings
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -43,7 +44,8 @@ OTHERS = {
 }
 
 
-def gate_of(kind):
+@cache
+def people():
     dice = np.random.default_rng(1)
     rows = pd.DataFrame(
         {
@@ -55,8 +57,12 @@ def gate_of(kind):
         }
     )
     rows["cost"] = 2.0 * rows.age
+    return rows
+
+
+def gate_of(kind):
     terms = {"epsilon": 10**6, "delta": "1e-6", "ledger": ":memory:", **GATES[kind]}
-    return ng.open(rows, table="people", columns=COLUMNS, **terms)
+    return ng.open(people(), table="people", columns=COLUMNS, **terms)
 
 
 def answered(gate, ask):

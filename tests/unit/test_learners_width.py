@@ -2,6 +2,7 @@
 
 import warnings
 from fractions import Fraction
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
@@ -75,7 +76,9 @@ def gates():
     return {name: gate(name) for name in ("pure", "zcdp")}
 
 
+@cache
 def matrix(held, name, cap):
+    """For all tests of the gate: it is only read."""
     target = TARGETS.get(name, "kind")
     names = ["x", "flag"] if target == "y" else ["x", "y"]
     if name == "CategoricalNB":

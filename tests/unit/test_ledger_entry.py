@@ -2,10 +2,11 @@
 
 import hashlib
 import json
+import os
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from noisegate.accounting.accountant import Charge
@@ -21,12 +22,15 @@ from noisegate.ledger.entry import (
 )
 from refusals import about
 
+# Every run of the tests tries the same ones; `make fuzz` others, and more.
+EXAMPLES = 1000 if os.environ.get("NOISEGATE_EXPLORE") else 50
 PLAIN = st.recursive(
     st.none() | st.integers() | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
 )
 
 
+@settings(max_examples=EXAMPLES)
 @given(PLAIN)
 def test_canonical_text_is_ascii_and_reads_back_the_same(value):
     text = canonical(value)

@@ -235,11 +235,18 @@ class Unseen:
 
     def _fit(self, curves: Floats) -> Floats:
         """Logarithms of how likely the noisy numbers are."""
-        near = curves[:, : self._seen.size]
-        misfit = self._misfit * near
-        spread = np.sqrt(2 * self._scale**2 + near + misfit**2)
-        off = np.minimum(sqrt(2) * np.abs(self._seen - near) / spread, _STRANGE)
-        found: Floats = -(off + np.log(spread)) @ _FADING**self._back
+        near = np.ascontiguousarray(curves[:, : self._seen.size])
+        spread = self._misfit * near
+        spread *= spread
+        spread += 2 * self._scale**2 + near
+        np.sqrt(spread, out=spread)
+        off = self._seen - near
+        np.abs(off, out=off)
+        off *= sqrt(2)
+        off /= spread
+        np.minimum(off, _STRANGE, out=off)
+        off += np.log(spread, out=spread)
+        found: Floats = -off @ _FADING**self._back
         return found
 
     def _share(self, curves: Floats) -> Floats:
