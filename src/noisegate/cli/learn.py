@@ -59,7 +59,7 @@ def learn(
         rows_per_unit=opening.caps.get("rows_per_unit"), epsilon=epsilon,
     )  # fmt: skip
     if print_order:
-        say_json(order.to_dict())
+        say_json(opening.record(order))
         return
     if plan:
         print_plan(opening.gate(to_plan=True).plan(order, fresh=fresh), confidence, as_json=as_json)
