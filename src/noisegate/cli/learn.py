@@ -9,7 +9,6 @@ from noisegate.cli.app import Confidence, Epsilon, Fresh, Json, Planned, PrintOr
 from noisegate.cli.opening import Asking, Opening, opens
 from noisegate.cli.printing import bar, print_plan, print_table, saved, say, say_json
 from noisegate.cli.releases import options_of, require_writable
-from noisegate.desk.release import ENDINGS
 from noisegate.errors import SpecError
 from noisegate.files import write as write_file
 from noisegate.files import written
@@ -104,7 +103,8 @@ def statistic(
     ] = None,
 ) -> None:
     """Release the means of bounded expressions: statistical queries, for one price."""
-    from noisegate.orders import StatisticOrder  # noqa: PLC0415 - quick help
+    from noisegate.desk.release import ENDINGS  # noqa: PLC0415 - quick help
+    from noisegate.orders import StatisticOrder  # noqa: PLC0415
     from noisegate.orders.results import record_of  # noqa: PLC0415
 
     order = StatisticOrder.make(
