@@ -119,7 +119,12 @@ def test_every_face_asks_about_the_same_part_at_the_same_price(study):
         session.execute("SET noisegate.partition = 'visits.place'; SET noisegate.part = 'north'")
         session.execute("SET noisegate.several = 'first'; SET noisegate.epsilon = '30'")
         assert session.execute(COUNT.format(10)).fetchone()[0] == north.rows[0][0]
+        level = charged(study), charged(study, "study/ana")
         session.execute("RESET noisegate.partition; RESET noisegate.part")
+        session.execute("SET noisegate.epsilon = '20'")
+        assert session.execute(COUNT.format(10)).fetchone()[0] > north.rows[0][0] + 500  # of all
+        assert charged(study).amount > level[0].amount
+        level = charged(study), charged(study, "study/ana")
     (found,) = use(
         study.service, study.tokens["ana"],
         ("practise", {"sql": COUNT.format(10), "epsilon": 30, "part": NORTH, "dataset": "study"}),

@@ -1,7 +1,7 @@
 """What all robust numbers share: the price, the noise that it buys, and the answer."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Final, Literal, TypeAlias, TypedDict, final
 
@@ -237,7 +237,8 @@ class RobustJob(Measured[Answer, RobustExpected]):
         """The answer."""
         stated = receipt.standing
         ids = {"request_ids": (stated.pop("request_id"),), "questions": (stated.pop("question"),)}
-        return self.finish(Found(values=content.values.tolist(), standing=stated | ids))
+        made = self.finish(Found(values=content.values.tolist(), standing=stated | ids))
+        return replace(made, caveats=(*made.caveats, *self.notes)) if self.notes else made
 
 
 @final
