@@ -248,6 +248,10 @@ def _one(kind: Any, *, inside: bool) -> Json:  # noqa: ANN401, PLR0911 - a type 
         nothing = {"maxItems": 0} if parts[0] is object else {"items": _shape(parts[0])}
         return {"type": "array"} | nothing
     if is_dataclass(kind):
-        return _object(kind, {})  # type: ignore[arg-type]  # a class
+        found = _object(kind, {})  # type: ignore[arg-type]  # a class
+        for name, each in found["properties"].items():
+            if each.get("type") == "array":  # of texts, of which a single one may stand alone
+                found["properties"][name] = {"anyOf": [each, {"type": "string"}]}
+        return found
     plain = {str: "string", int: "integer", bool: "boolean", float: "number"}
     return {"type": plain[kind]} if kind in plain else {}
