@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from noisegate.desk.answer import Answer
     from noisegate.desk.job import Job
+    from noisegate.desk.part import PartOf
     from noisegate.learners.matrix import Matrix
     from noisegate.ledger.entry import Entry
     from noisegate.privacy.domain import Key, TableDomain
@@ -62,12 +63,17 @@ class Gate(Asks):
         self._desk = Desk(curator, rules, read)
 
     def _planned(self, order: Order[R, E], *, fresh: bool) -> Plan[E]:
+        if order.part is not None:
+            return self.in_part(order.part).plan(replace(order, part=None), fresh=fresh)
         order = order.settled(self._desk, fresh=fresh)
         if isinstance(order, SqlOrder):
             return self._desk.plan(self._question(order, fresh=fresh), fresh=fresh)
         return order.plan(self._desk, fresh=fresh)
 
     def _made(self, order: Order[R, E], *, fresh: bool, progress: Progress | None) -> R:
+        if order.part is not None:
+            inside, whole = self.in_part(order.part), replace(order, part=None)
+            return inside.run(whole, fresh=fresh, progress=progress)
         order = order.settled(self._desk, fresh=fresh)
         if isinstance(order, SqlOrder):
             job = self._question(order, fresh=fresh)
@@ -127,7 +133,17 @@ class Gate(Asks):
 
     def settled(self, order: Order[R, E], *, fresh: bool = False) -> Order[R, E]:
         """The order with a number for its price, where that is a part of what is left now."""
-        return order.settled(self._desk, fresh=fresh)
+        if order.part is None:
+            return order.settled(self._desk, fresh=fresh)
+        inside = self.in_part(order.part).settled(replace(order, part=None), fresh=fresh)
+        return replace(inside, part=order.part)
+
+    def in_part(self, asked: "PartOf") -> "Gate":
+        """The gate of one part, as an order names it; see `partition`."""
+        from noisegate.curator.partition import within  # noqa: PLC0415 - when asked for
+        from noisegate.sql.partition import part_of  # noqa: PLC0415
+
+        return Gate(within(self._curator, part_of(self._curator, asked)), self._rules)
 
     def sample(self, probability: Number) -> "Gate":
         """Ask about a secret sample that holds each unit with ``probability``.

@@ -58,7 +58,8 @@ ALWAYS = {  # that every one of these tables can be asked
     "smooth, Huber", "histogram", "table", "marginals", "cube", "sparse", "above", "cdf", "boxplot", "synthetic",
     "describe",
     "questions", "many", "many, workload", "smooth", "distance", "statistic", "statistical queries", "caps", "apply",
-    "method cells", "method tree", "method haar", "sampled sql", "sampled histogram",
+    "method cells", "method tree", "method haar", "sampled sql", "sampled histogram", "smooth, bar",
+    "thresholds, listed", "part", "part by conditions",
 }  # fmt: skip
 FEATURES = {}
 
@@ -249,6 +250,36 @@ def crowd_points(gate, of):
 @feature("smooth, proposed", method="ptr", bound=3, delta="1e-3")
 def smooth(gate, of, **more):
     return gate.smooth(of.said("SELECT MEDIAN({n}) FROM {t}"), epsilon=1, **more)
+
+
+@feature("smooth, bar", bar="1/3")
+@feature("smooth, bar with δ", bar="1/10", delta="1e-6")
+def smooth_bar(gate, of, **more):
+    made = gate.smooth(of.said("SELECT MEDIAN({n}) AS m FROM {t}"), epsilon=1, **more)
+    assert made.margins()["m"][0] >= 0
+    return made
+
+
+@feature("thresholds, listed")
+@feature("thresholds, listed with values", values=True)
+def compared(gate, of, **more):
+    return gate.compare(3, of.counts(), count=2, bound=100, epsilon=1, **more)
+
+
+@feature("part")
+@feature("part by conditions", by=["{n} < {edge}", "{n} >= {edge}"])
+def in_part(gate, of, by=("{k}",)):
+    asked = "AVG({n}) FILTER (WHERE {n} < {edge}) AS a, AVG({n}) FILTER (WHERE {n} >= {edge}) AS b"
+    by = [of.said(each) for each in by]
+    key = of.key if len(by) == 1 else by[0]
+    part = {"by": by, "key": key, "table": of.t, "several": "first"}
+    return gate.sql(of.said(f"SELECT {asked} FROM {{t}}"), epsilon=1, part=part)
+
+
+@feature("questions about units")
+def units(gate, of):
+    counts = [each.replace("*", "DISTINCT patient_id") for each in of.counts()]
+    return gate.release("questions", workload=counts, epsilon=1)
 
 
 @feature("smooth by groups")

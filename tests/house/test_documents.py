@@ -1,6 +1,7 @@
 """The documents say what is there, and their examples run."""
 
 import io
+import json
 import re
 import runpy
 import shlex
@@ -25,6 +26,7 @@ from noisegate.cli import (
 )
 from noisegate.errors import Unsupported
 from noisegate.isolated.lockdown import can_lock
+from noisegate.orders import order_from
 
 ROOT = SRC.parents[1]
 PAGES = (
@@ -192,15 +194,22 @@ def test_the_python_of_the_page_about_parts_runs(folder):
     gate, (sql,) = scope["gate"], blocks("docs/parts.md", "sql")
     assert gate.spent.epsilon == 2
     assert gate.sql(sql, epsilon=0.5).columns == ("children", "old")
+    (orders,) = blocks("docs/parts.md", "json")
+    for text in orders.splitlines():
+        assert gate.run(order_from(json.loads(text))).cost.epsilon in (0, 0.5)
     assert gate.ledger.verify().ok
 
 
 def test_the_python_of_the_page_about_thresholds_runs(folder, capsys):
-    (block,) = blocks("docs/thresholds.md", "python")
+    session, listed = blocks("docs/thresholds.md", "python")
     scope = {}
-    exec(block, scope)
+    exec(session, scope)
     assert scope["table"].columns == ("question", "reaches", "gap", "value")
     assert scope["gate"].spent.epsilon <= 4
+    exec(listed, scope)
+    assert scope["answer"].columns == scope["table"].columns
+    for text in blocks("docs/thresholds.md", "json"):
+        assert scope["gate"].run(order_from(json.loads(text))).columns == scope["table"].columns
     assert "err" in capsys.readouterr().out
 
 

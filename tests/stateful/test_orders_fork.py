@@ -18,7 +18,7 @@ from orders import ORDERS, gate_at, open_gate
 
 from noisegate.curator.owner import Agreement, Owner
 from noisegate.errors import LedgerError, RequestConflict
-from noisegate.federated.aggregator import plain
+from noisegate.federated.release import plain
 from noisegate.ledger.open import open_ledger
 from noisegate.privacy.loss import ApproxDP
 

@@ -117,3 +117,12 @@ def test_the_steps_of_a_vouched_score_hold_its_rounding():
     steps = [round((v - low) * STEPS / (high - low)) for v in (Fraction(n, 3) for n in range(22))]
     assert max(b - a for a, b in zip(steps, steps[3:], strict=False)) <= asked.steps
     assert asked.event().epsilon == 1
+
+
+def test_plans_say_how_many_blocks_a_person_may_change():
+    """One block; of several that run at once, as many as may notice it: which the price knows."""
+    terms = {"candidates": ["two", "three"], "range": (0, 1), "blocks": 8, "epsilon": 1}
+    one, four = (gate().choose_by_plan(most_common, workers=n, **terms) for n in (1, 4))
+    assert "is in one block of 8" in str(one)
+    assert "which 3 that run beside it may notice: 4 of 8" in str(four)
+    assert four.expected.shortfall(0.95) > one.expected.shortfall(0.95)

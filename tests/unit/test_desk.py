@@ -111,6 +111,14 @@ KINDS = {
     ),
     "statistic": Kind("statistic", (["age >= 65", "cost / 500"],), {"epsilon": 1}),
     "smooth": Kind("smooth", ("SELECT MEDIAN(age) AS m FROM people",), {"epsilon": 1}),
+    "smooth with a bar": Kind(
+        "smooth", ("SELECT MEDIAN(age) AS m FROM people",), {"epsilon": 1, "bar": "1/3"}
+    ),
+    "compare": Kind(
+        "compare",
+        (20, [f"SELECT COUNT(*) FROM people WHERE ward = '{ward}'" for ward in ("north", "south")]),
+        {"epsilon": 1, "count": 2}, sampled=False,
+    ),
     "distance": Kind(
         "distance",
         (),
@@ -150,6 +158,8 @@ def order_of(kind):
     if kind.method in ("apply", "choose_by"):
         made = orders.ApplyOrder if kind.method == "apply" else orders.ScoreOrder
         return made.of(*kind.args, **kind.terms)
+    if kind.method == "compare":
+        return orders.ThresholdsOrder(threshold=kind.args[0], questions=kind.args[1], **kind.terms)
     first = {"statistic": "expressions", "auction": "column"}.get(kind.method, "sql")
     made = dict(zip([first], kind.args, strict=False)) | kind.terms
     return orders.order_from({"kind": kind.method} | made)

@@ -50,6 +50,7 @@ from noisegate.mechanisms.selection.permute_and_flip import PermuteAndFlip
 from noisegate.mechanisms.selection.prior import PriorExponential
 from noisegate.mechanisms.selection.stretches import StretchChoice
 from noisegate.mechanisms.selection.top_k import TopK
+from noisegate.mechanisms.smooth.barred import Barred
 from noisegate.mechanisms.smooth.estimators import LocalHuber, LocalTrimmedMean
 from noisegate.mechanisms.smooth.graph_numbers import GraphNumber, LocalGraph, WeightedCut
 from noisegate.mechanisms.smooth.propose import ProposeTestRelease
@@ -95,6 +96,7 @@ EXAMPLES = (
     SmoothLaplace(scale=7 * THIRD, beta=THIRD, epsilon=Fraction(1), low=-9, high=9),
     SmoothLognormal(scale=THIRD, beta=THIRD, sigma=THIRD, low=0, high=9),
     ProposeTestRelease(bound=3, test_scale=THIRD, threshold=8, scale=THIRD, low=0, high=9),
+    Barred(noise=SmoothStudent(scale=THIRD, beta=THIRD, low=0, high=9), bar=Fraction(48)),
     LocalQuantile(tau=THIRD, noise=SmoothStudent(scale=THIRD, beta=THIRD, low=0, high=9)),
     LocalTrimmedMean(trim=THIRD, noise=SmoothStudent(scale=THIRD, beta=THIRD, low=0, high=9)),
     LocalHuber(clip=3, noise=SmoothStudent(scale=THIRD, beta=THIRD, low=0, high=9)),

@@ -55,6 +55,9 @@ ORDERS = {
     "statistic": orders.StatisticOrder(expressions="age >= 65", tolerance="0.01", rows=1000),
     "fit": orders.FitOrder(model="KMeans", columns=["age"], epsilon=1, options={"n_clusters": 3}),
     "many": orders.ManyOrder(columns={"age": 10}, workload=["SELECT 1"], epsilon=1, sure=True, rows=9),
+    "thresholds": orders.ThresholdsOrder(threshold="2.5", questions=["SELECT 1"], count=2, values=True),
+    "a part": orders.SqlOrder(sql="SELECT 1", part={"by": "ward", "key": "north", "several": "first"}),
+    "a part by conditions": release_order("histogram", columns={"age": 1}, part={"by": ["a < 1", "a < 2"], "key": "a < 1"}),
     "smooth": orders.SmoothOrder(sql="SELECT 1", epsilon=1, delta="1e-6", method="ptr", bound=3),
     "a robust mean": orders.SmoothOrder(sql="SELECT 1", epsilon=1, trim=0.1, clip="1/2"),
     "distance": orders.DistanceOrder(columns=["x", "y"], label="s", separators=[([1, -2.5], 30)]),
@@ -192,6 +195,7 @@ OWN = {  # keys that are no fields: of methods, of programs, of running
     "distance": {"imports", "trusted", "seconds", "memory"},
 }
 SAID = {"name", "sql", "options", "program", "expressions", "asked", "column"}  # not by name
+ANY = {"part"}  # of every order: methods of a gate of the part, and a term of SQL
 TERMS = {
     "table": "TableTerms", "running": "SeriesTerms", "cdf": "TableTerms",
     "choose": "ChoiceTerms", "crowd-histogram": "CrowdTerms", "crowd-points": "CrowdTerms",
@@ -207,7 +211,8 @@ def test_the_terms_that_editors_complete_are_the_fields_of_the_order(name):
     kind = classes()[name]
     usual = {"fresh", "progress"} if kind.kind == "release" else set()
     own = OWN["table" if name == "cdf" else name] if name in OWN or name == "cdf" else usual
-    said = SAID | ({"columns"} if name == "many" else set())
+    said = SAID | ({"columns"} if name == "many" else set()) | (set() if name == "sql" else ANY)
+    said |= {"threshold", "questions"} if name == "thresholds" else set()
     assert keys - own == {each.name for each in fields(kind)} - said - own
     assert own <= keys
 
@@ -219,7 +224,7 @@ def test_the_page_lists_every_kind_and_every_field():
         usual = f'`release`: "{name}"' if kind.kind == "release" else f"`{name}` | "
         rows = [row for row in text.splitlines() if row.startswith("| " + labels.get(name, usual))]
         known = set(re.findall(r"`(\w+)`", rows[-1].split("|")[2]))
-        assert known == {each.name for each in fields(kind)} - {"name"}, name
+        assert known == {each.name for each in fields(kind)} - {"name"} - ANY, name
 
 
 def test_orders_are_final_and_their_fields_have_types_that_run_time_knows():

@@ -172,6 +172,31 @@ def test_disjoint_filters_are_priced_once():
     assert min(widths(gate, "ward = 'north'", "age < 30")) > 1.5 * once[0]
 
 
+def test_averages_with_disjoint_filters_are_priced_once_too(clinic):
+    """As by groups, with the ± of groups; on units with several rows, and costs that are NULL."""
+    gate = ng.open(clinic.policy, analyst="bob")
+    asked = "SELECT {} FROM visits"
+    each = [f"AVG(cost) FILTER (WHERE place = '{ward}') AS {ward}" for ward in WARDS]
+    plan = gate.plan(asked.format(", ".join(each)), epsilon=12, rows=1500)
+    answer = gate.sql(asked.format(", ".join(each)), epsilon=12, rows=1500)
+    assert answer.cost == plan.price
+    grouped = "SELECT place, AVG(cost) AS c FROM visits WHERE place IS NOT NULL GROUP BY place"
+    wide = gate.plan(grouped, epsilon=12, rows=1500, fresh=True).to_dict()["margins"]["c"]
+    for ward, found in zip(WARDS, answer.rows[0], strict=True):
+        exact = clinic.visits[clinic.visits.place == ward].cost.mean()
+        assert abs(found - exact) <= 4 * answer.margins()[ward][0]  # far below 1e-6
+        assert answer.margins()[ward][0] <= 2 * wide
+    low, high = (
+        "AVG(cost) FILTER (WHERE cost < 50) AS c",
+        "AVG(cost) FILTER (WHERE cost >= 50) AS d",
+    )
+    apart = gate.plan(asked.format(f"{low}, {high}"), epsilon=1, rows=10**6).to_dict()["margins"]
+    alone = gate.plan(
+        "SELECT AVG(cost) AS c FROM visits WHERE cost < 50", epsilon=1, rows=5 * 10**5
+    )
+    assert apart["c"] <= 1.2 * alone.to_dict()["margins"]["c"]  # at half of the price it is twice
+
+
 @pytest.mark.parametrize(
     ("terms", "refusal", "subject"),
     [

@@ -23,6 +23,7 @@ from noisegate.mechanisms.partitions.dawa_partition import DawaPartition
 from noisegate.mechanisms.partitions.fourier_cut import FourierCut
 from noisegate.mechanisms.partitions.privtree import PrivTree
 from noisegate.mechanisms.quantiles.local_quantile import LocalQuantile
+from noisegate.mechanisms.smooth.barred import Barred
 from noisegate.mechanisms.smooth.estimators import LocalHuber, LocalTrimmedMean
 from noisegate.mechanisms.smooth.graph_numbers import GraphNumber, LocalGraph, WeightedCut
 from noisegate.mechanisms.smooth.propose import ProposeTestRelease
@@ -145,6 +146,30 @@ def _propose() -> Audit:
     cells = (8, *[8] * at, *[far] * 9), (0, *[8] * (at - 1), *[far] * 10)
     words = "a number of 8 as far from a larger reach as the threshold, and 0, one step nearer"
     return many("propose-test-release", test, cells, words, kind=Repeats, event=_passed)
+
+
+def _barred() -> Audit:
+    """Both draws at once: a level that the wider noise reaches, and a number in its best region.
+
+    Where reaches grow by e^β, the level is just 16 higher, and all levels from there on have the
+    ratio e^(16/bar).
+    """
+    noise = SmoothStudent.for_epsilon(1, **_WIDE)
+    pair = Barred(noise=noise, bar=Fraction(16)), Barred(noise=weaker(noise), bar=Fraction(64, 5))
+    rows = (_STEP, *_reaches(noise.beta, ahead=1)), (0, *_reaches(noise.beta, ahead=0))
+    own = claims_of(noise.event(1))
+    region, share = best_region((noise, weaker(noise)), rows, own, trials=_RUNS)
+    level = pair[0].level(list(rows[0][1:]))
+
+    def both(outputs: Floats) -> Floats:
+        return np.asarray((outputs[:, 0] >= level) * region(outputs[:, 1:]), np.float64)
+
+    (epsilon,), (whole,) = own.values(), claims_of(pair[0].event(1)).values()
+    return many(
+        "barred-smooth", pair, rows, "a number whose reaches are e^β longer, and one a reach away",
+        kind=Repeats, event=both, trials=_RUNS, why=_POINT,
+        reachable=(share * epsilon + whole - epsilon) / whole,
+    )  # fmt: skip
 
 
 def _passed(outputs: Floats) -> Floats:
@@ -270,6 +295,7 @@ AUDITS: Final[dict[str, Callable[[], Audit]]] = {
     "smooth-laplace": _smooth_laplace,
     "smooth-lognormal": _lognormal,
     "propose-test-release": _propose,
+    "barred-smooth": _barred,
     "local-quantile": _local_quantile,
     "local-trimmed-mean": _local_trimmed_mean,
     "local-huber": _local_huber,

@@ -59,7 +59,7 @@ def learn(
         rows_per_unit=opening.caps.get("rows_per_unit"), epsilon=epsilon,
     )  # fmt: skip
     if print_order:
-        say_json(order.to_dict())
+        say_json(opening.record(order))
         return
     if plan:
         print_plan(opening.gate(to_plan=True).plan(order, fresh=fresh), confidence, as_json=as_json)
@@ -95,23 +95,35 @@ def statistic(
         typer.Option(help="Solve for a family of your own: program.py:log_partition."),
     ] = None,
     start: Annotated[str | None, typer.Option(help="With --family: parameters, 1,-1.")] = None,
+    save: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="With --family: write it, .parquet .csv .json; its card: .md .card.json."
+        ),
+    ] = None,
 ) -> None:
     """Release the means of bounded expressions: statistical queries, for one price."""
-    from noisegate.orders import StatisticOrder  # noqa: PLC0415 - quick help
+    from noisegate.desk.release import ENDINGS  # noqa: PLC0415 - quick help
+    from noisegate.orders import StatisticOrder  # noqa: PLC0415
     from noisegate.orders.results import record_of  # noqa: PLC0415
 
     order = StatisticOrder.make(
         expressions=expressions, table=table, where=where, tolerance=tolerance, rows=rows,
         epsilon=asking.epsilon, rows_per_unit=opening.caps.get("rows_per_unit"),
     )  # fmt: skip
+    if save and family is None:
+        raise SpecError("Means are not saved.", fix="Use --json, or --family.", about="save")
+    require_writable(save or [], ENDINGS)
     solve = None if family is None else _solver(family, start, len(expressions))
-    means = asking.ordered(opening, order)
+    means = asking.ordered(opening, order, writes=save)
     if means is None:
         return
     record = record_of(order, means, means.remaining, asking.confidence)
     if solve is not None:
         fit = solve(tuple(expressions), means)
         record |= fit.to_dict(asking.confidence)
+        for path in save or []:
+            fit.save(path, asking.confidence)
     if asking.as_json:
         say_json(record)
         return

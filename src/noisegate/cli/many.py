@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from noisegate.cli.app import Confidence, Epsilon, Json, Planned, PrintOrder, app
-from noisegate.cli.opening import Opening, opens
+from noisegate.cli.app import Confidence, Epsilon, Json, PrintOrder, app
+from noisegate.cli.opening import Asking, Opening, opens
 from noisegate.cli.printing import (
     bar,
     print_answer,
@@ -23,7 +23,6 @@ from noisegate.errors import SpecError
 if TYPE_CHECKING:
     from noisegate.gate import Gate
     from noisegate.orders import ManyOrder
-    from noisegate.releases.thresholds.session import ThresholdTerms
 
 
 @app.command()
@@ -64,7 +63,7 @@ def many(
         rows_per_unit=opening.caps.get("rows_per_unit"),
     )  # fmt: skip
     if print_order:
-        say_json(order.to_dict())
+        say_json(opening.record(order))
         return
     gate = opening.gate(to_plan=plan)
     if plan:
@@ -113,7 +112,7 @@ def thresholds(
     questions: Annotated[
         Path, typer.Option(help="Questions such as SELECT COUNT(*) FROM t WHERE …; one a line.")
     ],
-    epsilon: Epsilon = None,
+    asking: Asking,
     values: Annotated[
         bool, typer.Option("--values", help="Also the sum of each yes, for half of the price.")
     ] = False,
@@ -122,27 +121,17 @@ def thresholds(
     signed: Annotated[
         bool, typer.Option("--signed", help="Also sums that one more unit may lower.")
     ] = False,
-    confidence: Confidence = "0.95",
-    plan: Planned = False,
-    as_json: Json = False,
 ) -> None:
     """Which sums reach a threshold, asked in turn; only the few that do are paid for."""
-    asked, gate = _read(questions), opening.gate(to_plan=plan)
-    terms: ThresholdTerms = {
-        "count": count, "epsilon": epsilon, "values": values, "bound": bound, "grain": grain,
-        "signed": signed, "questions": len(asked),
-    }  # fmt: skip
-    if plan:
-        print_plan(gate.thresholds_plan(threshold, **terms), confidence, as_json=as_json)
-        return
-    with gate.thresholds(threshold, **terms) as session:
-        for sql in asked:
-            session.require(sql)  # before any is asked, so that a wrong one costs nothing
-        for sql in asked:
-            if session.left:
-                session.ask(sql, confidence=confidence)
-        answer = session.answer()
-    if as_json:
-        say_made(answer, confidence, None)
-    else:
-        print_answer(answer, confidence)
+    from noisegate.orders import ThresholdsOrder  # noqa: PLC0415 - quick help
+
+    order = ThresholdsOrder.make(
+        threshold=threshold, questions=_read(questions), count=count, epsilon=asking.epsilon,
+        values=values, bound=bound, grain=grain, signed=signed,
+        rows_per_unit=opening.caps.get("rows_per_unit"),
+    )  # fmt: skip
+    answer = asking.ordered(opening, order)
+    if answer is not None and asking.as_json:
+        say_made(answer, asking.confidence, None)
+    elif answer is not None:
+        print_answer(answer, asking.confidence)

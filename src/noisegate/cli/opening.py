@@ -1,7 +1,7 @@
 """Options that commands share, typed once: commands take them as one parameter."""
 
 from collections.abc import Callable
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from typing import TYPE_CHECKING, Any, TypeVar, final
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from noisegate.desk.order import Order
+    from noisegate.desk.part import PartOf as PartAsked
     from noisegate.desk.plan import Expected, Plan
     from noisegate.gate import Gate
 
@@ -129,23 +130,22 @@ class Opening:
 
     def _part(self, gate: "Gate") -> "Gate":
         """The gate of the part that was named, if any."""
+        named = self.named_part
+        return gate if named is None else gate.in_part(named)
+
+    @property
+    def named_part(self) -> "PartAsked | None":
+        """The part that was named, as an order has it."""
         if self.partition is None and self.part is None:
-            return gate
-        names = self.partition or []
-        columns = {name for table in gate.tables.values() for name in table.columns}
-        by_column = len(names) == 1 and names[0].rpartition(".")[2] in columns
-        found = gate.partition(
-            names[0] if by_column else None, where=None if by_column else names,
-            several=self.several,
-        )  # fmt: skip
-        parts = {str(key): part for key, part in found.items()}
-        if self.part not in parts:
-            raise SpecError(
-                f"There is no part {self.part!r}.",
-                fix=f"Use --part with one of: {', '.join(parts)}.",
-                about="part",
-            )
-        return parts[self.part]
+            return None
+        from noisegate.desk.part import PartOf as PartAsked  # noqa: PLC0415 - quick help
+
+        names = tuple(self.partition or ())
+        return PartAsked(by=names, key=self.part or "", several=self.several or "")
+
+    def record(self, order: "Order[Any, Any]") -> dict[str, Any]:
+        """An order as JSON, with the part that was named."""
+        return replace(order, part=self.named_part).to_dict()
 
     @property
     def _is_policy(self) -> bool:
@@ -177,7 +177,7 @@ class Asking:
         ``before`` it is run, its plan may be looked at.
         """
         if self.print_order:
-            say_json(order.to_dict())
+            say_json(opening.record(order))
             return None
         gate = opening.gate(to_plan=self.plan, writes=writes)
         if self.plan or before is not None:

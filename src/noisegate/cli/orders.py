@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from noisegate.desk.plan import Expected
     from noisegate.gate import Gate
 
-_ANSWERS = ("sql", "smooth", "distance", "claim", "graph")
+_ANSWERS = ("sql", "smooth", "distance", "claim", "graph", "thresholds")
 
 
 @app.command()

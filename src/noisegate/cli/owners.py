@@ -12,8 +12,8 @@ from noisegate.cli.releases import require_writable
 from noisegate.errors import SpecError
 
 if TYPE_CHECKING:
-    from noisegate.federated.aggregator import OwnersRelease
     from noisegate.federated.agreements import Pact
+    from noisegate.federated.release import OwnersRelease
 
 Agreed = Annotated[Path, typer.Argument(help="The agreement, the same file for everybody.")]
 _SHOWN = 60
@@ -73,7 +73,10 @@ def owner_serve(
     wait: Annotated[float, typer.Option(help="Seconds to wait for owners.")] = 300.0,
     patience: Annotated[float, typer.Option(help="Seconds for one step of an owner.")] = 60.0,
     save: Annotated[
-        list[Path] | None, typer.Option(help="Write the sum: .json .csv, or a plot: .png .svg.")
+        list[Path] | None,
+        typer.Option(
+            help="Write the sum: .json .csv .parquet, a plot: .png .svg, its card: .md .card.json."
+        ),
     ] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Show the ± and what holds; wait not.")] = (
         False
@@ -86,13 +89,14 @@ def owner_serve(
 
     from noisegate.federated.agreements import read_pact  # noqa: PLC0415
     from noisegate.federated.network import collect  # noqa: PLC0415
+    from noisegate.federated.release import OwnersRelease  # noqa: PLC0415
 
     pact = read_pact(agreement)
     if plan:
         _print_plan(pact, confidence, as_json=as_json)
         return
     _ = pact.agreement  # whatever cannot be kept is refused now
-    require_writable(save or [], (".json", ".csv", ".png", ".svg", ".html"))
+    require_writable(save or [], OwnersRelease.endings)
     with socket.create_server((host, port)) as listener:
         say(f"listening on {host}:{listener.getsockname()[1]}", err=True)
         found = collect(pact, listener, seconds=wait, patience=patience)
@@ -168,7 +172,7 @@ def _print_plan(pact: "Pact", confidence: str, *, as_json: bool) -> None:
     """What will come out, before anybody sends anything."""
     import numpy as np  # noqa: PLC0415
 
-    from noisegate.federated.aggregator import OwnersRelease  # noqa: PLC0415
+    from noisegate.federated.release import OwnersRelease  # noqa: PLC0415
 
     agreed = pact.agreement
     zeros = np.zeros(agreed.size, np.int64)
@@ -214,7 +218,7 @@ def _save(path: Path, pact: "Pact", found: "OwnersRelease", confidence: str) -> 
     from noisegate.files import write  # noqa: PLC0415 - quick help
 
     ending = path.suffix.lower()
-    if ending == ".json":
+    if ending == ".json" and not path.name.lower().endswith(".card.json"):
         from noisegate.inert import json_text  # noqa: PLC0415
 
         write(path, json_text(_facts(pact, found, confidence), indent=1) + "\n")
@@ -225,6 +229,4 @@ def _save(path: Path, pact: "Pact", found: "OwnersRelease", confidence: str) -> 
         rows = [(place + 1, *pair) for place, pair in enumerate(pairs)]
         write(path, csv_text(("cell", "sum", "margin"), rows))
     else:
-        from noisegate.desk.plot import write as draw  # noqa: PLC0415
-
-        draw(found.plot(confidence), path)
+        found.save(path, confidence)

@@ -97,7 +97,7 @@ def ask(
 
     order, confidence = question.order(sql, opening), question.confidence
     if question.print_order:
-        say_json(order.to_dict())
+        say_json(opening.record(order))
         return
     for path in save or []:
         require_writable(path)
@@ -123,7 +123,7 @@ def plan(opening: Opening, sql: Sql, question: Question) -> None:
     """Show price and error of a question without paying."""
     order = question.order(sql, opening)
     if question.print_order:
-        say_json(order.to_dict())
+        say_json(opening.record(order))
         return
     found = opening.gate(to_plan=True).plan(order)
     print_plan(found, question.confidence, as_json=question.as_json)

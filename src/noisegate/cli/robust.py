@@ -32,12 +32,16 @@ class ByReaches:
         str | None,
         typer.Option(help="How fast rows further away matter less (β of smooth sensitivity)."),
     ] = None
+    bar: Annotated[
+        str | None,
+        typer.Option(help="The share of the price for a ±: 1/3, or 1/10 with --answer-delta."),
+    ] = None
 
     @property
     def terms(self) -> dict[str, str | None]:
         """As a gate takes them."""
         return {"delta": self.answer_delta, "method": self.method, "bound": self.bound,
-                "beta": self.beta}  # fmt: skip
+                "beta": self.beta, "bar": self.bar}  # fmt: skip
 
 
 @final

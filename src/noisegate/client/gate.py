@@ -2,10 +2,11 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Final, NoReturn, Self, TypeVar, final
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeVar, Unpack, final
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -22,6 +23,7 @@ from noisegate.client.results import (
 from noisegate.client.tables import table_of
 from noisegate.desk.job import Progress
 from noisegate.desk.order import Order
+from noisegate.desk.part import PartOf
 from noisegate.desk.plan import Expected, Plan
 from noisegate.desk.prompt import Tables
 from noisegate.desk.sent import loss_from, received
@@ -31,6 +33,10 @@ from noisegate.orders.asking import Asks
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.loss import ApproxDP
 from noisegate.robust.graphs import GraphOrder
+
+if TYPE_CHECKING:
+    from noisegate.privacy.domain import Key
+    from noisegate.sql.partition import PartitionTerms
 
 TOKEN: Final = "NOISEGATE_TOKEN"  # noqa: S105 - of the environment
 _WAIT: Final = 30.0  # seconds that a service may take before it says how far it is
@@ -87,8 +93,10 @@ class RemoteGate(Asks):
     """The tables of a service and the caller's account there. Made by `noisegate.connect`."""
 
     def __init__(
-        self, calls: Calls, dataset: str, *, practice: bool = False, purpose: str | None = None
-    ) -> None:
+        self, calls: Calls, dataset: str, *, practice: bool = False, purpose: str | None = None,
+        part: PartOf | None = None,
+    ) -> None:  # fmt: skip
+        self._part = part
         self._calls, self.dataset, self._practice = calls, dataset, practice
         self._purpose = None if practice else purpose
         self._home = f"/datasets/{quote(dataset, safe='')}"
@@ -96,7 +104,7 @@ class RemoteGate(Asks):
     @property
     def practice(self) -> "RemoteGate":
         """The same in front of made-up rows: free, and says nothing about anybody."""
-        return RemoteGate(self._calls, self.dataset, practice=True)
+        return RemoteGate(self._calls, self.dataset, practice=True, part=self._part)
 
     @property
     def _facts(self) -> str:
@@ -155,15 +163,34 @@ class RemoteGate(Asks):
         del probability
         raise Unsupported("A service does not sample.", fix=_HERE, about="sample")
 
-    def partition(self, *column: object, **terms: object) -> NoReturn:
-        """Not over a network: whose question is about which part is said at the gate."""
-        del column, terms
-        raise Unsupported("A service does not split tables.", fix=_HERE, about="partition")
+    def partition(
+        self, column: str | None = None, **terms: "Unpack[PartitionTerms]"
+    ) -> "dict[Key, RemoteGate]":
+        """Gates of disjoint parts, by key: all their questions cost what the dearest part does.
+
+        Each order says which part it is about, and the service's own door which units that is.
+        """
+        from noisegate.sql.partition import already_one, named_parts  # noqa: PLC0415 - when asked
+
+        if self._part is not None:
+            raise already_one()
+        named = named_parts(self.tables, column, **terms)
+        return {key: self.in_part(part) for key, part in named.items()}
+
+    def in_part(self, asked: PartOf) -> "RemoteGate":
+        """The gate of one part, as an order names it; see `partition`."""
+        return RemoteGate(
+            self._calls, self.dataset, practice=self._practice, purpose=self._purpose, part=asked
+        )
 
     def thresholds(self, *threshold: object, **terms: object) -> NoReturn:
         """Not over a network: a session holds the door open."""
         del threshold, terms
-        raise Unsupported("A session does not leave the gate.", fix=_HERE, about="thresholds")
+        raise Unsupported(
+            "A session does not leave the gate.",
+            fix=f"Send the questions as a list: gate.compare(…). {_HERE}",
+            about="thresholds",
+        )
 
     thresholds_plan = thresholds
 
@@ -268,6 +295,12 @@ class RemoteGate(Asks):
 
     def _record(self, order: Order[Any, Any], *, fresh: bool) -> dict[str, Any]:
         purpose = {} if self._purpose is None else {"purpose": self._purpose}
+        if self._part is not None:
+            if order.part is not None:
+                from noisegate.sql.partition import already_one  # noqa: PLC0415 - when refused
+
+                raise already_one()
+            order = replace(order, part=self._part)
         return order.to_dict() | ({"fresh": True} if fresh else {}) | purpose
 
     def _vertices(self, order: GraphOrder) -> int:

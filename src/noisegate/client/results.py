@@ -23,7 +23,9 @@ from noisegate.privacy.loss import ApproxDP
 from noisegate.sql.bounds.profiles import Profile
 from noisegate.sql.choosing import Choice
 
-TABLES: Final = ("sql", "smooth", "distance", "claim", "graph")  # kinds whose results are answers
+TABLES: Final = (  # kinds whose results are answers
+    "sql", "smooth", "distance", "claim", "graph", "thresholds",
+)  # fmt: skip
 FILES: Final = ("release", "apply")  # and those that are files
 _HOMES: Final[Mapping[str, str]] = {  # classes of releases with names of their own
     "apply": "programs.applied:Applied",

@@ -84,6 +84,11 @@ class ThresholdSpec:
             "number": None if self.number is None else to_record(self.number),
         }  # fmt: skip
 
+    def question(self, name: str) -> str:
+        """Canonical text of a session with a name."""
+        record = self.to_record() | {"name": name}
+        return json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
     def require(self, query: Query) -> int:
         """How many grains of the session one of the query is; refuses what has no claim here."""
         tally = query.tally
@@ -133,13 +138,15 @@ class Thresholds:
     """A session. Made by `open_thresholds`, closed when that is left. Threads may share it."""
 
     __slots__ = (
-        "_curator", "_drawn", "_entry", "_lock", "_run", "question", "request_id", "spec", "yeses"
+        "_curator", "_drawn", "_entry", "_kept", "_lock", "_run", "answer", "question",
+        "request_id", "spec", "yeses",
     )  # fmt: skip
 
     def __init__(self, curator: Curator, spec: ThresholdSpec, entry: Reservation) -> None:
         self._curator, self.spec = curator, spec
         self.question, self.request_id = entry.question, entry.request_id
-        self._entry: Reservation | None = entry
+        self._entry: Reservation | None = entry if entry.answer is None else None
+        self.answer, self._kept = entry.answer, b""  # what it ended with before; what to keep of it
         self._lock, self._drawn, self.yeses = Lock(), 0, 0
         self._run: SparseRun | None = None
 
@@ -155,9 +162,7 @@ class Thresholds:
 
     def ask(self, query: Query) -> Heard:
         """Whether a sum reaches the threshold, by how much, and the sum itself if that is paid."""
-        times = self.spec.require(query)
-        noise = self.spec.number or Geometric(scale=self.spec.noise.query_scale)
-        self._curator._require_own(Measurement(query=query, mechanisms=(noise,)))  # noqa: SLF001 - same room
+        times = require_question(self._curator, self.spec, query)
         with self._lock:
             self._require_open()
             bits = self._curator._bits  # noqa: SLF001 - same room
@@ -182,12 +187,18 @@ class Thresholds:
             self._require_open()  # a child that was forked amid the draw has drawn once more
             return Heard(gap, number)
 
+    def finish(self, kept: bytes) -> None:
+        """Hand over what was released, to be stored when the session closes."""
+        with self._lock:
+            self._require_open()
+            self._kept = kept
+
     def close(self) -> None:
         """Give back numbers that were not drawn; once, and in its own process."""
         with self._lock:
             entry, self._entry = self._entry, None
         if entry is not None and entry.process == lineage():
-            entry.close(self.used(), b"")
+            entry.close(self.used(), self._kept)
 
     def _require_open(self) -> None:
         if self._entry is None or self._entry.process != lineage():
@@ -196,22 +207,32 @@ class Thresholds:
             )
 
 
+def require_question(curator: Curator, spec: ThresholdSpec, query: Query) -> int:
+    """How many grains of a session one of a question is; refuses what `Thresholds.ask` would."""
+    times = spec.require(query)
+    noise = spec.number or Geometric(scale=spec.noise.query_scale)
+    curator._require_own(Measurement(query=query, mechanisms=(noise,)))  # noqa: SLF001 - same room
+    return times
+
+
 @contextmanager
 def open_thresholds(
     curator: Curator, spec: ThresholdSpec, *, name: str, request_id: str
 ) -> Iterator[Thresholds]:
-    """Pay for a session and open it. ``name`` says what it is for, ``request_id`` is a new one."""
+    """Pay for a session and open it. ``name`` says what it is for, ``request_id`` is a new one.
+
+    One that was finished before under this request has its ``answer``, at no charge.
+    """
     if type(spec) is not ThresholdSpec:
         raise Unsupported("This is not a session.", fix="Make one with `ThresholdSpec`.")
     curator.require_allowed({"many"})
-    record = spec.to_record() | {"name": name}
     entry = curator._reserve(  # noqa: SLF001 - same room
         curator._own_id(f"thresholds {request_id}"),  # noqa: SLF001
-        question=json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False),
+        question=spec.question(name),
         event=spec.event(),
         kind="allowance",
     )
-    if entry.answer is not None:
+    if entry.answer == b"":
         raise RequestConflict(
             "This session has ended.", fix="Open one with a new request id.", about="over"
         )

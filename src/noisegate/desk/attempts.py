@@ -11,10 +11,10 @@ An attempt that was interrupted leaves its charge and no result. One that never 
 be running elsewhere, so the next is refused unless it is asked for ``fresh``.
 """
 
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, TypeVar, final
 
 from noisegate.curator.curator import Curator, digest
 from noisegate.errors import RequestConflict
@@ -23,6 +23,7 @@ from noisegate.privacy.event import Event
 if TYPE_CHECKING:
     from noisegate.curator.allowance import Allowance
 
+T = TypeVar("T")
 _TAKEN: Final = 8  # names in a row that somebody else may have taken
 
 
@@ -46,12 +47,21 @@ class Attempts:
 
         Fresh ones of a named request are one attempt: tried again, it has its stored ``answer``.
         """
+
+        def opened(name: str) -> "AbstractContextManager[Allowance]":
+            return self.curator.allowance(event, question=self.question, request_id=name, uses=uses)
+
+        with self.opening(opened, fresh=fresh) as allowed:
+            yield allowed
+
+    @contextmanager
+    def opening(
+        self, open_: "Callable[[str], AbstractContextManager[T]]", *, fresh: bool
+    ) -> "Iterator[T]":
+        """The same with whatever ``open_`` charges for and opens under a request's name."""
         curator = self.curator
         if fresh and curator.request is not None:
-            name = f"release {digest(self.question)} {curator.request}"
-            with curator.allowance(
-                event, question=self.question, request_id=name, uses=uses
-            ) as allowed:
+            with open_(f"release {digest(self.question)} {curator.request}") as allowed:
                 yield allowed
             return
         begun, open_ones = curator.ledger.attempts(self.question, account=curator.account)
@@ -63,9 +73,7 @@ class Attempts:
         for number in names:
             name, opened = f"release {digest(self.question)} {number}", False
             try:
-                with curator.allowance(
-                    event, question=self.question, request_id=name, uses=uses
-                ) as allowed:
+                with open_(name) as allowed:
                     opened = True
                     yield allowed
             except RequestConflict:

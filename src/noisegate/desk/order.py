@@ -35,6 +35,7 @@ from typing import get_args as args_of
 
 from noisegate.desk.desk import Desk
 from noisegate.desk.job import Job, Progress
+from noisegate.desk.part import PartOf
 from noisegate.desk.plan import Expected, Plan
 from noisegate.desk.rest import Rest, price_of
 from noisegate.errors import NoisegateError, SpecError
@@ -62,9 +63,13 @@ _WORDS: Final[Mapping[Any, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order(ABC, Generic[R_co, E_co]):
-    """What is asked for, as people say it; a run gives R, and E is what a plan knows of it."""
+    """What is asked for, as people say it; a run gives R, and E is what a plan knows of it.
+
+    With a ``part`` it is about the units of that part alone; who plans and runs it sees to that.
+    """
 
     kind: ClassVar[str]
+    part: PartOf | None = None
 
     def __post_init__(self) -> None:
         hints = hints_of(type(self))
@@ -303,7 +308,9 @@ def _record(name: str, value: Mapping[str, Any], kind: Any) -> Any:  # noqa: ANN
     needed = {each.name for each in fields(kind) if is_required(each)}
     if missing := sorted(needed - value.keys()):
         raise SpecError(f"{name} lacks {missing[0]!r}.", fix=f"Give {', '.join(types)}.")
-    found = {key: tuple(v) if isinstance(v, list) else v for key, v in value.items()}
+    listed = {key: [v] if isinstance(v, str) and types[key] is not str else v
+              for key, v in value.items()}  # fmt: skip
+    found = {key: tuple(v) if isinstance(v, list) else v for key, v in listed.items()}
     return kind(**{key: _held(f"{name}.{key}", each, types[key]) for key, each in found.items()})
 
 
@@ -345,7 +352,10 @@ def _misfit(name: str, value: Any, types: Sequence[Any]) -> SpecError:  # noqa: 
 
 
 def _plain_record(value: Any) -> Any:  # noqa: ANN401 - of any field
-    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
+    if not is_dataclass(value) or isinstance(value, type):
+        return value
+    plain = asdict(value)  # of texts, and lists of them: two texts are no range
+    return {name: list(v) if isinstance(v, tuple) else v for name, v in plain.items()}
 
 
 def _sent(name: str, value: Any, *, inside: bool = False) -> Any:  # noqa: ANN401, PLR0911 - JSON

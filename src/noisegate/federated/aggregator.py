@@ -11,14 +11,12 @@ dropped out.
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from fractions import Fraction
-from math import sqrt
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.connection import wait as wait_for
 from time import monotonic
-from typing import Any, Final, Protocol, TypeAlias, final
+from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -34,163 +32,17 @@ from noisegate.curator.owner import (
     pair_mask,
     stream,
 )
-from noisegate.desk.display import percent
-from noisegate.desk.plot import altair, priced
-from noisegate.desk.price import variance_of
-from noisegate.errors import NoisegateError, SpecError, Unsupported
-from noisegate.exact import Number as Numeric
+from noisegate.errors import NoisegateError, Unsupported
+from noisegate.federated.release import OwnersRelease
 from noisegate.ledger.open import open_ledger
-from noisegate.mechanisms.additive.geometric import Geometric
-from noisegate.mechanisms.base import failure_of
 from noisegate.privacy.loss import ApproxDP
-from noisegate.releases.cells.estimate import Floats
-from noisegate.releases.cells.tails import tail_factor
-from noisegate.transforms.strategy import Groups, Matrix
 
 STEPS: Final = ("advertise", "share", "contribute", "agree", "reveal")
-FOURIER_UNIT: Final = 1 << 10
-LEFT: Final = FOURIER_UNIT // 2  # the weight of how much the coefficients leave out
 LONGEST: Final = 1 << 28  # bytes of a message
 _PATIENCE: Final = 60.0  # seconds for one step
 
 
-# what is asked
-
-
-def plain(size: int) -> Groups:
-    """The periods as they are."""
-    return Groups(np.arange(size, dtype=np.int32), size)
-
-
-def fourier(size: int, coefficients: int) -> Matrix:
-    """The first Fourier coefficients of a series, in whole multiples of 1/1024.
-
-    The mean, then a cosine and a sine for each frequency; rounded once, for all owners, so that the
-    sensitivity is that of the whole numbers.
-    """
-    from scipy.sparse import csr_array  # noqa: PLC0415
-
-    if not 1 <= coefficients <= (size + 1) // 2:
-        raise SpecError(
-            "There are fewer frequencies than that.",
-            fix=f"Use 1 to {(size + 1) // 2} coefficients.",
-        )
-    angles = 2 * np.pi * np.arange(size) / size
-    rows = [np.ones(size)]
-    for frequency in range(1, coefficients):
-        rows += [np.cos(frequency * angles), np.sin(frequency * angles)]
-    return Matrix(csr_array(np.rint(np.array(rows) * FOURIER_UNIT).astype(np.int64)))
-
-
-def fourier_left(size: int, coefficients: int) -> Matrix:
-    """The same of a series with one more cell: how far the coefficients are off at most."""
-    from scipy.sparse import block_diag, csr_array  # noqa: PLC0415
-
-    last = np.array([[LEFT]], np.int64)
-    return Matrix(csr_array(block_diag([fourier(size, coefficients).matrix, last], dtype=np.int64)))
-
-
 # adding up
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class OwnersRelease:
-    """The noisy sum of the owners who stayed. ``variance`` is that of each number.
-
-    Numbers are multiples of ``grain``.
-    """
-
-    agreement: Agreement
-    numbers: NDArray[np.int64]
-    stayed: tuple[int, ...]
-    grain: Fraction = Fraction(1)
-
-    @property
-    def variance(self) -> float:
-        """Every share counts: the more owners stay, the more noise there is."""
-        whole = variance_of(Geometric(scale=self.agreement.scale))
-        return whole * len(self.stayed) / self.agreement.honest
-
-    @property
-    def loss(self) -> ApproxDP:
-        """What a unit may lose."""
-        return ApproxDP(self.agreement.epsilon)
-
-    @property
-    def words(self) -> str:
-        """What holds, in a sentence."""
-        return self.agreement.words()
-
-    @property
-    def _leaves(self) -> bool:
-        """Whether the last number says how much the coefficients leave out."""
-        return self.agreement.extra > 0
-
-    def series(self) -> Floats:
-        """The sum of the series itself: of all with these answers, the one nearest to 0."""
-        told = self.numbers[:-1] if self._leaves else self.numbers
-        found: Floats = self._back() @ told.astype(np.float64) * float(self.grain)
-        return found
-
-    def margins(self, confidence: Numeric = 0.95) -> Floats:
-        """The ± of each period: of the noise, and of what Fourier coefficients leave out.
-
-        Claim: outside with at most 1 - confidence, each period by itself. Why: the noise of a
-            period is a sum of known variance (`tail_factor`). Each owner told, with noise, how far
-            its own coefficients are off at most; what they leave out of the sum is no more than the
-            sum of that. Each of both may fail with half. Without that number the noise is all.
-        """
-        failure = float(failure_of(confidence)) / (2 if self._leaves else 1)
-        factor = tail_factor(failure, gaussian=False)
-        spread: Floats = factor * np.sqrt(self.variance * np.square(self._back()).sum(axis=1))
-        if self._leaves:
-            spread = spread + self.left_out(1 - failure)
-        return spread * float(self.grain)
-
-    def left_out(self, confidence: Numeric = 0.95) -> float:
-        """How far the coefficients are off at most, in any period, at the confidence."""
-        if not self._leaves:
-            return 0.0
-        factor = tail_factor(float(failure_of(confidence)), gaussian=False)
-        return max(0.0, (float(self.numbers[-1]) + factor * sqrt(self.variance)) / LEFT)
-
-    def plot(self, confidence: Numeric = 0.95, title: str | None = None) -> Any:  # noqa: ANN401
-        """The sum of each period in the band of its ±, an altair chart."""
-        alt, shown, off = altair(), self.series(), self.margins(confidence)
-        ends = zip(shown.tolist(), (shown - off).tolist(), (shown + off).tolist(), strict=True)
-        rows = [
-            {"period": period, "sum": value, "low": low, "high": high}
-            for period, (value, low, high) in enumerate(ends, start=1)
-        ]
-        across = alt.X("period:Q", axis=alt.Axis(format="d", tickMinStep=1))
-        base = alt.Chart(alt.InlineData(values=rows)).encode(across.scale(zero=False, nice=False))
-        label = f"sum (± at {percent(confidence)} confidence)"
-        band = base.mark_area(opacity=0.25).encode(y=alt.Y("low:Q", title=label), y2="high:Q")
-        line = base.mark_line().encode(y=alt.Y("sum:Q", title=label))
-        chart = alt.layer(band, line).properties(width=560, height=300)
-        title = title or f"Sum of {len(self.stayed)} of {self.agreement.owners} owners"
-        return priced(chart, title, self.loss, self.words)
-
-    def _back(self) -> Floats:
-        block = self.agreement.block
-        if isinstance(block, Matrix):
-            matrix = block.matrix.toarray().astype(np.float64)
-            found: Floats = np.linalg.pinv(matrix[:-1, :-1] if self._leaves else matrix)
-            return found
-        held = np.flatnonzero(block.labels >= 0)
-        if np.array_equal(block.labels, np.arange(block.size)):  # the periods as they are
-            return np.eye(block.size)
-        marks: Floats = np.zeros((block.size, block.cells))
-        marks[block.labels[held], held] = 1
-        return np.asarray(np.linalg.pinv(marks), np.float64)
-
-    def __str__(self) -> str:
-        gone = self.agreement.owners - len(self.stayed)
-        return (
-            f"sum of {len(self.stayed)} owners ({gone} dropped out), {self.series().size} "
-            f"periods ± {self.margins().max():.1f} at 95 %\n{self.words}"
-        )
 
 
 def opened(

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from noisegate.curator.owner import Agreement
 from noisegate.errors import SpecError
 from noisegate.exact import fraction
-from noisegate.federated.aggregator import LEFT, fourier_left, plain
+from noisegate.federated.release import LEFT, fourier_left, plain
 from noisegate.files import write
 from noisegate.ledger.signing import read_public
 from noisegate.releases.cells.estimate import Floats

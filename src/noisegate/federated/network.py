@@ -25,7 +25,6 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from noisegate.curator.owner import Advert, Owner
 from noisegate.errors import SpecError, Unsupported
 from noisegate.federated.aggregator import (
-    OwnersRelease,
     Roster,
     aggregate,
     received,
@@ -34,6 +33,7 @@ from noisegate.federated.aggregator import (
     too_few,
 )
 from noisegate.federated.agreements import Pact
+from noisegate.federated.release import OwnersRelease
 from noisegate.ledger.signing import Signer, holds
 from noisegate.ledger.store import Ledger
 from noisegate.releases.cells.estimate import Floats

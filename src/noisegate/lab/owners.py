@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from noisegate.curator.owner import Agreement
 from noisegate.exact import Number, fraction
-from noisegate.federated.aggregator import OwnersRelease, fourier, plain, trial
+from noisegate.federated.aggregator import trial
+from noisegate.federated.release import OwnersRelease, fourier, plain
 
 WEEKS: Final = 52
 

@@ -32,6 +32,7 @@ from noisegate.exact import Number, positive
 from noisegate.learners.asking import Floats, noises
 from noisegate.learners.fitting import REACH
 from noisegate.learners.matrix import Coordinate, Matrix, matrix_of
+from noisegate.ledger.anchor import NO_LOG, Log
 from noisegate.mechanisms.base import NoiseMechanism, failure_of, smallest_whole, to_record
 from noisegate.privacy.guarantee import Guarantee, guarantee_of
 from noisegate.privacy.loss import ApproxDP
@@ -169,6 +170,10 @@ class Expectations:
     remaining: ApproxDP
     guarantee: Guarantee
     request_id: str
+    sql: str = ""
+    question: str = ""
+    practice: bool = False
+    log: Log = NO_LOG
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -263,6 +268,10 @@ class MeansJob(Measured[Expectations, MeansExpected]):
             remaining=receipt.remaining,
             guarantee=receipt.guarantee,
             request_id=receipt.request_id,
+            sql=self.sql,
+            question=receipt.question,
+            practice=receipt.practice,
+            log=receipt.log,
         )
 
 

@@ -43,6 +43,7 @@ if TYPE_CHECKING:  # loaded when they are first used: see `__getattr__`
     from noisegate.releases.forms.table_job import CdfOrder, SeriesOrder, SeriesTerms, TableOrder
     from noisegate.releases.sparse.job import SparseOrder, SparseTerms
     from noisegate.releases.thresholds.above import AboveOrder, AboveTerms
+    from noisegate.releases.thresholds.listed import ThresholdsOrder, ThresholdsTerms
     from noisegate.robust.claimed import ClaimOrder, distance_order
     from noisegate.robust.distances import DistanceOrder, DistanceTerms
     from noisegate.robust.graphs import GraphOrder, GraphTerms
@@ -65,8 +66,8 @@ __all__ = [
     "ManyTerms", "PointsOrder", "QuestionsOrder", "QuestionsTerms", "ReachesTerms", "ScoreOrder",
     "ScoreTerms", "SeriesOrder", "SeriesTerms", "SmoothOrder", "SmoothTerms", "SparseOrder",
     "SparseTerms", "SqlOrder", "SqlTerms", "StatisticOrder", "StatisticTerms",
-    "SyntheticOrder", "SyntheticTerms", "TableOrder", "TableTerms", "distance_order",
-    "order_from", "release_order", "schema",
+    "SyntheticOrder", "SyntheticTerms", "TableOrder", "TableTerms", "ThresholdsOrder",
+    "ThresholdsTerms", "distance_order", "order_from", "release_order", "schema",
 ]  # fmt: skip
 
 KINDS: Final[Mapping[str, str]] = MappingProxyType({
@@ -80,6 +81,7 @@ KINDS: Final[Mapping[str, str]] = MappingProxyType({
     "statistic": "learners.expectations:StatisticOrder",
     "fit": "learners.order:FitOrder",
     "many": "synthetic.pmw.many:ManyOrder",
+    "thresholds": "releases.thresholds.listed:ThresholdsOrder",
     "smooth": "robust.quantiles:SmoothOrder",
     "distance": "robust.distances:DistanceOrder",
     "claim": "robust.claimed:ClaimOrder",
@@ -246,6 +248,10 @@ def _one(kind: Any, *, inside: bool) -> Json:  # noqa: ANN401, PLR0911 - a type 
         nothing = {"maxItems": 0} if parts[0] is object else {"items": _shape(parts[0])}
         return {"type": "array"} | nothing
     if is_dataclass(kind):
-        return _object(kind, {})  # type: ignore[arg-type]  # a class
+        found = _object(kind, {})  # type: ignore[arg-type]  # a class
+        for name, each in found["properties"].items():
+            if each.get("type") == "array":  # of texts, of which a single one may stand alone
+                found["properties"][name] = {"anyOf": [each, {"type": "string"}]}
+        return found
     plain = {str: "string", int: "integer", bool: "boolean", float: "number"}
     return {"type": plain[kind]} if kind in plain else {}

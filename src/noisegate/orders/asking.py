@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from noisegate.programs.text import Function
     from noisegate.releases.describe.description import Description
     from noisegate.releases.describe.job import DescribeExpected
+    from noisegate.releases.thresholds.session import ThresholdExpected
     from noisegate.robust.graphs import Graph
     from noisegate.robust.plans import RobustExpected
     from noisegate.sql.choosing import Choice, ChoiceExpected
@@ -328,6 +329,36 @@ class Asks(ABC):
     ) -> "Plan[ManyExpected]":
         """Price and promised error of a session of many questions. Free: reads no row."""
         return self.plan(orders.ManyOrder.make(columns=columns, **terms))
+
+    def compare(
+        self,
+        threshold: Number,
+        questions: Sequence[str],
+        *,
+        fresh: bool = False,
+        progress: Progress | None = None,
+        **terms: "Unpack[orders.ThresholdsTerms]",
+    ) -> Answer:
+        """Which of a list of counts and sums reach a threshold; only the few yeses are paid for.
+
+        ``gate.compare(200, ["SELECT COUNT(*) FROM people WHERE age > 80", …], count=3, epsilon=1)``
+        says so for each in turn, and by how much, until the last yes that is paid for. The terms
+        are those of `ThresholdsOrder`; see docs/thresholds.md.
+        """
+        order = orders.ThresholdsOrder.make(threshold=threshold, questions=questions, **terms)
+        return self.run(order, fresh=fresh, progress=progress)
+
+    def compare_plan(
+        self,
+        threshold: Number,
+        questions: Sequence[str],
+        *,
+        fresh: bool = False,
+        **terms: "Unpack[orders.ThresholdsTerms]",
+    ) -> "Plan[ThresholdExpected]":
+        """Price and error of `compare`, beside plain questions. Free: reads no row."""
+        order = orders.ThresholdsOrder.make(threshold=threshold, questions=questions, **terms)
+        return self.plan(order, fresh=fresh)
 
     # looks
 

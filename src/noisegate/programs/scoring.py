@@ -2,8 +2,9 @@
 
 The program scores all candidates on each block by itself, isolated as any other. Scores are clipped
 to a range, so that one unit, which is in one block, moves no candidate's total by more than the
-range, whatever the program does: nobody has to vouch for it. Of one that sees all rows at once the
-steward may vouch for a sensitivity, and every promise says so.
+range, whatever the program does: nobody has to vouch for it. Where several blocks run at once, they
+may notice how busy the others are, and it is that many ranges. Of a program that sees all rows at
+once the steward may vouch for a sensitivity, and every promise says so.
 """
 
 from collections.abc import Sequence
@@ -124,7 +125,7 @@ class ScoreOrder(JobOrder[Choice, ChoiceExpected]):
             notes = (f"Provided that {measurement.claim}, as declared.",)
         else:
             noun = next(t.unit.noun for t in query.tables if t.unit is not None)
-            words = f"one {noun} is in one block of {tally.blocks:,}, and scores are clipped"
+            words = f"one {noun} {_reach(query)} of {tally.blocks:,}, and scores are clipped"
             notes = ("Scores are the program's means over blocks, clipped to the range.",)
         return ScoreJob(
             sql=rows,
@@ -170,6 +171,15 @@ class ScoreOrder(JobOrder[Choice, ChoiceExpected]):
             blocks=1 if self.sensitivity is not None else self.blocks,
             rows=self.rows, seconds=self.seconds, memory=self.memory, workers=self.workers,
         )  # fmt: skip
+
+
+def _reach(query: BlockQuery) -> str:
+    """How many blocks a unit may change; those that run at once may feel each other."""
+    if query.changed == 1:
+        return "is in one block"
+    return (
+        f"is in one block, which {query.changed - 1} that run beside it may notice: {query.changed}"
+    )
 
 
 @final

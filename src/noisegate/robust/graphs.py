@@ -132,7 +132,7 @@ class GraphOrder(ReachesOrder):
         return _Edges(Till(desk), self).job()
 
 
-_OF_REACHES: Final = ("delta", "bound", "beta", "rows_per_unit")
+_OF_REACHES: Final = ("delta", "bound", "beta", "bar", "rows_per_unit")
 
 
 class Then(Protocol[T_co]):
@@ -259,7 +259,8 @@ class _Edges:
             raise SpecError(
                 "Which rows of a unit are kept depends on all of its rows, so edges of one vertex "
                 "would affect others.",
-                fix='Use level="edge", or a table in which every row is one unit.',
+                fix='Use level="edge". Where vertices are the units, a table in which every row '
+                "is one unit protects all edges of each.",
                 about="vertex",
             )
         self._axes = _vertices(self._block, order)

@@ -1,7 +1,7 @@
 """What all robust numbers share: the price, the noise that it buys, and the answer."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Final, Literal, TypeAlias, TypedDict, final
 
@@ -16,14 +16,16 @@ from noisegate.desk.job import Measured, Receipt
 from noisegate.desk.order import JobOrder
 from noisegate.desk.price import inner_delta
 from noisegate.errors import SpecError
-from noisegate.exact import Number, lower, positive, real
+from noisegate.exact import Number, lower, positive, real, sqrt_down
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric
+from noisegate.mechanisms.smooth.barred import FINE, Barred
 from noisegate.mechanisms.smooth.propose import ProposeTestRelease
 from noisegate.mechanisms.smooth.smooth import (
     LocalNoise,
     SmoothLaplace,
     SmoothLognormal,
+    SmoothNoise,
     SmoothStudent,
 )
 from noisegate.privacy.distance import L1, L2
@@ -37,7 +39,11 @@ from noisegate.sql.reading.reader import read
 
 Widths: TypeAlias = Callable[[Number], HalfWidths]
 Method: TypeAlias = Literal["smooth", "ptr"]
-UNKNOWN: Final = "The scale of the noise depends on the rows and is not released, so no ± is known."
+UNKNOWN: Final = (
+    "The scale of the noise depends on the rows and is not released, so no ± is known; bar=… "
+    "releases a bound on it."
+)
+BOUNDED: Final = "The ± is by a noisy bound on the noise, which was released with it."
 REFUSED: Final = "The bound did not pass the test: nothing is released, and the price is paid."
 _TOGETHER_MAX: Final = 4_000  # ε of all rows of a unit, beyond which no δ is left to each
 
@@ -50,22 +56,34 @@ class ReachesTerms(TypedDict, total=False):
     method: Method
     bound: Number | None
     beta: Number | None
+    bar: Number | None
     rows_per_unit: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReachesOrder(JobOrder[Answer, RobustExpected]):
-    """A number whose noise the rows decide."""
+    """A number whose noise the rows decide.
+
+    ``bar`` is the share of the price that releases a bound on that noise, and so a ±.
+    """
 
     epsilon: Number | None = None
     delta: Number | None = None
     method: Method = "smooth"
     bound: Number | None = None
     beta: Number | None = None
+    bar: Number | None = None
     rows_per_unit: int | None = None
 
     def __post_init__(self) -> None:
         JobOrder.__post_init__(self)
+        if self.bar is not None and not 0 < self.bar < 1:  # type: ignore[operator]  # exact by now
+            raise SpecError("bar is not a share of the price.", fix="Use 1/3, or 1/10 with a δ.",
+                            about="bar")  # fmt: skip
+        if self.bar is not None and self.method == "ptr":
+            raise SpecError(
+                "Propose-test-release has a ± of its own.", fix="Leave out bar.", about="bar"
+            )
         if self.method == "ptr" and self.beta is not None:
             raise SpecError("Propose-test-release has no beta.", fix="Leave it out.")
         if self.method == "smooth" and self.bound is not None:
@@ -110,6 +128,32 @@ class Till:
         ``steps`` are those that a unit's coming or going is: each has its part of the price.
         """
         price, span = self.inner(order.epsilon) / steps, {"low": low, "high": high}
+        if order.bar is not None:
+            share = Fraction(order.bar)
+            rho = self._adds_rho and order.delta is None  # then squares add up
+            told, price = (
+                price * (sqrt_down(part) if rho else part) for part in (share, 1 - share)
+            )
+            plain = self._noise(order, price, span, grain=grain, steps=steps)
+            assert isinstance(plain, SmoothNoise)  # noqa: S101 - there is no test, by the order
+            return Barred(noise=plain, bar=max(FINE / told, Geometric.LEAST))
+        return self._noise(order, price, span, grain=grain, steps=steps)
+
+    @property
+    def _adds_rho(self) -> bool:
+        return self.rules.sample is None and set(self.curator.accountants) == {"zcdp"}
+
+    def _noise(
+        self,
+        order: ReachesOrder,
+        price: Fraction,
+        span: Mapping[str, int],
+        *,
+        grain: Fraction,
+        steps: int,
+    ) -> LocalNoise:
+        """The noise of the number itself, which is bought with ``price`` for each step."""
+        low, high = span["low"], span["high"]
         delta = None
         if order.delta is not None:
             whole = inner_delta(positive(order.delta, name="delta"), self.rules.sample)
@@ -129,7 +173,7 @@ class Till:
         if delta is not None:
             return SmoothLaplace.for_budget(price, delta, beta=order.beta, **span)
         student = SmoothStudent.for_epsilon(price, beta=order.beta, **span)
-        if self.rules.sample is not None or set(self.curator.accountants) != {"zcdp"}:
+        if not self._adds_rho:
             return student
         return min((student, *_lognormal(price, student, span)), key=lambda each: each.spread)
 
@@ -193,7 +237,8 @@ class RobustJob(Measured[Answer, RobustExpected]):
         """The answer."""
         stated = receipt.standing
         ids = {"request_ids": (stated.pop("request_id"),), "questions": (stated.pop("question"),)}
-        return self.finish(Found(values=content.values.tolist(), standing=stated | ids))
+        made = self.finish(Found(values=content.values.tolist(), standing=stated | ids))
+        return replace(made, caveats=(*made.caveats, *self.notes)) if self.notes else made
 
 
 @final
@@ -250,7 +295,11 @@ class ByReaches:
 
     def numbers(self, found: Found) -> list[float | None]:
         """The number of each row."""
-        exact = [None if _failed(row) else self.low + row[-1] * self.grain for row in found.values]
+        tests = isinstance(self.noise, ProposeTestRelease)
+        exact = [
+            None if tests and _failed(row) else self.low + row[-1] * self.grain
+            for row in found.values
+        ]
         whole = self.grain.denominator == self.low.denominator == 1
         whole = whole and all(n is None or abs(n) <= WHOLE_MAX for n in exact)
         return [None if n is None else int(n) if whole else float(n) for n in exact]
@@ -258,6 +307,11 @@ class ByReaches:
     def widths(self, found: Found) -> Widths | None:
         """How far each may be off, where that is not a secret of the rows."""
         noise = self.noise
+        if isinstance(noise, Barred):
+            return lambda confidence: tuple(
+                shown_number(noise.interval(confidence, row[0]) * self.grain)
+                for row in found.values
+            )
         if not isinstance(noise, ProposeTestRelease):
             return None
 
@@ -269,6 +323,8 @@ class ByReaches:
 
     def words(self, found: Found) -> tuple[str, ...]:
         """What is to be known about them."""
+        if isinstance(self.noise, Barred):
+            return (BOUNDED,)
         if not isinstance(self.noise, ProposeTestRelease):
             return (UNKNOWN,)
         return (REFUSED,) if any(map(_failed, found.values)) else ()

@@ -11,6 +11,7 @@ from noisegate.exact import Number
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.additive.least_sum import LeastSum
+from noisegate.mechanisms.smooth.barred import Barred
 from noisegate.mechanisms.smooth.propose import ProposeTestRelease
 from noisegate.mechanisms.smooth.smooth import SmoothNoise
 
@@ -27,14 +28,14 @@ class RobustExpected:
     """How a robust number would be drawn. ``unit`` is one step of the noise."""
 
     asked: str
-    noise: SmoothNoise | ProposeTestRelease | LeastSum | Geometric | DiscreteGaussian
+    noise: SmoothNoise | Barred | ProposeTestRelease | LeastSum | Geometric | DiscreteGaussian
     unit: Fraction
     path: tuple[str, ...]
     sampled: bool = False
 
     def margin(self, confidence: Number = USUAL) -> float | None:
         """How far the answer may be off by its noise, if known; None where that is a secret."""
-        if isinstance(self.noise, SmoothNoise):
+        if isinstance(self.noise, SmoothNoise | Barred):
             return None
         return float(self.noise.interval(confidence) * self.unit)
 
@@ -42,10 +43,13 @@ class RobustExpected:
         """In words, one fact a line."""
         noise = self.noise
         lines = [("asked", self.asked), ("because", "; ".join(self.path))]
+        error = "depends on the rows and is not released"
+        if isinstance(noise, Barred):
+            noise, error = noise.noise, "depends on the rows; a bound on it is released beside it"
         if isinstance(noise, SmoothNoise):
             law, wide = _LAWS[noise.name], bare(float(noise.scale))
             words = f"{law}, {wide} smooth bounds wide for β = {bare(float(noise.beta))}"
-            lines += [("noise", words), ("error", "depends on the rows and is not released")]
+            lines += [("noise", words), ("error", error)]
         else:
             if isinstance(noise, ProposeTestRelease):
                 far = f"seem at least {noise.threshold} steps away"

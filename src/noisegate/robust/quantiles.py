@@ -88,7 +88,7 @@ class _SmoothQuantile:
         )  # fmt: skip
 
     def _answer(self, found: Found) -> Answer:
-        words = (*self._read.words(found), *self._draft.caveats)
+        words = (*self._read.words(found), *self._draft.capped, *self._draft.caveats)
         table, widths = self._table(found), self._read.widths(found)
         unsigned = self._read.unsigned
         return found.answer(self._sql, table, widths, words, unsigned=unsigned, amount=False)

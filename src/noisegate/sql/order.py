@@ -7,6 +7,7 @@ from typing import ClassVar, Literal, TypeAlias, TypedDict, final
 from noisegate.desk.answer import Answer
 from noisegate.desk.desk import Desk
 from noisegate.desk.order import JobOrder
+from noisegate.desk.part import PartOf, PartTerms
 from noisegate.desk.rest import Rest
 from noisegate.desk.terms import Terms
 from noisegate.exact import Number
@@ -31,6 +32,7 @@ class SqlTerms(TypedDict, total=False):
     choose: Chosen | Sequence[Chosen] | None
     noise: Literal["truncated"] | None
     top: int | None
+    part: PartOf | PartTerms | None
 
 
 @final

@@ -6,12 +6,13 @@ order tells.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Final, TypeAlias, TypedDict
+from typing import Final, TypeAlias, TypedDict, Unpack
 
 from noisegate.algebra.expression import Call, Expression, Field, Literal
 from noisegate.algebra.relation import Filter, Table
 from noisegate.curator.curator import Curator
 from noisegate.curator.partition import Part
+from noisegate.desk.part import PartOf
 from noisegate.desk.terms import require_texts
 from noisegate.errors import SpecError, Unsupported
 from noisegate.privacy.domain import Key, TableDomain
@@ -40,13 +41,44 @@ def parts_of(
     several: str | None = None,
 ) -> dict[Key, Part]:
     """The parts, by key of the column or by condition (or the name that was given to it)."""
-    tables = curator.tables
-    require_texts(column=column, table=table, several=several)
     if curator.part is not None:
-        raise SpecError(
-            "This gate is already one part.", fix="Split by all conditions at once.",
-            about="partition",
-        )  # fmt: skip
+        raise already_one()
+    return _parts(curator.tables, column, where=where, table=table, several=several)
+
+
+def named_parts(
+    tables: Mapping[str, TableDomain], column: str | None, **terms: Unpack[PartitionTerms]
+) -> dict[Key, PartOf]:
+    """The same as orders name them, from what is public about tables that are elsewhere."""
+    found, where = _parts(tables, column, **terms), terms.get("where")
+    table, several = terms.get("table") or "", terms.get("several") or ""
+    keys, by = [str(key) for key in found], [column or ""]
+    if column is None:
+        keys = list(where.values()) if isinstance(where, Mapping) else list(where or ())
+        keys = [f"({each})" for each in keys] if len(keys) == 1 else keys  # never a column
+        by = keys
+    return {
+        name: PartOf(by=tuple(by), key=key, table=table, several=several)
+        for name, key in zip(found, keys, strict=True)
+    }
+
+
+def already_one() -> SpecError:
+    """A part is not split again."""
+    return SpecError(
+        "This gate is already one part.", fix="Split by all conditions at once.", about="partition"
+    )
+
+
+def _parts(
+    tables: Mapping[str, TableDomain],
+    column: str | None,
+    *,
+    where: Where | None = None,
+    table: str | None = None,
+    several: str | None = None,
+) -> dict[Key, Part]:
+    require_texts(column=column, table=table, several=several)
     if (column is None) == (where is None):
         raise SpecError(
             "A partition is by a column or by conditions.",
@@ -66,6 +98,22 @@ def parts_of(
             about="partition",
         )
     return found
+
+
+def part_of(curator: Curator, asked: PartOf) -> Part:
+    """The part that an order names; refuses one that there is not."""
+    columns = {name for table in curator.tables.values() for name in table.columns}
+    is_column = len(asked.by) == 1 and asked.by[0].rpartition(".")[2] in columns
+    found = parts_of(
+        curator, asked.by[0] if is_column else None, where=None if is_column else asked.by,
+        table=asked.table or None, several=asked.several or None,
+    )  # fmt: skip
+    parts = {str(key): part for key, part in found.items()}
+    if asked.key not in parts:
+        raise SpecError(
+            f"There is no part {asked.key!r}.", fix=f"Use one of: {', '.join(parts)}.", about="part"
+        )
+    return parts[asked.key]
 
 
 def _table(tables: Mapping[str, TableDomain], table: str | None, column: str | None) -> TableDomain:

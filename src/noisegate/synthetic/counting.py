@@ -115,7 +115,8 @@ def read_count(sql: str, tables: Mapping[str, TableDomain]) -> tuple[Table, Expr
             raise Unsupported(
                 "A unit may have rows in several cells, so a number of units is not a sum of "
                 "cells.",
-                fix="Ask for COUNT(*), or for COUNT(DISTINCT …) in plain SQL, at its own price.",
+                fix="List the questions in workload, all of them about units and without columns, "
+                "or ask for COUNT(DISTINCT …) in plain SQL, at its own price.",
                 about="units",
             )
     if not counts or found.where is not None:

@@ -27,6 +27,7 @@ from noisegate.releases.cells.grid import Grid, grid_of, sql_of
 from noisegate.sql.reading.reader import read
 from noisegate.sql.spelling import quoted, table_named
 from noisegate.synthetic.counting import FORM, TURNED, columns_for, read_count
+from noisegate.synthetic.units import units_grid, units_in
 from noisegate.transforms.strategy import Matrix
 
 Truth: TypeAlias = NDArray[np.int8]
@@ -72,7 +73,8 @@ class CountingGrid:
     """A grid, and what questions say about its cells.
 
     Rows with another value than the declared ones are in a cell of their own where ``others`` has a
-    key for it, by axes; of an ``unlisted`` axis they are in no cell.
+    key for it, by axes; of an ``unlisted`` axis they are in no cell. Of cells of ``units``, each
+    axis says whether a unit has one of these rows (`units.py`).
     """
 
     def __init__(
@@ -81,9 +83,13 @@ class CountingGrid:
         tables: Mapping[str, TableDomain],
         unlisted: Sequence[str] = (),
         others: Mapping[str, Any] = MappingProxyType({}),
+        units: Sequence[Relation] | None = None,
+        read_: dict[str, Expression | None] | None = None,
     ) -> None:
+        self._read = {} if read_ is None else read_
+        self._spans: dict[tuple[int, int], _Span] = {}
         self.grid, self._tables, self._unlisted = grid, tables, unlisted
-        self._others = others
+        self._others, self._units = others, units
         self._expressions = [grouping.expression for grouping in grid.query.tally.by]  # type: ignore[union-attr]
         self._rows = grid.query.tally.relation
         self._known: dict[tuple[str, Expression, Any], Truth] = {}
@@ -93,7 +99,8 @@ class CountingGrid:
     def sampled(self, probability: Fraction | None) -> "CountingGrid":
         """The same of a secret sample, if there is one."""
         grid = self.grid.sampled(probability)
-        return CountingGrid(grid, self._tables, self._unlisted, self._others)
+        more = self._units, self._read
+        return CountingGrid(grid, self._tables, self._unlisted, self._others, *more)
 
     @property
     def cells(self) -> int:
@@ -103,11 +110,37 @@ class CountingGrid:
     def mask(self, sql: str) -> Mask:
         """Which cells a question counts, flat."""
         if sql not in self._masks:
-            mask = self.where(_condition(sql, self._tables, self._rows))
+            mask = (
+                self.where(self._condition(sql))
+                if self._units is None
+                else self._of_units(sql, self._units)
+            )
             if self._room < mask.size:
                 return mask
             self._masks[sql], self._room = mask, self._room - mask.size
         return self._masks[sql]
+
+    def _condition(self, sql: str) -> Expression | None:
+        """What a question says of rows; each text is read once."""
+        if sql not in self._read:
+            self._read[sql] = _condition(sql, self._tables, self._rows)
+        return self._read[sql]
+
+    def _of_units(self, sql: str, units: Sequence[Relation]) -> Mask:
+        """The cells of units that have one of the question's rows."""
+        asked = units_in(sql, self._tables)
+        if asked is not None and asked.condition is None:
+            return np.ones(self.cells, np.bool_)  # any row at all
+        for place, rows in enumerate(units):
+            if asked is not None and asked.rows == rows:
+                met = np.array([key == 1 for key in self.grid.axes[place].keys])
+                met = met.reshape([-1 if at == place else 1 for at in range(len(units))])
+                return np.broadcast_to(met, self.grid.shape).reshape(-1)
+        raise Unsupported(
+            "The cells are those of units, and this condition on their rows is not listed.",
+            fix="List each question as it is asked in workload.",
+            about="units",
+        )
 
     def where(self, condition: Expression | None) -> Mask:
         """Which cells a condition is true of, flat."""
@@ -239,7 +272,10 @@ class CountingGrid:
             if exact:
                 one, other = _alike(key, value)
                 return 2 if _COMPARE[function](one, other) else 0
-            found = self._span(axis, known, at).compare(function, ordinal(_alike(key, value)[1]))
+            if (place, at) not in self._spans:
+                self._spans[place, at] = self._span(axis, known, at)
+            span = self._spans[place, at]
+            found = span.compare(function, ordinal(_alike(key, value)[1]))
         except (TypeError, SpecError):
             raise Unsupported(
                 f"{axis.name!r} is compared with a value of another type.",
@@ -293,7 +329,7 @@ def matrix_of(masks: Sequence[Mask], cells: int) -> Matrix:
     return Matrix(csr_array((ones, np.concatenate(places), starts), shape=(len(masks), cells)))
 
 
-def counting_grid(
+def counting_grid(  # noqa: PLR0913 - what is said of cells
     tables: Mapping[str, TableDomain],
     *,
     table: str | None = None,
@@ -301,14 +337,21 @@ def counting_grid(
     questions: Sequence[str] = (),
     rows_per_unit: int | None = None,
     whole: bool = True,
+    read_: dict[str, Expression | None] | None = None,
 ) -> CountingGrid:
     """The grid of some columns, or the smallest grid that can express the questions.
 
-    ``whole``: rows with texts that are not declared have a cell too.
+    ``whole``: rows with texts that are not declared have a cell too. ``read_`` are conditions of
+    questions about the same tables that were read before, and holds those that are read here.
 
     A count has no groups, so that the rows of a unit are capped, and not its cells. Whatever of the
     questions the grid cannot express is refused.
     """
+    if columns is None and (of_units := units_grid(tables, questions)) is not None:
+        found = CountingGrid(of_units[0], tables, units=of_units[1])
+        for each in questions:
+            found.mask(each)
+        return found
     if columns is None:
         table, columns = columns_for(tables, questions)
     domain = tables[table_named(tables, table)]
@@ -333,7 +376,7 @@ def counting_grid(
         names = " or ".join(unlisted)
         words = f"Rows whose {names} is not a declared value are in no cell and not counted."
         grid = replace(grid, caveats=(words, *grid.caveats))
-    found = CountingGrid(grid, tables, unlisted, others)
+    found = CountingGrid(grid, tables, unlisted, others, read_=read_)
     for each in questions:
         found.mask(each)
     return found

@@ -7,25 +7,35 @@ the gradient of A is the mean of T, and that mean is all that is asked of the ro
 arithmetic on what was released, so ``log_partition`` may be any program: it sees no row.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 from statistics import NormalDist
-from typing import Any, Final, Protocol, final
+from typing import Any, ClassVar, Final, Protocol, final
 
 import numpy as np
+import pyarrow as pa
 
+from noisegate.desk.answer import Answer, HalfWidths
+from noisegate.desk.release import Charged, loading, read_held
 from noisegate.errors import SpecError
 from noisegate.exact import Number
 from noisegate.learners.asking import Floats
-from noisegate.learners.expectations import USUAL, Expectations
+from noisegate.learners.expectations import (
+    USUAL,
+    Expectations,
+    Means,
+    means_from,
+    means_record,
+)
 from noisegate.mechanisms.base import failure_of
-from noisegate.privacy.guarantee import Guarantee
-from noisegate.privacy.loss import ApproxDP
 
 LogPartition = Callable[[Floats], float]
 _STEP: Final = 1e-4  # of differences, relative
 _FAR: Final = 1e9
+_APART: Final = "The ± of a mean is that of noise; that of a parameter is of noise and sampling."
+_ABOUT: Final = "The ± of parameters is about right for many rows, not proven."
 _DEVIATION: Final = NormalDist().inv_cdf(0.975)
 
 
@@ -35,19 +45,23 @@ class _Means(Protocol):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LikelihoodFit:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class LikelihoodFit(Charged):
     """The natural parameters θ, and their covariance by the rows and by the noise."""
 
+    kind: ClassVar[str] = "likelihood"
+    form: ClassVar[str] = "noisegate-likelihood/1"
     statistics: tuple[str, ...]
-    means: Floats
+    released: Means
     parameters: Floats
     sampling: Floats  # covariance by which rows there are
     noise: Floats  # covariance by noise
     rows: float
-    cost: ApproxDP
-    remaining: ApproxDP
-    guarantee: Guarantee
+
+    @property
+    def means(self) -> Floats:
+        """The released means of the statistics: all that was asked of the rows."""
+        return np.asarray(self.released.values, np.float64)
 
     def within(self, confidence: Number = USUAL) -> Floats:
         """How far each parameter may be off, about: errors are nearly normal for many rows."""
@@ -55,14 +69,54 @@ class LikelihoodFit:
         found: Floats = factor * np.sqrt(np.diag(self.sampling) + np.diag(self.noise))
         return found
 
-    def to_dict(self, confidence: Number = USUAL) -> Mapping[str, Any]:
+    def answer(self, rows: int | None = None) -> Answer:
+        """A row for each statistic: its mean, and its parameter."""
+        count = len(self.statistics) if rows is None else min(rows, len(self.statistics))
+        table = pa.table({
+            "statistic": pa.array(self.statistics[:count], pa.string()),
+            "mean": pa.array(self.means[:count]), "parameter": pa.array(self.parameters[:count]),
+        })  # fmt: skip
+
+        def half_widths(confidence: Number) -> Sequence[HalfWidths]:
+            means, own = self.released.within(confidence), self.within(confidence)
+            return None, tuple(means[:count].tolist()), tuple(own[:count].tolist())
+
+        return self.stating(table, half_widths, (_APART, _ABOUT))
+
+    @property
+    def headline(self) -> str:
+        """What it is, in a few words."""
+        return f"parameters of highest likelihood, of about {self.rows:,.0f} rows"
+
+    def to_dict(self, confidence: Number = USUAL) -> dict[str, Any]:
         """Plain values, for --json."""
+        left = {} if self.remaining is None else {"remaining": float(self.remaining.epsilon)}
         return {
             "statistics": list(self.statistics), "means": self.means.tolist(),
             "parameters": self.parameters.tolist(), "margins": self.within(confidence).tolist(),
-            "rows": self.rows, "price": float(self.cost.epsilon),
-            "remaining": float(self.remaining.epsilon), "guarantee": str(self.guarantee),
+            "rows": self.rows, "price": float(self.cost.epsilon), **left,
+            "guarantee": str(self.guarantee),
         }  # fmt: skip
+
+    def record(self) -> dict[str, Any]:
+        """The means with their noise, and both covariances."""
+        return {
+            "statistics": list(self.statistics), "released": means_record(self.released),
+            "sampling": self.sampling.tolist(), "noise": self.noise.tolist(), "rows": self.rows,
+        }  # fmt: skip
+
+    @classmethod
+    @loading
+    def load(cls, file: str | Path) -> "LikelihoodFit":
+        """The fit that `save` wrote to a Parquet file. Needs no gate."""
+        table, record = read_held(file, cls)
+        return cls(
+            statistics=tuple(record["statistics"]), released=means_from(record["released"]),
+            parameters=table.column("parameter").to_numpy(),
+            sampling=np.array(record["sampling"], np.float64),
+            noise=np.array(record["noise"], np.float64), rows=float(record["rows"]),
+            **record["standing"],
+        )  # fmt: skip
 
 
 def fit_likelihood(
@@ -129,20 +183,35 @@ def solved(
     rows = max(1.0, float(found.rows))
     spread = np.asarray(found.within(Fraction(95, 100)), np.float64) / _DEVIATION
     return LikelihoodFit(
-        statistics=names, means=means, parameters=theta, sampling=inverse / rows,
-        noise=inverse @ np.diag(spread**2) @ inverse, rows=rows, cost=found.cost,
-        remaining=found.remaining, guarantee=found.guarantee,
+        statistics=names, released=found.means, parameters=theta, sampling=inverse / rows,
+        noise=inverse @ np.diag(spread**2) @ inverse, rows=rows, sql=found.sql, cost=found.cost,
+        remaining=found.remaining, guarantee=found.guarantee, question=found.question,
+        request_id=found.request_id, practice=found.practice, log=found.log,
     )  # fmt: skip
 
 
 def _value(log_partition: LogPartition, theta: Floats) -> float:
-    """A, infinite where it has no value."""
+    """A, infinite where it has no value; whatever is not a number is refused."""
     with np.errstate(all="ignore"):
         try:
-            found = float(log_partition(theta))
+            told = log_partition(theta)
         except (ArithmeticError, ValueError, LookupError):
             return float("inf")
+        except (AttributeError, NameError, TypeError) as error:
+            raise _no_number(f"fails with {type(error).__name__}") from None
+    try:
+        found = float(told)
+    except (TypeError, ValueError):
+        raise _no_number(f"returns {type(told).__name__}, not a number") from None
     return found if np.isfinite(found) else float("inf")
+
+
+def _no_number(what: str) -> SpecError:
+    return SpecError(
+        f"The log-partition function {what}.",
+        fix="Return A(θ) as a number, float('inf') where there is no density.",
+        about="log-partition",
+    )
 
 
 def _hessian(log_partition: LogPartition, theta: Floats) -> Floats:

@@ -326,7 +326,8 @@ def _decays(beta: Fraction) -> tuple[int, ...]:
 
 def decays_of(noise: LocalNoise) -> Sequence[int]:
     """The decays of a smooth bound; of other noise none, so that all reaches count."""
-    return noise.decays if isinstance(noise, SmoothNoise) else ()
+    found: Sequence[int] = getattr(noise, "decays", ())
+    return found
 
 
 def chance_of(delta: Number) -> Fraction:

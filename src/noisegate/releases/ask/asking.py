@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import prod
-from typing import Protocol, final
+from typing import Final, Protocol, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,8 @@ from noisegate.mechanisms.base import Mechanism
 from noisegate.privacy.distance import L1, L2
 from noisegate.transforms.query import Query
 from noisegate.transforms.strategy import Block, Groups, Strategy
+
+_KEPT: Final = 4  # questions that are asked again in every round
 
 
 @final
@@ -97,6 +99,7 @@ class DoorAsk:
     ) -> None:
         self._scope, self._cells, self._price, self._progress = scope, cells, price, progress
         self.shape, self.gaussian, self.moved = shape, price.gaussian, cells.moved
+        self._asked: list[tuple[tuple[Block, ...], Query]] = []
 
     def sums(self, blocks: Sequence[Block], shares: Sequence[Fraction]) -> list[Noisy]:  # noqa: D102 - see Ask
         query = self._query(blocks)
@@ -130,5 +133,11 @@ class DoorAsk:
             self._progress(part, words)
 
     def _query(self, blocks: Sequence[Block]) -> Query:
-        cells = int(np.prod(self.shape))
-        return Query(self._cells.tally, Strategy(cells, tuple(blocks)))
+        """The question about some blocks; that of the same blocks again is the same object."""
+        asked = tuple(blocks)
+        for known, query in self._asked:
+            if list(map(id, known)) == list(map(id, asked)):
+                return query
+        made = Query(self._cells.tally, Strategy(int(np.prod(self.shape)), asked))
+        self._asked = [(asked, made), *self._asked[: _KEPT - 1]]
+        return made

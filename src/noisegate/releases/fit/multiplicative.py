@@ -123,9 +123,10 @@ def best_rounds(ask: Ask, questions: int, cells: int, total: float, left: Fracti
     Under zCDP a round's ε is that of its choice, which falls with √T only. At most two for each
     question: more would divide the price without gain.
     """
+    everything = _set(np.ones(cells, np.bool_))
 
     def bound(times: int) -> float:
-        variance = ask.variance(_set(np.ones(cells, np.bool_)), left / (2 * times))
+        variance = ask.variance(everything, left / (2 * times))
         epsilon = 2 / sqrt(variance) if ask.gaussian else sqrt(2 / variance)
         shortfall = 2 * log(max(2, questions)) / epsilon
         return 2 * total * sqrt(log(max(2, cells)) / times) + _BOUND * shortfall

@@ -14,11 +14,17 @@ from typing import Any, Final, Required, TypedDict, final
 import pyarrow as pa
 
 from noisegate.algebra.tally import Sums
-from noisegate.curator.thresholds import Thresholds, ThresholdSpec, open_thresholds
+from noisegate.curator.thresholds import (
+    Heard,
+    Thresholds,
+    ThresholdSpec,
+    open_thresholds,
+    require_question,
+)
 from noisegate.desk.answer import Answer, HalfWidths
 from noisegate.desk.desk import Desk
 from noisegate.desk.display import with_margin
-from noisegate.desk.job import require_room
+from noisegate.desk.job import Receipt, require_room
 from noisegate.desk.plan import Fact, Plan
 from noisegate.desk.terms import USUAL, Terms
 from noisegate.errors import SpecError, Unsupported
@@ -34,6 +40,7 @@ from noisegate.sql.question import Function
 from noisegate.sql.reading.reader import read
 from noisegate.transforms.query import Query
 
+GIVEN_BACK: Final = ("What is not used of the values is given back.",)
 _FINE: Final = Fraction(1, 1 << 20)  # what sums of units that are scaled down count in
 _ASKED: Final = (Function.COUNT, Function.COUNT_VALUES, Function.COUNT_UNITS, Function.SUM)
 
@@ -127,6 +134,19 @@ class ThresholdExpected:
         number = self.spec.number
         return None if number is None else float(number.interval(confidence) * self.spec.grain)
 
+    def told(
+        self, sql: str, heard: Heard, place: int, notes: tuple[str, ...], confidence: Number = USUAL
+    ) -> ThresholdAnswer:
+        """One answer, the ``place``-th of its session, in the units of the sums."""
+        grain = self.spec.grain
+        return ThresholdAnswer(
+            sql=sql, reaches=heard.gap is not None, gap=_shown(heard.gap, grain),
+            value=_shown(heard.number, grain),
+            margin=None if heard.number is None else self.value(confidence),
+            gap_margin=None if heard.gap is None else self.accuracy(confidence, place),
+            notes=notes,
+        )  # fmt: skip
+
     def facts(self, confidence: Number) -> list[Fact]:
         """In words, one fact a line."""
         own, plain = self.accuracy(confidence), self.plain(confidence)
@@ -167,25 +187,17 @@ class ThresholdSession:
 
     def ask(self, sql: str, *, confidence: Number = USUAL) -> ThresholdAnswer:
         """Whether a COUNT or SUM reaches the threshold. Free: the session is paid."""
-        (query, notes), spec = _query(self._desk, sql), self.expected.spec
-        heard, grain = self._door.ask(query), float(spec.grain)
-        passed = heard.gap is not None
-        numbered = heard.number is not None
-        made = ThresholdAnswer(
-            sql=sql, reaches=passed, gap=_shown(heard.gap, spec.grain),
-            value=_shown(heard.number, spec.grain),
-            margin=float(spec.number.interval(confidence)) * grain  # type: ignore[union-attr]
-            if numbered else None,
-            gap_margin=self.expected.accuracy(confidence, len(self.answers) + 1)
-            if passed else None,
-            notes=notes,
-        )  # fmt: skip
+        query, notes = query_of(self._desk, sql)
+        place = len(self.answers) + 1
+        made = self.expected.told(sql, self._door.ask(query), place, notes, confidence)
         self.answers.append(made)
         return made
 
     def require(self, sql: str) -> None:
         """Refuse what `ask` would refuse. Before the first question, leaving costs nothing."""
-        self.expected.spec.require(_query(self._desk, sql)[0])
+        require_question(
+            self._desk.curator, self.expected.spec, query_of(self._desk, sql)[0]
+        )  # fmt: skip
 
     def accuracy(self, confidence: Number = USUAL) -> float:
         """How far the threshold may be off for all answers so far together."""
@@ -193,37 +205,15 @@ class ThresholdSession:
 
     def answer(self) -> Answer:
         """All answers so far as one table, with the price and the promise of the session."""
-        made, desk = list(self.answers), self._desk
-        event = self._door.used()
+        event, desk = self._door.used(), self._desk
         guarantee = guarantee_of(
             desk.curator.loss_of(event), tuple(desk.curator.tables.values()), "these answers about"
         )
-        receipt = desk.receipt(event, guarantee=guarantee, question="", request_id="")
-        table = pa.table({
-            "question": pa.array([each.sql for each in made], pa.string()),
-            "reaches": pa.array([each.reaches for each in made], pa.bool_()),
-            "gap": pa.array([each.gap for each in made], pa.float64()),
-            "value": pa.array([each.value for each in made], pa.float64()),
-        })  # fmt: skip
-
-        def half_widths(confidence: Number) -> Sequence[HalfWidths]:
-            known, off = self.expected, self.expected.value(confidence)
-            gaps = (known.accuracy(confidence, n) if a.reaches else None for n, a in numbered)
-            values = (None if each.value is None else off for each in made)
-            return None, None, tuple(gaps), tuple(values)
-
-        numbered = list(enumerate(made, start=1))
-        off = self.accuracy()
-        at = float(self.expected.threshold)
-        words = f"Threshold {at:g} ± {off:,.4g} for all answers together, at 95% confidence."
-        return Answer(
-            sql="; ".join(each.sql for each in made), table=table, plan=self.plan,
-            half_widths=half_widths, cost=receipt.cost,
-            remaining=receipt.remaining, guarantee=guarantee,
-            caveats=(words, *dict.fromkeys(note for each in made for note in each.notes)),
-            request_ids=(self._door.request_id,), questions=(self._door.question,),
-            practice=receipt.practice, log=receipt.log,
+        receipt = desk.receipt(
+            event, guarantee=guarantee, question=self._door.question,
+            request_id=self._door.request_id,
         )  # fmt: skip
+        return answer_of(self.expected, list(self.answers), receipt, self.plan)
 
     @property
     def plan(self) -> Plan[ThresholdExpected]:
@@ -235,7 +225,43 @@ def _shown(grains: int | None, grain: Fraction) -> float | None:
     return None if grains is None else float(grains * grain)
 
 
-def _query(desk: Desk, sql: str) -> tuple[Query, tuple[str, ...]]:
+def answer_of(
+    known: ThresholdExpected,
+    made: Sequence[ThresholdAnswer],
+    receipt: Receipt,
+    plan: Plan[ThresholdExpected] | None = None,
+    more: Sequence[str] = (),
+) -> Answer:
+    """Answers of one session as a table, with its price and promise."""
+    table = pa.table({
+        "question": pa.array([each.sql for each in made], pa.string()),
+        "reaches": pa.array([each.reaches for each in made], pa.bool_()),
+        "gap": pa.array([each.gap for each in made], pa.float64()),
+        "value": pa.array([each.value for each in made], pa.float64()),
+    })  # fmt: skip
+    numbered = list(enumerate(made, start=1))
+
+    def half_widths(confidence: Number) -> Sequence[HalfWidths]:
+        off = known.value(confidence)
+        gaps = (known.accuracy(confidence, n) if a.reaches else None for n, a in numbered)
+        values = (None if each.value is None else off for each in made)
+        return None, None, tuple(gaps), tuple(values)
+
+    off, at = known.accuracy(questions=len(made)), float(known.threshold)
+    words = f"Threshold {at:g} ± {off:,.4g} for all answers together, at 95% confidence."
+    return Answer(
+        sql="; ".join(each.sql for each in made), table=table, plan=plan,
+        half_widths=half_widths, cost=receipt.cost,
+        remaining=receipt.remaining, guarantee=receipt.guarantee,
+        caveats=(words, *dict.fromkeys((*more, *(note for each in made for note in each.notes)))),
+        request_ids=(receipt.request_id,), questions=(receipt.question,),
+        practice=receipt.practice, log=receipt.log,
+    )  # fmt: skip
+
+
+def query_of(
+    desk: Desk, sql: str, rows_per_unit: int | None = None
+) -> tuple[Query, tuple[str, ...]]:
     """The one sum that a question asks for, and what its ± leaves out.
 
     Whatever else it is, is refused at no cost.
@@ -246,7 +272,7 @@ def _query(desk: Desk, sql: str) -> tuple[Query, tuple[str, ...]]:
         raise _not_one()
     if block.aggregates[0].function not in _ASKED:
         raise _not_one()
-    terms = Terms(rows_per_unit=question.terms.rows_per_unit)
+    terms = Terms(rows_per_unit=rows_per_unit or question.terms.rows_per_unit)
     found = draft(block, caps_of(block, terms), accountant="pure")
     if len(found.parts) != 1 or not isinstance(found.parts[0].query.tally, Sums):
         raise _not_one()
@@ -262,7 +288,7 @@ def _not_one() -> Unsupported:
     )
 
 
-def _expected(desk: Desk, asked: ThresholdAsked) -> ThresholdExpected:
+def expected_of(desk: Desk, asked: ThresholdAsked) -> ThresholdExpected:
     """The session that is meant; half of the price is for values, where they are wanted."""
     if any(type(each) is not int or each < 1 for each in (asked.count, asked.questions)):
         raise SpecError(
@@ -293,7 +319,7 @@ def _expected(desk: Desk, asked: ThresholdAsked) -> ThresholdExpected:
 
 def plan_of(desk: Desk, asked: ThresholdAsked) -> Plan[ThresholdExpected]:
     """What a session costs, and how far its answers may be off. Free."""
-    return _plan(desk, _expected(desk, asked))
+    return _plan(desk, expected_of(desk, asked))
 
 
 def _plan(desk: Desk, expected: ThresholdExpected) -> Plan[ThresholdExpected]:
@@ -301,14 +327,14 @@ def _plan(desk: Desk, expected: ThresholdExpected) -> Plan[ThresholdExpected]:
     return Plan(
         kind="thresholds", sql="", epsilon=desk.asked(expected.epsilon),
         price=curator.cost_of(event), fits=curator.price(event)[1], expected=expected,
-        notes=("What is not used of the values is given back.",) if expected.spec.number else (),
+        notes=GIVEN_BACK if expected.spec.number else (),
     )  # fmt: skip
 
 
 @contextmanager
 def session_of(desk: Desk, asked: ThresholdAsked) -> Iterator[ThresholdSession]:
     """Charge, open, and close in the end."""
-    expected = _expected(desk, asked)
+    expected = expected_of(desk, asked)
     desk.rules.require_price(desk.asked(expected.epsilon))
     require_room(desk.curator, expected.spec.event())
     name, request = f"thresholds at {expected.threshold}", desk.curator.fresh_id()

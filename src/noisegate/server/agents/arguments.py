@@ -81,6 +81,12 @@ class Question(OfDataSet):
     top: int | None = Field(
         None, description="The largest count that is possible: with noise alone."
     )
+    part: dict[str, Any] | None = Field(
+        None,
+        description="Ask about one of several disjoint parts, which cost together what the dearest "
+        'does: {"by": "ward", "key": "north"}, by a column with declared keys or by a list of '
+        'conditions; with "several": "first" where a person has several rows.',
+    )
     order: dict[str, Any] | None = Field(
         None, description="Instead of sql: an order as JSON, such as a release."
     )

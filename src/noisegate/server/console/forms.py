@@ -23,7 +23,8 @@ _LABELS: Final = {
     "delta": "δ", "within": "Be within ±", "rows": "About so many rows", "workload": "For",
     "k": "How many", "sets": "Columns of each table", "probability": "Probability of being sampled",
     "choose": "Estimate what is not declared", "gap": "Also say by how much",
-    "least": "The least instead of the most", "asked": "Number",
+    "least": "The least instead of the most", "asked": "Number", "part": "Only one part",
+    "bar": "Share of the price for a ±",
 }  # fmt: skip
 _HINTS: Final = {
     "where": "SQL, such as age >= 18",
@@ -35,6 +36,8 @@ _HINTS: Final = {
     "model": "such as KMeans, LinearRegression, DecisionTreeClassifier",
     "options": '{"n_clusters": 3}',
     "method": "empty: chosen for you",
+    "part": '{"by": "ward", "key": "north"}',
+    "bar": "such as 1/3",
 }
 _OF_A_COLUMN: Final = ("column", "source", "target", "weight", "label")
 

@@ -49,6 +49,7 @@ _GROUPS: Final = (
     }),
     ("Choices and looks", {
         "choose": "The best few of many groups, without their numbers.",
+        "thresholds": "Which of a list of counts and sums reach a threshold.",
         "auction": "One price for all, whose revenue over private bids is near the best.",
         "statistic": "Means of bounded expressions.",
         "caps": "How many people have how many rows.",

@@ -230,7 +230,8 @@ class Answering:
     def _planned(self, asked: Asked) -> tuple[Plan[Expected], Order[Any, Expected]]:
         said = {each.name: getattr(asked.terms, each.name) for each in fields(asked.terms)}
         said = {} if asked.exact else {k: v for k, v in said.items() if v is not None}
-        made = SqlOrder.make(sql=asked.sql, **said, **self.settings.terms(asked.terms))
+        more = self.settings.terms(asked.terms) | {"part": self.settings.part}
+        made = SqlOrder.make(sql=asked.sql, **said, **more)
         practice = self._practises(asked)
         view = self.view if practice else self.view.on(self.settings.purpose)
         order = view.settled(made, practice=practice)  # asked for the price that is planned

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, final
 
+from noisegate.desk.part import PartOf
 from noisegate.desk.rest import Rest, rest_of
 from noisegate.desk.terms import USUAL, Terms
 from noisegate.errors import SpecError, UserError
@@ -48,7 +49,8 @@ _FIXED: Final = frozenset(
 )
 _NUMBERS: Final = ("epsilon", "within", "relative", "confidence", "question_max", "session_max")
 _SWITCHES: Final = ("margins", "ask", "practice")
-_TEXTS: Final = ("purpose",)
+_PART: Final = ("partition", "part", "several")  # which part of a table is asked about
+_TEXTS: Final = ("purpose", *_PART)
 _ON: Final = {"on": True, "true": True, "yes": True, "1": True, "t": True}
 _OFF: Final = {"off": False, "false": False, "no": False, "0": False, "f": False}
 _UTF8: Final = frozenset({"utf8", "utf-8", "unicode", "sql_ascii", "auto"})
@@ -160,6 +162,15 @@ class Settings:
         units = {None: 1e-3, "ms": 1e-3, "s": 1, "min": 60, "h": 3600}
         seconds = int(text[1]) * units[text[2]] if text else 0
         return seconds or None
+
+    @property
+    def part(self) -> PartOf | None:
+        """The part of a table that the session asks about; conditions stand between semicolons."""
+        by, key, several = (self.values.get(PREFIX + name, "") for name in _PART)
+        if not by and not key:
+            return None
+        names = tuple(filter(None, map(str.strip, by.split(";"))))
+        return PartOf(by=names, key=key.strip(), several=several)
 
     def terms(self, said: Terms) -> dict[str, Fraction | Rest]:
         """What the session adds to what a question says about paying."""

@@ -151,5 +151,6 @@ class Kinds:
         """What the answer says about them."""
         return tuple(words for each in self.met.values() for words in each.caveats())
 
-    def _told(self) -> list[Kind | None]:
-        return [each.kind for each in self.met.values()]
+    def _told(self) -> dict[tuple[str, str], Kind]:
+        """What was told so far: a column that was met with nothing told of it is read as before."""
+        return {name: each.kind for name, each in self.met.items() if each.kind is not None}

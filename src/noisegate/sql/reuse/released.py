@@ -85,6 +85,8 @@ def released_block(draft: Draft, estimates: Estimates, *, noise: bool = False) -
         return [None] * table.num_rows if found is None else found.tolist()
 
     def sum_half_width(name: str, rows: Sequence[int], confidence: Fraction) -> float | None:
+        if len(rows) == 1:  # the number itself
+            return half_widths(name, confidence)[rows[0]]
         return estimates.columns[name].sum_margin(rows, confidence, noise=noise)
 
     lows = {each.aggregate.name: _bounds(each, draft)[0] for each in draft.recipes}

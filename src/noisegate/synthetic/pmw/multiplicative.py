@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, Required, TypeAlias, final
 
 import numpy as np
 
+from noisegate.algebra.expression import Expression
 from noisegate.curator.allowance import Allowance
 from noisegate.curator.surprises import CELLS_MAX
 from noisegate.desk.desk import Desk
@@ -97,11 +98,12 @@ class QuestionsOrder(ReleaseOrder[TableRelease, TableExpected]):
 
     def job(self, desk: Desk) -> "QuestionsJob":
         """The table that it asks for; one that was paid for before others had cells is found."""
-        made = questions_job(desk, self)
+        known = dict[str, Expression | None]()
+        made = questions_job(desk, self, known)
         if desk.read_as(Ledger.begun) >= _SINCE or made.is_paid(desk.curator):
             return made
         with suppress(NoisegateError):
-            former = questions_job(desk, self, former=True)
+            former = questions_job(desk, self, known, former=True)
             if former.is_paid(desk.curator):
                 return former
         return made
@@ -179,22 +181,30 @@ class QuestionsJob(Recipe[Contents, TableRelease, TableExpected]):
         )  # fmt: skip
 
 
-def questions_job(desk: Desk, order: QuestionsOrder, *, former: bool = False) -> QuestionsJob:
+def questions_job(
+    desk: Desk,
+    order: QuestionsOrder,
+    known: dict[str, Expression | None] | None = None,
+    *,
+    former: bool = False,
+) -> QuestionsJob:
     """The table that an order asks for; what it cannot do is refused here, at no cost.
 
-    ``former``: as it was asked for once, without a cell for undeclared texts, and without a ±.
+    ``known`` are conditions that were read before. ``former``: as it was asked for once, without a
+    cell for undeclared texts, and without a ±.
     """
     asked, options = order.workload, order.options
-    known = counting_grid(
+    counted = counting_grid(
         desk.curator.tables, table=order.table, columns=order.columns,
         questions=asked, rows_per_unit=order.rows_per_unit, whole=not former,
+        read_=known,
     )  # fmt: skip
-    if known.cells > CELLS_MAX:
+    if counted.cells > CELLS_MAX:
         raise Unsupported(
-            f"There would be {known.cells:,} cells, more than {CELLS_MAX:,}.",
+            f"There would be {counted.cells:,} cells, more than {CELLS_MAX:,}.",
             fix="Use wider bins or fewer columns, or ask for synthetic rows.",
         )
-    grid, block = known.grid.sampled(desk.rules.sample), known.block(asked)
+    grid, block = counted.grid.sampled(desk.rules.sample), counted.block(asked)
     epsilon = desk.epsilon(order.epsilon)
     price = desk.price(epsilon)
     record = {

@@ -20,7 +20,7 @@ from noisegate.sql.reading.conditions.kept import Public, facts_of
 
 _PLACE = "noisegate_filter"
 _FUNCTIONS = frozenset(
-    {Function.COUNT, Function.COUNT_VALUES, Function.SUM, Function.COUNT_UNITS}  # which add up
+    {Function.COUNT, Function.COUNT_VALUES, Function.SUM, Function.COUNT_UNITS, Function.AVG}
 )
 _MOST = 200  # filters
 
@@ -77,7 +77,7 @@ def _picked(aggregate: Aggregate, column: int, conditions: list[Expression]) -> 
     place = exp.Literal.number(conditions.index(aggregate.where))  # type: ignore[arg-type]
     where = exp.Where(this=exp.EQ(this=exp.column(_PLACE), expression=place))
     found = exp.Filter(this=exp.Sum(this=exp.column(f"c{column}")), expression=where)
-    if aggregate.function is Function.SUM:
+    if aggregate.function in (Function.SUM, Function.AVG):  # NULL of no rows
         return found
     return exp.Coalesce(this=found, expressions=[exp.Literal.number(0)])
 
