@@ -1,4 +1,4 @@
-"""The bench's scripts, for tests of them; and scripts of pages, which take seconds to pack."""
+"""The bench's scripts, for tests of them; scripts of pages, which take seconds to pack; engines."""
 
 import importlib
 import importlib.util
@@ -6,6 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from kept_engines import KeptEngines, connect
+
+from noisegate.sources.duckdb.source import DuckDBSource
 
 BENCH = Path(__file__).parents[2] / "bench"
 sys.path.append(str(BENCH))  # for `trials`
@@ -20,6 +23,21 @@ def packed():
             real = importlib.import_module("vl_convert").javascript_bundle
             patch.setattr("vl_convert.javascript_bundle", lambda **_: "/* scripts */")
         yield real
+
+
+@pytest.fixture(autouse=True, scope="session")
+def kept_engines():
+    """One engine for all frames of the same columns."""
+    kept = KeptEngines()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DuckDBSource, "_connect", lambda source: kept.connect(source))
+        yield
+
+
+@pytest.fixture
+def own_engine(monkeypatch):
+    """An engine for each source, as everywhere but in tests."""
+    monkeypatch.setattr(DuckDBSource, "_connect", connect)
 
 
 @pytest.fixture
