@@ -829,7 +829,7 @@ def partnered(random):
     return some_partners(random, below, other, pair, 1), 3
 
 
-@settings(OFTEN, max_examples=6)  # the trees above hold them, too
+@settings(OFTEN, max_examples=DEEP)  # the trees above hold them, too
 @given(random=RANDOMS)
 def test_windows_and_partners_move_by_at_most_their_claim(source, random):
     require_neighbours(random, random.choice([windowed, partnered, numbered]), source)
