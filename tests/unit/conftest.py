@@ -30,7 +30,7 @@ def kept_engines():
     """One engine for all frames of the same columns."""
     kept = KeptEngines()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(DuckDBSource, "_connect", lambda source: kept.connect(source))
+        patch.setattr(DuckDBSource, "_connect", lambda source: kept.connect(source))  # noqa: PLW0108 - a method
         yield
 
 
