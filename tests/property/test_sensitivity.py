@@ -787,7 +787,7 @@ def test_a_unit_with_more_rows_than_its_bound_that_is_not_folded_is_caught(sourc
 def test_a_norm_that_forgets_the_rest_is_caught(source, monkeypatch):
     monkeypatch.setattr(weights, "_merged", lambda parts, *_: parts)
     with pytest.raises(AssertionError):
-        for seed in range(300):
+        for seed in range(3, 300):  # the first that shows it
             require_neighbours(Random(seed), lambda _: (Table(VISITS), 3), source)
 
 

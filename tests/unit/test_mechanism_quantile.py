@@ -253,7 +253,7 @@ def ranks_one_by_one(data, goal, times, *, points, bits, reach):
     return found
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(8))
 def test_many_draws_at_once_are_those_that_were_drawn_one_by_one(seed):
     chance = np.random.default_rng(seed)
     data = np.sort(chance.integers(0, 1000, chance.integers(20, 60)))
@@ -261,7 +261,5 @@ def test_many_draws_at_once_are_those_that_were_drawn_one_by_one(seed):
         Fraction(int(chance.integers(1, 9)), 9), Fraction(1, int(chance.integers(2, 9)))
     )
     terms = {"points": 1000, "reach": int(chance.integers(1, 12))}
-    found = private_ranks(data, goal, 300, bits=Replayed(seed), **terms)
-    assert (
-        found.tolist() == ranks_one_by_one(data, goal, 300, bits=Replayed(seed), **terms).tolist()
-    )
+    found = private_ranks(data, goal, 40, bits=Replayed(seed), **terms)
+    assert found.tolist() == ranks_one_by_one(data, goal, 40, bits=Replayed(seed), **terms).tolist()
