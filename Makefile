@@ -63,7 +63,7 @@ audit: $(STAMP)  ## measured lower bounds on ε, and the long runs of kills and 
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(RUN)python -m pytest -q -n 2 --dist worksteal -m audit tests
 
 SECONDS ?= 600
-RANDOM := $(addprefix tests/unit/test_,patterns.py policy.py reading_random.py)
+RANDOM := $(addprefix tests/unit/test_,patterns.py policy.py reading_random.py releases_finish.py signing.py statistics.py)
 fuzz: $(STAMP)  ## all fuzzers for SECONDS=600 in two processes, and properties on new examples
 	@$(RUN)python tests/fuzz/driver.py --seconds $(SECONDS)
 	NOISEGATE_EXPLORE=1 $(RUN)python -m pytest -m "not audit" -q -n 2 --dist worksteal tests/property $(RANDOM)
