@@ -1,5 +1,6 @@
 """Every law's enclosure holds the true distribution function, at any precision and scale."""
 
+import os
 from fractions import Fraction
 
 import mpmath
@@ -16,7 +17,7 @@ from noisegate.noise.geometric import SCALE_MIN, WIDEST, Digit, Ratio, Top
 from noisegate.noise.law import Certified
 
 DIGITS = 140  # 200 bits are 61 digits; the rest covers cancellation in the references
-EXAMPLES = settings(max_examples=120)
+EXAMPLES = settings(max_examples=240 if os.environ.get("NOISEGATE_EXPLORE") else 60)
 
 widths = st.integers(8, 200)
 scales = st.one_of(

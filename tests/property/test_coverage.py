@@ -176,13 +176,13 @@ def test_without_noise_the_estimates_are_what_sql_says(setting):
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_bars_hold_as_often_as_they_say(setting):
     unit, caps, accountant = SETTINGS[setting]
-    domain, source, frame = lab(200, unit=unit)
+    domain, source, frame = lab(100, unit=unit)
     block = asked(domain, list(ASKED))
     bought = purchase(draft(block, caps, accountant=accountant), epsilon=20)
     table = estimate(bought, drawn(bought, exact(bought, source)))
     truth_of = dict(zip(ASKED, truths(frame, ASKED), strict=True))
     if unit is None:
-        truth_of["COUNT(DISTINCT pid)"] = 200
+        truth_of["COUNT(DISTINCT pid)"] = 100
     for name, truth in truth_of.items():
         for confidence in ("0.8", "0.95"):
             hits = held(table.columns[name], truth, confidence).sum()

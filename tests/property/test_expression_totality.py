@@ -3,6 +3,7 @@
 # ruff: noqa: DTZ001, DTZ901 - times in tables have no zone here
 
 import math
+import os
 import random
 from contextlib import suppress
 from datetime import date, datetime, timedelta
@@ -39,6 +40,7 @@ TIMES = [datetime.min, datetime.max, datetime(1970, 1, 1), datetime(1969, 12, 31
 KEYS = ("north", "South ", "Zürich", "", " a")
 NUMBERS = [0.0, -0.0, 1.0, -1.0, 0.5, 1e308, -1e308, 5e-324, NAN, INF, -INF, 2.5, 1e15, 123456.789]
 ROWS = 12
+BATCHES = 200 if os.environ.get("NOISEGATE_EXPLORE") else 40  # the same ones in every run
 CONNECTION = duckdb.connect(":memory:", config={"threads": 1})
 
 
@@ -289,10 +291,10 @@ def check(value, domain, note):
         assert value in keys, note
 
 
-@settings(max_examples=80, phases=[Phase.reuse, Phase.generate])
+@settings(max_examples=BATCHES, phases=[Phase.reuse, Phase.generate])
 @given(seed=st.integers(0, (1 << 64) - 1))
 def test_random_expressions_never_fail_and_keep_their_domains(seed):
-    """80 batches of 40 expressions over 12 rows: 3,200 cases, 38,400 values."""
+    """Batches of 40 expressions over 12 rows: 40 of them are 1,600 cases, 19,200 values."""
     chance = random.Random(seed)
     rows = make_rows(chance)
     kinds = chance.choices(list(Kind), k=40)

@@ -76,7 +76,7 @@ from noisegate.transforms.statistics.weighings import (
 from refusals import about
 
 # Of each test below. Every run of the tests tries the same ones; `make fuzz` tries others.
-EXAMPLES, DEEP = (50, 40) if os.environ.get("NOISEGATE_EXPLORE") else (12, 10)
+EXAMPLES, DEEP = (50, 40) if os.environ.get("NOISEGATE_EXPLORE") else (6, 5)
 QUESTIONS = 24  # of each example, up to 7 neighbours each
 PERSONS = 6
 SPACES = ("patient", "doctor", "rows of rows")
@@ -787,7 +787,7 @@ def test_a_unit_with_more_rows_than_its_bound_that_is_not_folded_is_caught(sourc
 def test_a_norm_that_forgets_the_rest_is_caught(source, monkeypatch):
     monkeypatch.setattr(weights, "_merged", lambda parts, *_: parts)
     with pytest.raises(AssertionError):
-        for seed in range(300):
+        for seed in range(3, 300):  # the first that shows it
             require_neighbours(Random(seed), lambda _: (Table(VISITS), 3), source)
 
 
@@ -829,7 +829,7 @@ def partnered(random):
     return some_partners(random, below, other, pair, 1), 3
 
 
-@settings(OFTEN, max_examples=6)  # the trees above hold them, too
+@settings(OFTEN, max_examples=DEEP)  # the trees above hold them, too
 @given(random=RANDOMS)
 def test_windows_and_partners_move_by_at_most_their_claim(source, random):
     require_neighbours(random, random.choice([windowed, partnered, numbered]), source)

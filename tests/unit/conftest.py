@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from kept_engines import MADE_BY, kept, kept_source
 
+from noisegate.sources.duckdb.source import DuckDBSource
+
 BENCH = Path(__file__).parents[2] / "bench"
 sys.path.append(str(BENCH))  # for `trials`
 
@@ -31,6 +33,13 @@ def engines():
             patch.setattr(f"noisegate.{room}.DuckDBSource", kept_source)
         yield
     kept.clear()
+
+
+@pytest.fixture
+def own_engine(monkeypatch):
+    """An engine for each source, as everywhere but in unit tests."""
+    for room in MADE_BY:
+        monkeypatch.setattr(f"noisegate.{room}.DuckDBSource", DuckDBSource)
 
 
 @pytest.fixture

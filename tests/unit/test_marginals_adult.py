@@ -2,6 +2,7 @@
 
 import json
 from fractions import Fraction
+from functools import cache
 from itertools import combinations
 from math import prod
 from pathlib import Path
@@ -12,6 +13,7 @@ from cells_ask import CellsAsk
 
 from noisegate.releases.cells.axes import Axis
 from noisegate.releases.fit.marginals import plan_tables
+from noisegate.releases.fit.residuals import Question
 from noisegate.releases.forms.marginal_tables import build_tables
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "tabular"
@@ -25,6 +27,14 @@ def adult():
     sizes = json.loads((DATA / "adult-aim-domain.json").read_text())
     with np.load(file) as held:
         return tuple(sizes.values()), [held[name].astype(np.int64) for name in sizes]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def each_question_is_made_once():
+    """The same ones for each price, and for its plan."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Question, "block", cache(Question.block))
+        yield
 
 
 def counts(adult, axes):

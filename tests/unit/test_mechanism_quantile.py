@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from noisegate.errors import SpecError
+from noisegate.mechanisms.quantiles import ranks
 from noisegate.mechanisms.quantiles.quantile import Quantile, error_range, grid_points
 from noisegate.mechanisms.quantiles.quantiles import Quantiles, depth, plan
 from noisegate.mechanisms.quantiles.ranks import (
@@ -14,9 +15,13 @@ from noisegate.mechanisms.quantiles.ranks import (
     RankGoal,
     _scores,
     private_rank,
+    private_ranks,
     rank_error_up,
+    runs_near,
 )
+from noisegate.noise.bernoulli import falls_below
 from noisegate.noise.bits import SYSTEM, Bits
+from noisegate.noise.law import Certified
 
 HALF = Fraction(1, 2)
 
@@ -211,3 +216,50 @@ def test_many_quantiles_of_no_values_are_points_of_the_grid():
 def test_values_at_the_top_of_the_grid_take_part():
     mechanism = Quantiles.for_epsilon(8, taus=("1/4", "1/2", "3/4"), low=0, high=10, tie_bits=0)
     assert mechanism.sample(np.full(5000, 10)).tolist()[2] == 10
+
+
+class Replayed(Bits):
+    """The same words in every run, one by one or at once."""
+
+    def __init__(self, seed):
+        self._chance = np.random.default_rng(seed)
+
+    def words(self, count, width):
+        words = self._chance.integers(0, (1 << 64) - 1, count, np.uint64, endpoint=True)
+        return words >> np.uint64(64 - width)
+
+
+def ranks_one_by_one(data, goal, times, *, points, bits, reach):
+    """As it was written first: a word for each draw, and at once whether it is a far one."""
+    near, is_all = runs_near(data, goal.tau, points=points, reach=reach)
+    if is_all:
+        return ranks._points(near, goal, times, bits)
+    unit = goal.factor / goal.tau.denominator
+    beyond = ranks._far_runs(data, goal.tau, near, points=points)
+
+    def share():
+        weight = beyond.weight(unit)
+        return weight / (weight + near.weight(unit))
+
+    far = np.zeros(times, np.bool_)
+    for place in range(times):
+        word = bits.integer(64)
+        if word < ranks._far_most(points, goal.factor * reach):
+            far[place] = falls_below(Certified(("far", goal, reach), share), word, 64, bits)
+    found = np.empty(times, np.int64)
+    found[~far] = ranks._points(near, goal, int((~far).sum()), bits)
+    if far.any():
+        found[far] = ranks._points(beyond, goal, int(far.sum()), bits)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_many_draws_at_once_are_those_that_were_drawn_one_by_one(seed):
+    chance = np.random.default_rng(seed)
+    data = np.sort(chance.integers(0, 1000, chance.integers(20, 60)))
+    goal = RankGoal(
+        Fraction(int(chance.integers(1, 9)), 9), Fraction(1, int(chance.integers(2, 9)))
+    )
+    terms = {"points": 1000, "reach": int(chance.integers(1, 12))}
+    found = private_ranks(data, goal, 40, bits=Replayed(seed), **terms)
+    assert found.tolist() == ranks_one_by_one(data, goal, 40, bits=Replayed(seed), **terms).tolist()

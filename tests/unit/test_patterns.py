@@ -1,5 +1,6 @@
 """Regular expressions: whatever is accepted, the engine compiles, with as many groups as are said."""
 
+import os
 import random
 
 import duckdb
@@ -21,16 +22,18 @@ def patterns(count, seed):
 
 def test_what_is_accepted_compiles_and_has_the_groups_that_are_said():
     con, accepted = duckdb.connect(), {}
-    for pattern in patterns(40_000, 1):
+    for pattern in patterns(200_000 if os.environ.get("NOISEGATE_EXPLORE") else 20_000, 1):
         try:
             accepted[pattern] = groups_of(pattern)
         except Unsupported:
             continue
-    assert len(accepted) > 1500
+    assert len(accepted) > 750
     for pattern, groups in accepted.items():
         text = pattern.replace("'", "''")
-        con.execute(f"SELECT REGEXP_MATCHES('ab', '{text}')")
-        con.execute(f"SELECT REGEXP_REPLACE('ab', '{text}', '\\{min(groups, 9)}')")
+        con.execute(
+            f"SELECT REGEXP_MATCHES('ab', '{text}'), "
+            f"REGEXP_REPLACE('ab', '{text}', '\\{min(groups, 9)}')"
+        )
         with pytest.raises(duckdb.Error, match="only has"):
             con.execute(f"SELECT REGEXP_REPLACE('ab', '{text}', '\\{groups + 1}')")
 

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+import os
 import re
 import shutil
 import tomllib
@@ -514,7 +515,7 @@ FRAMES = st.dictionaries(
 )
 
 
-@settings(max_examples=150,
+@settings(max_examples=400 if os.environ.get("NOISEGATE_EXPLORE") else 60,
           suppress_health_check=[HealthCheck.function_scoped_fixture])  # fmt: skip
 @given(tables=FRAMES, name=NAMES.filter(str.isprintable))
 def test_every_draft_can_be_read_and_fits_the_schema_and_the_store(tmp_path, tables, name):

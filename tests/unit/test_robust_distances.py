@@ -1,6 +1,7 @@
 """`gate.distance`: how many rows must go until a property holds."""
 
 from fractions import Fraction
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +30,9 @@ def rows():
 
 def gate(epsilon=1000, table=None, **more):
     return ng.open(rows() if table is None else table, epsilon=epsilon, columns=FACTS, **more)
+
+
+unspent = cache(gate)  # for all orders that are refused
 
 
 def test_rows_in_no_ball_are_counted():
@@ -138,7 +142,7 @@ def test_the_sum_of_exceptions_would_move_by_more():
     ],
 )
 def test_what_cannot_be_is_refused_before_any_charge(terms):
-    door = gate()
+    door = unspent()
     with pytest.raises(NoisegateError) as refusal:
         door.distance(**({"epsilon": 1} | terms))
     assert refusal.value.fix

@@ -322,6 +322,7 @@ def test_rows_of_two_tables_have_coins_of_their_own():
     assert 600 < np.abs(one - other).sum() < 1100  # 2 · 2000 · 0.3 · 0.7 = 840, deviation 22
 
 
+@pytest.mark.usefixtures("own_engine")
 @pytest.mark.parametrize("cut", [False, True])
 def test_an_engine_that_stumbles_or_is_stopped_reads_no_other_sample(cut):
     source = DuckDBSource({"people": ROWS}, {"people": domain()})
@@ -336,6 +337,7 @@ def test_an_engine_that_stumbles_or_is_stopped_reads_no_other_sample(cut):
     assert source.sums(tally)[0, 0] == PEOPLE
 
 
+@pytest.mark.usefixtures("own_engine")
 @pytest.mark.parametrize("unit", [None, "id"])
 def test_nothing_of_a_sample_is_left_when_it_is_over(unit):
     source = DuckDBSource({"people": ROWS}, {"people": domain(unit)})

@@ -105,12 +105,11 @@ def test_the_cells_of_a_release_are_within_their_bars(rows, more, unit):
     who = {} if unit is None else {"unit": "who", "rows_per_unit": 4}
     table = pa.table({"x": x, "who": np.arange(x.size) // 4})
     door = noisegate.open(table, epsilon=1000, columns=facts, **who)
+    asked = {"columns": {"x": None}, "epsilon": 1 if unit else "0.25", **more}
+    releases = [door.release("sparse", **asked, fresh=True) for _ in range(5)]
     for pick in (lambda made: made.to_arrow(0.9).to_pylist(), largest):
         missed = shown = 0
-        for _ in range(5):
-            made = door.release(
-                "sparse", columns={"x": None}, epsilon=1 if unit else "0.25", fresh=True, **more
-            )
+        for made in releases:
             cells = [each for each in pick(made) if each["n_margin"] is not None]
             shown += len(cells)
             missed += sum(

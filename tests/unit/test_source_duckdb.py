@@ -21,6 +21,7 @@ from noisegate.sources.duckdb.facts import public_keys, stored_kinds
 from noisegate.sources.duckdb.source import DuckDBSource
 from refusals import about, listed
 
+pytestmark = pytest.mark.usefixtures("own_engine")
 ROWS = {
     "id": [1, 1, 2, None],
     "ward": ["north", "south", None, "north"],

@@ -1,6 +1,7 @@
 """Synthesizers: what they ask for, what they make of it, what they refuse."""
 
 from fractions import Fraction
+from functools import cache
 from itertools import combinations
 
 import numpy as np
@@ -79,12 +80,23 @@ class Recorded(TrialTables):
         return self._answer(super().furthest, *args, **options)
 
 
+@pytest.fixture(scope="module")
+def built(rows):
+    """What is asked, and the model: once, for all that look at it."""
+
+    @cache
+    def built(name, amount, *, gaussian):
+        ask = asked(rows, amount, gaussian=gaussian)  # raises a Bug above 1
+        return ask, few_rounds(name).build(ask, PAIRS)
+
+    return built
+
+
 @pytest.mark.parametrize("gaussian", [True, False])
 @pytest.mark.parametrize("amount", [Fraction(1, 10), POOR])
 @pytest.mark.parametrize("name", SYNTHESIZERS)
-def test_the_price_is_spent_and_never_exceeded(rows, name, amount, gaussian):
-    ask = asked(rows, amount, gaussian=gaussian)  # raises a Bug above 1
-    made = few_rounds(name).build(ask, PAIRS)
+def test_the_price_is_spent_and_never_exceeded(built, name, amount, gaussian):
+    ask, made = built(name, amount, gaussian=gaussian)
     assert Fraction(1) - Fraction(1, 10**6) <= ask.spent <= 1
     assert made.words
     assert made.evidence
@@ -93,11 +105,10 @@ def test_the_price_is_spent_and_never_exceeded(rows, name, amount, gaussian):
 
 @pytest.mark.parametrize("gaussian", [True, False])
 @pytest.mark.parametrize("name", SYNTHESIZERS)
-def test_what_is_measured_has_the_shares_that_were_planned(rows, name, gaussian):
+def test_what_is_measured_has_the_shares_that_were_planned(built, name, gaussian):
     """Each draw of a table has a share up to the largest; together they have the least or more."""
-    ask = asked(rows, Fraction(1, 10), gaussian=gaussian)
+    ask, made = built(name, Fraction(1, 10), gaussian=gaussian)
     planned = few_rounds(name).planned(SIZES, PAIRS, gaussian=gaussian)
-    made = few_rounds(name).build(ask, PAIRS)
     if name == "chosen":
         of = [[axes for axes in {each.axes for each in made.evidence} if axes]]
     else:

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from fractions import Fraction
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +36,9 @@ def gate_of(ledger=":memory:", epsilon=5, **more):
     return noisegate.open(
         people(), epsilon=epsilon, columns=FACTS, table="people", ledger=ledger, **more
     )
+
+
+unspent = cache(gate_of)  # for all orders that are refused
 
 
 def test_a_release_is_paid_once_and_is_the_same_ever_after():
@@ -223,7 +227,7 @@ def test_over_budget_is_refused_before_anything_is_drawn():
     ],
 )  # fmt: skip
 def test_bad_terms_are_refused_before_any_charge(terms, words):
-    gate = gate_of()
+    gate = unspent()
     asked = {"name": "histogram", "sql": SQL, "epsilon": 0.5} | terms
     for ask in (gate.release, gate.release_plan):
         with pytest.raises(NoisegateError, check=listed(words)) as refused:

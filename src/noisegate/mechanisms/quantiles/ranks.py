@@ -101,9 +101,11 @@ def private_ranks(
     near, is_all = runs_near(data, goal.tau, points=points, reach=ranks)
     if is_all:
         return _points(near, goal, times, bits)
-    far = np.array([
-        _is_far(data, goal, near, points=points, reach=ranks, bits=bits) for _ in range(times)
-    ])  # fmt: skip
+    words, far = bits.words(times, 64).tolist(), np.zeros(times, np.bool_)
+    most = _far_most(points, goal.factor * ranks)
+    if doubtful := [place for place, word in enumerate(words) if word < most]:
+        share = _far_share(data, goal, near, points=points, reach=ranks)
+        far[doubtful] = [falls_below(share, words[place], 64, bits) for place in doubtful]
     found = np.empty(times, np.int64)
     found[~far] = _points(near, goal, int(np.count_nonzero(~far)), bits)
     if far.any():
@@ -170,12 +172,10 @@ def _scores(below: Int64Array, upto: Int64Array, tau: Fraction, count: int) -> I
     return -np.minimum(np.maximum(worst, 0), ERROR_MAX * tau.denominator)
 
 
-def _is_far(
-    data: Int64Array, goal: RankGoal, near: Runs, *, points: int, reach: int, bits: Bits
-) -> bool:
-    word = bits.integer(64)
-    if word >= _far_most(points, goal.factor * reach):
-        return False
+def _far_share(
+    data: Int64Array, goal: RankGoal, near: Runs, *, points: int, reach: int
+) -> Certified:
+    """How likely the winner is far."""
     unit = goal.factor / goal.tau.denominator
     far = _far_runs(data, goal.tau, near, points=points)
 
@@ -183,7 +183,7 @@ def _is_far(
         weight = far.weight(unit)
         return weight / (weight + near.weight(unit))
 
-    return falls_below(Certified(("far", goal, reach), share), word, 64, bits)
+    return Certified(("far", goal, reach), share)
 
 
 @lru_cache(maxsize=256)
