@@ -1,13 +1,14 @@
 """A bounded pool of workers with a fair queue: everybody's first question comes before a second.
 
-Engine work is bounded by the number of workers; one that only waits for a time lets another work.
-Of those who wait, the one who has waited longest
-since their last turn is next, so a burst of one analyst delays that analyst alone.
+Of those who wait, the one who has waited longest since their last turn is next, so a burst of one
+analyst delays that analyst alone. A worker is free when its work returns, and that of a question
+returns at a time of the ladder: so when the next question begins tells nothing that the end of the
+one before did not tell (`settling.py`). There are more workers than questions which an engine takes
+at once, since some of them only wait for a time.
 """
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from threading import Condition, Thread
 from typing import Final, TypeAlias, final
 
@@ -15,7 +16,6 @@ from noisegate.errors import Busy
 
 Work: TypeAlias = Callable[[], None]  # handles its own errors
 WAITING_MAX: Final = 100  # of one person
-_THREADS: Final = 6  # for each worker: that works, or waits for a time
 
 
 @final
@@ -25,10 +25,8 @@ class FairQueue:
     def __init__(self, workers: int) -> None:
         self._turns: OrderedDict[str, deque[Work]] = OrderedDict()  # in the order of their turns
         self._ready, self._open, self._running = Condition(), True, 0
-        self._workers, self._resting = workers, 0
         self._threads = [
-            Thread(target=self._serve, name=f"noisegate-{n}", daemon=True)
-            for n in range(workers * _THREADS)
+            Thread(target=self._serve, name=f"noisegate-{n}", daemon=True) for n in range(workers)
         ]
         for thread in self._threads:
             thread.start()
@@ -43,18 +41,6 @@ class FairQueue:
     def running(self) -> int:
         """How much is being worked on."""
         return self._running
-
-    @contextmanager
-    def resting(self) -> Iterator[None]:
-        """Of a thread that works: it waits, and another may work."""
-        with self._ready:
-            self._resting += 1
-            self._ready.notify()
-        try:
-            yield
-        finally:
-            with self._ready:
-                self._resting -= 1
 
     def submit(self, person: str, work: Work) -> None:
         """Put work at the end of a person's own line."""
@@ -87,16 +73,10 @@ class FairQueue:
             finally:
                 with self._ready:
                     self._running -= 1
-                    self._ready.notify(1 if self._open else len(self._threads))
-
-    def _is_next(self) -> bool:
-        if not self._turns:
-            return not self._open
-        return self._running - self._resting < self._workers
 
     def _next(self) -> Work | None:
         with self._ready:
-            self._ready.wait_for(self._is_next)
+            self._ready.wait_for(lambda: self._turns or not self._open)
             if not self._turns:
                 return None
             person, line = self._turns.popitem(last=False)

@@ -331,7 +331,7 @@ class Service:
             before, order = _charge(gate), run.settled_order or run.order
             if run.order.kind in UNPRICED:
                 planned = gate.plan(order, fresh=run.fresh).price
-            with stopping(run.stop), settling(partial(self._rest, run)):
+            with stopping(run.stop), nullcontext() if run.practice else settling(run.pause):
                 try:
                     done = gate.run(order, fresh=run.fresh, progress=run.tell)
                 except OverBudget:
@@ -353,12 +353,7 @@ class Service:
         if gate is not None and not run.practice and (run.again or isinstance(made, Exception)):
             lost = _lost(gate, before)
         self._end(run, made, lost)
-
-    def _rest(self, run: Run) -> None:
-        """Until what was drawn may be stored; others are worked on meanwhile."""
-        if not run.practice:
-            with self.queue.resting():
-                run.pause()
+        run.rest()
 
     def _end(self, run: Run, made: Result | Exception, lost: Fraction = _NOTHING) -> None:
         """Write down who asked what; then the answer may leave, and not without that."""
