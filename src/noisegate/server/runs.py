@@ -112,6 +112,13 @@ class Run:
             self.state, self.begun_at = "running", time.monotonic()
             return True
 
+    def finish_at_once(self, made: Result) -> None:
+        """The end of a run that asks nothing: its ladder began when it was asked."""
+        with self._changed:
+            if self.state == "queued":
+                self.state = "running"
+        self.finish(made)
+
     def approve(self, log: Callable[[], None]) -> bool:
         """Queue a run that waits, once that is in the ``log``; whether it was waiting."""
         with self._changed:
@@ -274,13 +281,27 @@ class Run:
     @cached_property
     def said(self) -> dict[str, Any]:
         """The order as plain values, with what it is asked for."""
-        said = self.order.to_dict()
+        said = _said(self.order)
         return said if self.purpose is None else said | {"purpose": self.purpose}
 
     @cached_property
     def text(self) -> str:
         """The order as JSON: what an idempotency key stands for."""
         return json.dumps([self.said, self.fresh, self.practice], sort_keys=True)
+
+
+_SAID: Final[dict[int, tuple[Order[Any, Expected], dict[str, Any]]]] = {}  # by the order's place
+_SAID_MAX: Final = 1000
+
+
+def _said(order: Order[Any, Expected]) -> dict[str, Any]:
+    """An order as plain values, which nobody changes: one that is asked again is written once."""
+    known = _SAID.get(id(order))
+    if known is None or known[0] is not order:
+        if len(_SAID) >= _SAID_MAX:
+            _SAID.clear()
+        known = _SAID[id(order)] = order, order.to_dict()
+    return known[1]
 
 
 def stored_run(row: Sequence[Any], quantum: float) -> Run:

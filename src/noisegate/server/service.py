@@ -43,12 +43,13 @@ from noisegate.server.pictures import Pictures
 from noisegate.server.published import Published
 from noisegate.server.queue import FairQueue
 from noisegate.server.refusals import no_such
+from noisegate.server.remembered import Known, Remembered
 from noisegate.server.results import UNPRICED, Result
 from noisegate.server.runs import RUN, Run, State, stored_run
 from noisegate.server.settings import Settings
 from noisegate.server.settling import settling, wait_to_settle
 from noisegate.server.store import Do, Store
-from noisegate.server.views import View, asked
+from noisegate.server.views import View
 
 _NOTHING: Final = Fraction(0)
 _STATE: Final = RUN.split(", ").index("state")
@@ -88,7 +89,7 @@ class Service:
         self._twins: dict[str, Hosted] = {}
         self._gates: dict[tuple[object, ...], Gate] = {}
         self._runs: OrderedDict[str, Run] = OrderedDict()
-        self._answers: OrderedDict[tuple[object, ...], Result] = OrderedDict()  # by who asked what
+        self._answers = Remembered(self.settings.kept, self.settings.quantum)
         self._lock, self._keyed = RLock(), [RLock() for _ in range(_KEYED)]
         self.queue = FairQueue(self.settings.workers)
         self.published, self.pictures = Published(self), Pictures()
@@ -166,6 +167,7 @@ class Service:
                 change.make(reason)
             finally:  # whatever was made of it, no gate goes on with terms of before
                 self._twins.pop(name, None)  # it knows the shares, too
+                self._answers.changed(name)
                 for key in [key for key in self._gates if key[0] == name]:
                     del self._gates[key]
 
@@ -235,23 +237,29 @@ class Service:
                 run.price, above = view.price_of(run), self.settings.approve_above
                 if above is not None and run.price is not None and run.price > above:
                     run.state = "waiting"
-            ready = self._ready(view, run)
+            ready = self._answers.again(view, run)
             known = self.store.do(lambda do: self._write(view, run, do, ready))
             if known is not None:
                 return known
             self._keep(run)
-        if ready is not None and run.begin():
-            run.finish(ready)
+        if ready is not None:
+            run.finish_at_once(ready)
         elif run.state == "queued":
             self._submit(view, run)
         return run
 
-    def _ready(self, view: View, run: Run) -> Result | None:
-        """What the same order gave this caller before: released already, so free. No queue."""
-        if run.practice or run.fresh or run.finding or run.state != "queued":
+    def known(self, view: View, run: Run) -> Known | None:
+        """What needs neither a queue nor a plan to be told again; None: it is not so simple."""
+        caller, above = view.caller, self.settings.approve_above
+        limits = caller.epsilon_question, caller.epsilon_hour, above, run.key
+        if not self.store.is_quick or limits != (None,) * 4 or not self._answers.has(view, run):
             return None
-        known = self._answers.get(asked(view, run))
-        return None if known is None else known.again(view.gate.remaining)
+        view.require_open()
+        run.settled_order = view.settled(run.order)
+        if (ready := self._answers.again(view, run)) is None:
+            return None
+        write = partial(self._write, view, run, ready=ready)
+        return Known(run=run, ready=ready, write=write, keep=self._keep)
 
     def _keep(self, run: Run) -> None:
         run.on_cancel = lambda: self._cancelled(run)
@@ -275,7 +283,8 @@ class Service:
             return known
         view.require_hour(run, do)
         pending = None if run.price is None else str(run.price)
-        settled = None if run.settled_order == run.order else run.settled_order
+        same = run.settled_order is run.order or run.settled_order == run.order
+        settled = None if same else run.settled_order
         do(
             f"INSERT INTO runs ({RUN}, asked, pending) VALUES ({', '.join('?' * 16)}) "  # noqa: S608 - constants
             "ON CONFLICT (id) DO UPDATE SET state = excluded.state, asked = excluded.asked, "
@@ -344,14 +353,13 @@ class Service:
             left = told if isinstance(told, ApproxDP) else gate.remaining
             made = Result(order=run.order, made=done, left=left, planned=planned, signer=signer)
             if not run.practice and not run.fresh and made.is_lasting:
-                self._answers[asked(view, run)] = made
-                while len(self._answers) > self.settings.kept:
-                    self._answers.popitem(last=False)
+                self._answers.keep(view, run, made)
         except Exception as error:  # noqa: BLE001 - a run ends, whatever happened
             made = stumbled(error)
         lost = _NOTHING
         if gate is not None and not run.practice and (run.again or isinstance(made, Exception)):
             lost = _lost(gate, before)
+        self._answers.changed(run.dataset)
         self._end(run, made, lost)
         run.rest()
 

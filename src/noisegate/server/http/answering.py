@@ -89,7 +89,13 @@ async def _start(asked: Asked, *, practice: bool) -> Response:
     view = view.on(None if practice else purpose)
     form, at, wait = asked.form(order.kind), _confidence(asked, order), asked.wait
     key = asked.request.headers.get("idempotency-key")
-    run = await asked.off(view.start, order, key=key, fresh=fresh, practice=practice, face="http")
+    known = None if practice or fresh or key is not None else view.known(order)
+    if known is not None:
+        await asked.strokes.do(known.write)
+        run = known.tell()
+    else:
+        terms = {"key": key, "fresh": fresh, "practice": practice, "face": "http"}
+        run = await asked.off(view.start, order, **terms)
     try:
         return await _told(asked, run, form, at, wait)
     except OverBudget as refusal:

@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from noisegate.errors import Unauthenticated, UserError, stumbled
 from noisegate.server.http.answering import say
 from noisegate.server.http.asked import Asked, Refused
+from noisegate.server.http.strokes import Strokes
 from noisegate.server.http.table import CALLS, Call
 from noisegate.server.people import Caller
 from noisegate.server.refusals import body_of, status_of
@@ -44,8 +45,10 @@ def http_app(
     ``hosts`` are the names by which callers reach it; None: any.
     """
     limiter = CapacityLimiter(THREADS)
+    strokes = Strokes(service.store, limiter)
     routes = [
-        Route(call.path, _endpoint(service, limiter, call), methods=[call.method]) for call in CALLS
+        Route(call.path, _endpoint(service, limiter, strokes, call), methods=[call.method])
+        for call in CALLS
     ]
     app = Starlette(routes=[*routes, *more], exception_handlers={HTTPException: _of_http})
     app.router.redirect_slashes = False
@@ -88,15 +91,17 @@ class Guard:
         await self._app(scope, receive, guarded)
 
 
-def _endpoint(service: Service, limiter: CapacityLimiter, call: Call):  # type: ignore[no-untyped-def]  # noqa: ANN202 - an endpoint of Starlette's
+def _endpoint(service: Service, limiter: CapacityLimiter, strokes: Strokes, call: Call):  # type: ignore[no-untyped-def]  # noqa: ANN202 - an endpoint of Starlette's
+    query = frozenset(call.query)
+
     async def endpoint(request: Request) -> Response:
         caller: Caller | None = None
         try:
             if not call.public:
                 caller = await _recognised(service, limiter, request)
             asked = Asked(
-                service=service, request=request, limiter=limiter, caller=caller,
-                known=frozenset(call.query),
+                service=service, request=request, limiter=limiter, strokes=strokes, caller=caller,
+                known=query,
             )  # fmt: skip
             return await call.work(asked)
         except Exception as error:  # noqa: BLE001 - whatever it is, its words may quote rows
