@@ -94,8 +94,9 @@ async def _start(asked: Asked, *, practice: bool) -> Response:
         await asked.strokes.do(known.write)
         run = known.tell()
     else:
-        terms = {"key": key, "fresh": fresh, "practice": practice, "face": "http"}
-        run = await asked.off(view.start, order, **terms)
+        run = await asked.off(
+            view.start, order, key=key, fresh=fresh, practice=practice, face="http"
+        )
     try:
         return await _told(asked, run, form, at, wait)
     except OverBudget as refusal:
