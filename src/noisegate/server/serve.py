@@ -219,6 +219,7 @@ def serve(
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _leave)
     try:
+        service.open_shares()
         asyncio.run(_serve(service, serving, started))
     finally:
         service.close()

@@ -195,6 +195,11 @@ class Service:
         """Whether the steward stopped all questions about it."""
         return self.store.one("SELECT 1 FROM pauses WHERE dataset = ?", dataset) is not None
 
+    def open_shares(self) -> None:
+        """Open the accounts of all analysts now, so that nobody waits for it with a question."""
+        for hosted in self._hosted.values():
+            hosted.open_shares()
+
     def close(self) -> None:
         """Take nothing new, finish what is being worked on, let go of everything."""
         self.queue.close()
