@@ -37,7 +37,7 @@ def test_a_share_that_cannot_be_opened_keeps_nobody_else_from_asking(clinic):
         unit=root.unit,
     )  # fmt: skip
     service.open_shares()
-    assert ledger.accounts() == ["clinic", "clinic/ANA"]
+    assert ledger.accounts() == ["clinic", "clinic/ANA", "clinic/ben"]
     service.people.add("ben", "analyst")
     assert service.view(service.people.caller_of("ben"), "clinic").gate.remaining.epsilon == 1
     service.close()

@@ -13,9 +13,10 @@ The tables of a policy are opened once; a caller has a gate with their own accou
 import json
 from collections import OrderedDict
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from fractions import Fraction
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from threading import RLock
 from typing import Final, final
@@ -54,6 +55,7 @@ from noisegate.server.views import View
 _NOTHING: Final = Fraction(0)
 _STATE: Final = RUN.split(", ").index("state")
 STATE_SUFFIX: Final = ".service"
+_MADE: Final = 1000  # gates that are made before anybody asks
 _KEYED: Final = 64  # locks, one of which belongs to each idempotency key
 
 
@@ -196,9 +198,12 @@ class Service:
         return self.store.one("SELECT 1 FROM pauses WHERE dataset = ?", dataset) is not None
 
     def open_shares(self) -> None:
-        """Open the accounts of all analysts now, so that nobody waits for it with a question."""
+        """Open the accounts of analysts now, so that nobody waits for it with a question."""
         for hosted in self._hosted.values():
             hosted.open_shares()
+            for name in islice(() if hosted.policy.purposes else hosted.policy.analysts, _MADE):
+                with suppress(NoisegateError):  # told to whoever asks
+                    self.gate(hosted, Caller(name=name, role="analyst"), practice=False)
 
     def close(self) -> None:
         """Take nothing new, finish what is being worked on, let go of everything."""

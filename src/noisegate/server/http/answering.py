@@ -2,6 +2,7 @@
 
 from asyncio import shield, wrap_future
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 from starlette.responses import PlainTextResponse, Response
@@ -94,9 +95,8 @@ async def _start(asked: Asked, *, practice: bool) -> Response:
         await asked.strokes.do(known.write)
         run = known.tell()
     else:
-        run = await asked.off(
-            view.start, order, key=key, fresh=fresh, practice=practice, face="http"
-        )
+        terms = partial(view.start, order, key=key, fresh=fresh, practice=practice, face="http")
+        run = await asked.start(terms)
     try:
         return await _told(asked, run, form, at, wait)
     except OverBudget as refusal:

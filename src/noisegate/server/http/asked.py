@@ -63,6 +63,7 @@ class Asked:
     service: Service
     request: Request
     limiter: CapacityLimiter
+    starts: CapacityLimiter
     strokes: Strokes
     known: frozenset[str]  # parameters of the call
     caller: Caller | None = None
@@ -90,6 +91,10 @@ class Asked:
     async def off(self, work: Callable[P, T], *args: P.args, **terms: P.kwargs) -> T:
         """Work that takes a while, in a thread."""
         return await to_thread.run_sync(lambda: work(*args, **terms), limiter=self.limiter)
+
+    async def start(self, work: Callable[[], Run]) -> Run:
+        """A new run, in a thread of those for that."""
+        return await to_thread.run_sync(work, limiter=self.starts)
 
     async def view(self) -> View:
         """The data set of the path, as the caller sees it."""
