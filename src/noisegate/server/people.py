@@ -16,7 +16,7 @@ from functools import lru_cache
 from secrets import token_bytes, token_hex, token_urlsafe
 from typing import Final, Literal, TypeAlias, final, get_args
 
-from noisegate.errors import SpecError, Unauthenticated
+from noisegate.errors import Forbidden, SpecError, Unauthenticated
 from noisegate.exact import Number, fraction
 from noisegate.extras import extra
 from noisegate.ledger.rules import require_name
@@ -63,6 +63,11 @@ class Caller:
     def is_steward(self) -> bool:
         """Whether operators' messages are for them."""
         return self.role == "steward"
+
+    def require_steward(self) -> None:
+        """Refuse everybody else."""
+        if not self.is_steward:
+            raise Forbidden("This is for stewards.", fix="Ask the steward.", about="role")
 
     @property
     def sees_all(self) -> bool:

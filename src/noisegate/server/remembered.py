@@ -38,6 +38,12 @@ class Remembered:
             while len(self._answers) > self._kept:
                 self._answers.popitem(last=False)
 
+    def is_at_hand(self, view: View, run: Run) -> bool:
+        """Whether `again` needs no look at the ledger, which others may be writing."""
+        if not self.has(view, run) or (known := self._left.get(run.dataset)) is None:
+            return False
+        return time.monotonic() < known.until and view.gate.door.account in known.accounts
+
     def has(self, view: View, run: Run) -> bool:
         """Whether the same order gave this caller an answer, and may give it again."""
         plain = not (run.practice or run.fresh or run.finding) and run.state == "queued"

@@ -25,7 +25,6 @@ from noisegate.accounting.accountant import Charge
 from noisegate.accounting.accountants import accountant_named
 from noisegate.errors import (
     Busy,
-    Forbidden,
     NoisegateError,
     OverBudget,
     RequestConflict,
@@ -140,7 +139,7 @@ class Service:
 
     def approve(self, caller: Caller, run_id: str) -> Run:
         """Let a waiting run go on: of stewards alone."""
-        _require_steward(caller)
+        caller.require_steward()
         run = self.run_of(caller, run_id)
         log = partial(
             self.log.add, caller.name, "approve", face="console", token=caller.token,
@@ -154,7 +153,7 @@ class Service:
 
     def amend(self, caller: Caller, change: Amendment, reason: str) -> None:
         """Make another budget or share: of stewards alone, and logged before it is made."""
-        _require_steward(caller)
+        caller.require_steward()
         name = change.policy.name
         self.view(caller, name)
         require_text(reason, "reason")
@@ -177,7 +176,7 @@ class Service:
 
     def pause(self, caller: Caller, dataset: str) -> None:
         """Stop all questions about a data set until `resume`: of stewards alone."""
-        _require_steward(caller)
+        caller.require_steward()
         self.view(caller, dataset)
         self.store.all(
             "INSERT INTO pauses (dataset, at, person) VALUES (?, ?, ?) "
@@ -188,7 +187,7 @@ class Service:
 
     def resume(self, caller: Caller, dataset: str) -> None:
         """Let questions about a data set go on."""
-        _require_steward(caller)
+        caller.require_steward()
         self.view(caller, dataset)
         self.store.all("DELETE FROM pauses WHERE dataset = ?", dataset)
         self.log.add(caller.name, "resume", face="console", token=caller.token, dataset=dataset)
@@ -222,6 +221,8 @@ class Service:
         """The gate of a caller: made once, or ``anew``; shared by their threads."""
         window = None if practice else hosted.window(caller.name, purpose)
         name = hosted.policy.name, practice, caller.name, caller.allow, window, purpose
+        if not anew and (known := self._gates.get(name)) is not None:
+            return known
         with self._lock:
             if anew or name not in self._gates:
                 home = self._twin(hosted) if practice else hosted
@@ -259,10 +260,11 @@ class Service:
         return run
 
     def known(self, view: View, run: Run) -> Known | None:
-        """What needs neither a queue nor a plan to be told again; None: it is not so simple."""
+        """What needs neither queue, plan nor ledger to be told again; None: it is not so simple."""
         caller, above = view.caller, self.settings.approve_above
         limits = caller.epsilon_question, caller.epsilon_hour, above, run.key
-        if not self.store.is_quick or limits != (None,) * 4 or not self._answers.has(view, run):
+        plain = self.store.is_quick and limits == (None,) * 4
+        if not plain or not self._answers.is_at_hand(view, run):
             return None
         view.require_open()
         run.settled_order = view.settled(run.order)
@@ -491,8 +493,3 @@ def _has_share(hosted: Hosted, caller: Caller) -> bool:
     """Whether a data set is there for a caller at all."""
     analysts = hosted.policy.analysts
     return caller.sees_all or not analysts or caller.name in analysts
-
-
-def _require_steward(caller: Caller) -> None:
-    if not caller.is_steward:
-        raise Forbidden("This is for stewards.", fix="Ask the steward.", about="role")

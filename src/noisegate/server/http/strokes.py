@@ -6,13 +6,14 @@ being waited for is the next stroke.
 
 from asyncio import Future, Task, get_running_loop
 from collections.abc import Callable
-from typing import Any, TypeVar, cast, final
+from typing import Any, TypeAlias, TypeVar, cast, final
 
 from anyio import CapacityLimiter, to_thread
 
 from noisegate.server.store import Do, Store
 
 T = TypeVar("T")
+_Wished: TypeAlias = "tuple[Callable[[Do], Any], Future[Any]]"
 
 
 @final
@@ -21,7 +22,7 @@ class Strokes:
 
     def __init__(self, store: Store, limiter: CapacityLimiter) -> None:
         self._store, self._limiter = store, limiter
-        self._waiting: list[tuple[Callable[[Do], Any], Future[Any]]] = []
+        self._waiting: list[_Wished] = []
         self._writing: Task[None] | None = None
 
     async def do(self, work: Callable[[Do], T]) -> T:
@@ -37,9 +38,7 @@ class Strokes:
         try:
             while self._waiting:
                 stroke, self._waiting = self._waiting, []
-                works = [work for work, _ in stroke]
-                found = await to_thread.run_sync(self._store.do_all, works, limiter=self._limiter)
-                for (_, made), each in zip(stroke, found, strict=True):
+                for (_, made), each in zip(stroke, await self._written(stroke), strict=True):
                     if made.done():  # nobody waits any more
                         continue
                     if isinstance(each, Exception):
@@ -48,3 +47,10 @@ class Strokes:
                         made.set_result(each)
         finally:
             self._writing = None
+
+    async def _written(self, stroke: "list[_Wished]") -> list[Any]:
+        works = [work for work, _ in stroke]
+        try:
+            return await to_thread.run_sync(self._store.do_all, works, limiter=self._limiter)
+        except Exception as error:  # noqa: BLE001 - told to all of them
+            return [error] * len(stroke)
