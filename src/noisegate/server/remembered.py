@@ -2,8 +2,8 @@
 
 An answer is kept for those who asked it, with the text that it was sent as. What their accounts
 have left stands beside it: it is read again once the ledger has changed, which is looked at after
-each run of this process, and otherwise once in a quantum, which is the least time in which an
-answer leaves.
+each run of this process, and otherwise once in a quantum, the least time in which an answer leaves;
+who comes while somebody looks is told what was left before.
 """
 
 import time
@@ -38,11 +38,22 @@ class Remembered:
             while len(self._answers) > self._kept:
                 self._answers.popitem(last=False)
 
-    def is_at_hand(self, view: View, run: Run) -> bool:
-        """Whether `again` needs no look at the ledger, which others may be writing."""
-        if not self.has(view, run) or (known := self._left.get(run.dataset)) is None:
-            return False
-        return time.monotonic() < known.until and view.gate.door.account in known.accounts
+    def at_hand(self, view: View, run: Run) -> Result | None:
+        """The same as `again` without a look at the ledger, which others may be writing.
+
+        None: it needs one. Of those who come late one looks, and the others need not meanwhile.
+        """
+        known, now = self._left.get(run.dataset), time.monotonic()
+        if known is None or not self.has(view, run):
+            return None
+        if now >= known.until and (not known.is_renewed or now >= known.until + self._quantum):
+            known.is_renewed = True
+            return None
+        left, answer = (
+            known.accounts.get(view.gate.door.account),
+            self._answers.get(asked(view, run)),
+        )
+        return None if left is None or answer is None else answer.again(left)
 
     def has(self, view: View, run: Run) -> bool:
         """Whether the same order gave this caller an answer, and may give it again."""
@@ -100,3 +111,4 @@ class _Left:
 
     def __init__(self, head: str, until: float, accounts: dict[str, ApproxDP]) -> None:
         self.head, self.until, self.accounts = head, until, accounts
+        self.is_renewed = False  # somebody looks at the ledger for it

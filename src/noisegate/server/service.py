@@ -264,12 +264,10 @@ class Service:
         caller, above = view.caller, self.settings.approve_above
         limits = caller.epsilon_question, caller.epsilon_hour, above, run.key
         plain = self.store.is_quick and limits == (None,) * 4
-        if not plain or not self._answers.is_at_hand(view, run):
+        if not plain or (ready := self._answers.at_hand(view, run)) is None:
             return None
         view.require_open()
         run.settled_order = view.settled(run.order)
-        if (ready := self._answers.again(view, run)) is None:
-            return None
         write = partial(self._write, view, run, ready=ready)
         return Known(run=run, ready=ready, write=write, keep=self._keep)
 
