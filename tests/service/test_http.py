@@ -177,8 +177,8 @@ def test_a_caller_who_does_not_wait_is_told_where_to_look(call):
 def test_a_queued_run_is_cancelled_for_nothing(clinic):
     with running(clinic) as found, httpx.Client(base_url=found.url) as client:
         busy = threading.Event()
-        for _ in range(QUICK.workers):
-            found.service.queue.submit("x", lambda: busy.wait(60))  # also where the test fails
+        for n in range(QUICK.workers):
+            found.service.queue.submit(f"x{n}", lambda: busy.wait(60))  # also where the test fails
         client.headers["Authorization"] = f"Bearer {found.tokens['ana']}"
         started = client.post(ORDERS, json=COUNT, headers={"Prefer": "wait=0.1"})
         assert (started.status_code, started.json()["state"]) == (202, "queued")
@@ -225,8 +225,8 @@ def test_two_hundred_wait_at_once(clinic):
     """While all workers are busy; others still plan."""
     with running(clinic) as found:
         busy = threading.Event()
-        for _ in range(QUICK.workers):
-            found.service.queue.submit("x", lambda: busy.wait(60))  # also where the test fails
+        for n in range(QUICK.workers):
+            found.service.queue.submit(f"x{n}", lambda: busy.wait(60))  # also where the test fails
 
         async def waiting():
             headers = {"Authorization": f"Bearer {found.tokens['ana']}"}

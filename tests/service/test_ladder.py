@@ -168,20 +168,72 @@ def test_each_step_of_a_question_is_stored_at_a_time_of_the_ladder(clinic):
         assert run.ended_at - run.begun_at > times[-1]
 
 
+def wheres(count):
+    """Questions that nobody has asked."""
+    sql = (f"{COUNT.sql} WHERE cost > {n}" for n in range(count))
+    return [order_from(COUNT.to_dict() | {"sql": each}) for each in sql]
+
+
 def test_who_waits_for_a_time_keeps_nobody_from_work(clinic):
-    """One worker, a first rung of 1.5 s: four questions of four people take less than two rungs."""
-    with closing(Service([clinic], settings=Settings(quantum=QUANTUM, workers=1))) as made:
+    """More are begun than are at work: four of two people take less than two rungs of 1.5 s."""
+    with closing(Service([clinic], settings=Settings(quantum=QUANTUM))) as made:
         for name in ("ana", "ben"):
             made.people.add(name, "analyst")
         begun = time.monotonic()
         runs = [
-            open_account(made, name).start(
-                order_from(COUNT.to_dict() | {"sql": f"{COUNT.sql} WHERE cost > {n}"})
-            )
-            for n, name in enumerate(("ana", "ben", "ana", "ben"))
+            open_account(made, name).start(order)
+            for order, name in zip(wheres(4), ("ana", "ben", "ana", "ben"), strict=True)
         ]
         assert all(run.wait(30) for run in runs)
         assert time.monotonic() - begun < 3 * QUANTUM
+
+
+def test_a_worker_is_free_when_the_end_of_its_work_is_told(clinic, monkeypatch):
+    """So neither the start of the next question nor its charge tells when the rows were read."""
+    with closing(Service([clinic], settings=Settings(quantum=0.4, workers=1))) as made:
+        made.people.add("ana", "analyst")
+        view, charged, real = open_account(made, "ana"), [], Gate.run
+
+        def noted(gate, *args, **terms):
+            charged.append(time.monotonic())
+            return real(gate, *args, **terms)
+
+        monkeypatch.setattr(Gate, "run", noted)
+        runs = [view.start(order) for order in wheres(3)]
+        assert runs[-1].told == "queued"
+        assert all(run.wait(30) for run in runs)
+        for place in (1, 2):
+            assert runs[place - 1].ended_at <= runs[place].begun_at <= charged[place]
+
+
+def test_who_waited_in_the_queue_does_not_climb_the_ladder_for_it(clinic):
+    """Twelve questions and one worker: each is told on the ladder of its own work."""
+    with closing(Service([clinic], settings=Settings(quantum=0.1, workers=1))) as made:
+        made.people.add("ana", "analyst")
+        runs = [open_account(made, "ana").start(order) for order in wheres(12)]
+        assert all(run.wait(60) for run in runs)
+        waited = [run.begun_at - runs[0].begun_at for run in runs]
+        assert waited[-1] > 1, "a rung of that would be 1.6 s or more from the start"
+        steps = [(run.stored_at - run.begun_at) / 0.1 for run in runs]
+        assert steps == [pytest.approx(round(each)) for each in steps]
+        assert sorted(steps)[6] < 8, "half of them at least"
+
+
+def test_progress_is_told_on_the_ladder():
+    run = Run(
+        id="1", person="ana", dataset="clinic", order=COUNT, fresh=False, practice=False,
+        face="http", created="", quantum=0.3,
+    )  # fmt: skip
+    assert run.begin()
+    run.tell(0.25, "measuring")
+    run.tell(0.5, "measuring more")
+    early = run.progress, run.words, run.to_dict()["progress"]
+    assert time.monotonic() - run.begun_at < 0.3, "all of this was early"
+    assert early == (0.0, "", 0.0)
+    time.sleep(max(0.0, run.begun_at + 0.3 - time.monotonic()))
+    assert (run.progress, run.words) == (0.5, "measuring more")
+    run.tell(0.75, "nearly done")
+    assert run.progress == 0.5, "what was told stays until the next time"
 
 
 def test_a_statement_that_times_out_gives_no_answer_before_its_time():

@@ -239,3 +239,25 @@ def test_another_budget_of_the_data_set_leaves_those_of_purposes(tmp_path):
         with pytest.raises(OverBudget):
             service.view(ana, "study").on("trial").ask(count(2, "0.75"))
         service.view(ana, "study").on("report").ask(count(2, "2.5"))
+
+
+def test_an_account_of_an_older_version_says_what_to_do_and_that_works(tmp_path):
+    """As a ledger of before has it: below the purpose alone, and charged for it."""
+    file = policy(tmp_path)
+    gate = ng.open(file, analyst="ben", purpose="report")
+    gate.run(count(1))
+    root = gate.ledger.balance("study")
+    gate.ledger.open_account(
+        "study/for report/ana", parent="study/for report", budget=root.budget,
+        accountant=root.accountant, unit=root.unit,
+    )  # fmt: skip
+    with pytest.raises(PolicyError, check=about("older-purpose")):
+        ng.open(file, analyst="ana", purpose="report")
+    text = file.read_text().replace(
+        "[purposes.report]\nepsilon = 3", "[purposes.again]\nepsilon = 2"
+    )
+    file.write_text(text)
+    again = ng.open(file, analyst="ana", purpose="again")
+    again.run(count(2))
+    assert again.ledger.balance("study").spent.epsilon == 2, "what was spent before is still there"
+    assert again.remaining.epsilon == 1, "of the purpose, and of the share over all purposes"

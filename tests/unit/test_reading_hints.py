@@ -67,6 +67,7 @@ def test_explain_asks_for_the_plan_of_the_same_question(sql):
     [
         ("/* noisegate: epsilom=1 */", "option 'epsilom'"),
         ("/* noisegate: privacy_unit_column=x */", "option privacy_unit_column"),
+        ("/* noisegate: purpose=report */", "purpose"),
         ("/* noisegate: epsilon */", "option name=value"),
         ("/* noisegate: epsilon=0 */", "positive"),
         ("/* noisegate: epsilon=lots */", "number 'lots'"),

@@ -47,6 +47,7 @@ KINDS = [
     ("cube", {"columns": {"ward": None, "age": 50}}, set(ENDINGS), CubeRelease),
     ("sparse", {"columns": {"age": None, "lon": None}}, {*ENDINGS} - {".json"}, SparseRelease),
     ("boxplot", {"columns": {"age": None, "ward": None}}, set(ENDINGS), BoxplotRelease),
+    ("boxplot", {"columns": {"day": None, "ward": None}}, set(ENDINGS), BoxplotRelease),
     ("cdf", {"columns": {"age": 25}}, set(ENDINGS), CdfRelease),
     (
         "series",

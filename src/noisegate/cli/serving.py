@@ -31,7 +31,7 @@ def serve(
     quantum: Annotated[
         float | None, typer.Option(help="Answers leave at multiples of so many seconds. [0.05]")
     ] = None,
-    workers: Annotated[int | None, typer.Option(help="Questions worked on at once. [2]")] = None,
+    workers: Annotated[int | None, typer.Option(help="Questions begun at once. [16]")] = None,
     approve_above: Annotated[
         str | None, typer.Option(help="The ε above which a steward has to approve.")
     ] = None,

@@ -205,6 +205,12 @@ class Ledger(ABC):
         )
         return self._rules.prices.balance(opened)
 
+    def open_accounts(self, accounts: Sequence[Account]) -> None:
+        """Open several that hang below others, in one go: all of them, or none."""
+        for each in accounts:
+            require_name(each.name, "account")
+        self._run(self._write, lambda tx: [self._rules.open_account(tx, each) for each in accounts])
+
     def change_budget(self, name: str, budget: ApproxDP, *, reason: str) -> Balance:
         """Raise or lower a budget, with the reason in the log.
 

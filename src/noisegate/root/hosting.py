@@ -1,15 +1,16 @@
 """The tables of a policy, opened once: a gate for each analyst, a service in front of them."""
 
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, final
 
 from noisegate.curator.curator import Curator
 from noisegate.desk.rules import Rules
-from noisegate.errors import PolicyError, RequestConflict
+from noisegate.errors import NoisegateError, PolicyError, RequestConflict, UserError
 from noisegate.files import POLICY, TABLE, keep
 from noisegate.gate import Gate
-from noisegate.ledger.account import Balance
+from noisegate.ledger.account import Account, Balance
 from noisegate.ledger.origin import Origin, origins_of
 from noisegate.ledger.store import Ledger
 from noisegate.privacy.domain import Key, TableDomain
@@ -117,6 +118,25 @@ class Hosted:
             share = self.policy.share_of(analyst)
             open_analyst(self.ledger, name, analyst=analyst, share=share, window=window)
         return self.ledger.balances(account)
+
+    def open_shares(self) -> None:
+        """Open the accounts that analysts have not got yet, in one go.
+
+        One that cannot be opened is refused when it is asked from, and the others are opened then.
+        """
+        name, today = self.policy.name, datetime.now(UTC).date()
+        root, known, new = self.ledger.balance(name), set(self.ledger.accounts()), []
+        for analyst, share in self.policy.analysts.items():
+            with suppress(UserError):  # the last day is over
+                account = account_name(name, analyst, self._window(analyst, today) or "")
+                if account not in known:
+                    new.append(Account(
+                        name=account, parent=name, accountant=root.accountant, budget=share,
+                        unit=root.unit,
+                    ))  # fmt: skip
+        if new:
+            with suppress(NoisegateError):
+                self.ledger.open_accounts(new)
 
     def found(
         self,

@@ -289,6 +289,13 @@ def open_analyst(
     if named is None:
         return whole
     name = account_name(named, analyst, own)
+    if name in ledger.accounts() and not ledger.balance(name).also:
+        raise PolicyError(
+            f"Account {name!r} is of a version that did not hold shares over all purposes.",
+            fix="Give the purpose another name in the policy, and as its budget what is left of "
+            "it (noisegate ledger show). What was spent stays charged to the data set.",
+            about="older-purpose",
+        )
     if share is not None or name not in ledger.accounts():
         ledger.open_account(name, parent=named, also=(whole,), budget=budget, **terms)
     return name

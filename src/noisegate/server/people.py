@@ -12,10 +12,11 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
+from functools import lru_cache
 from secrets import token_bytes, token_hex, token_urlsafe
 from typing import Final, Literal, TypeAlias, final, get_args
 
-from noisegate.errors import SpecError, Unauthenticated
+from noisegate.errors import Forbidden, SpecError, Unauthenticated
 from noisegate.exact import Number, fraction
 from noisegate.extras import extra
 from noisegate.ledger.rules import require_name
@@ -62,6 +63,11 @@ class Caller:
     def is_steward(self) -> bool:
         """Whether operators' messages are for them."""
         return self.role == "steward"
+
+    def require_steward(self) -> None:
+        """Refuse everybody else."""
+        if not self.is_steward:
+            raise Forbidden("This is for stewards.", fix="Ask the steward.", about="role")
 
     @property
     def sees_all(self) -> bool:
@@ -329,11 +335,17 @@ def _nobody() -> Unauthenticated:
 
 
 def _caller(row: Row) -> Caller:
-    """Whoever a token and its person's own row say."""
-    token, (role, disabled) = _token(row[:-2]), row[-2:]
-    if not token.is_live or disabled is not None:
+    """Whoever a token and its person's own row say, as they are in the store now."""
+    token, caller = _named(tuple(row))
+    if not token.is_live or row[-1] is not None:
         raise _nobody()
-    return Caller(
+    return caller
+
+
+@lru_cache(maxsize=1000)
+def _named(row: Row) -> tuple[Token, Caller]:
+    token, (role, _) = _token(row[:-2]), row[-2:]
+    return token, Caller(
         name=token.person, role=role, token=token.id, datasets=token.datasets,
         allow=token.allow, epsilon_question=token.epsilon_question,
         epsilon_hour=token.epsilon_hour, purpose=token.purpose,

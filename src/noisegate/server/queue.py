@@ -1,13 +1,17 @@
 """A bounded pool of workers with a fair queue: everybody's first question comes before a second.
 
-Engine work is bounded by the number of workers; one that only waits for a time lets another work.
-Of those who wait, the one who has waited longest
-since their last turn is next, so a burst of one analyst delays that analyst alone.
+Of those who wait, the one who has waited longest since their last turn is next, so a burst of one
+analyst delays that analyst alone. Nobody has more at once than an engine leaves room beside: long
+questions of one person do not keep all others out.
+
+A worker is free when its work returns, and that of a question returns at a time of the ladder: so
+when the next question begins tells nothing that the end of the one before did not tell
+(`settling.py`). There are more workers than questions which an engine takes at once, since some of
+them only wait for a time.
 """
 
-from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable
 from threading import Condition, Thread
 from typing import Final, TypeAlias, final
 
@@ -15,7 +19,7 @@ from noisegate.errors import Busy
 
 Work: TypeAlias = Callable[[], None]  # handles its own errors
 WAITING_MAX: Final = 100  # of one person
-_THREADS: Final = 6  # for each worker: that works, or waits for a time
+AT_ONCE: Final = 3  # of one person; engines take four
 
 
 @final
@@ -24,11 +28,10 @@ class FairQueue:
 
     def __init__(self, workers: int) -> None:
         self._turns: OrderedDict[str, deque[Work]] = OrderedDict()  # in the order of their turns
-        self._ready, self._open, self._running = Condition(), True, 0
-        self._workers, self._resting = workers, 0
+        self._ready, self._open = Condition(), True
+        self._busy = Counter[str]()  # how much of each person is being worked on
         self._threads = [
-            Thread(target=self._serve, name=f"noisegate-{n}", daemon=True)
-            for n in range(workers * _THREADS)
+            Thread(target=self._serve, name=f"noisegate-{n}", daemon=True) for n in range(workers)
         ]
         for thread in self._threads:
             thread.start()
@@ -42,19 +45,8 @@ class FairQueue:
     @property
     def running(self) -> int:
         """How much is being worked on."""
-        return self._running
-
-    @contextmanager
-    def resting(self) -> Iterator[None]:
-        """Of a thread that works: it waits, and another may work."""
         with self._ready:
-            self._resting += 1
-            self._ready.notify()
-        try:
-            yield
-        finally:
-            with self._ready:
-                self._resting -= 1
+            return self._busy.total()
 
     def submit(self, person: str, work: Work) -> None:
         """Put work at the end of a person's own line."""
@@ -81,27 +73,28 @@ class FairQueue:
             thread.join(seconds)
 
     def _serve(self) -> None:
-        while (work := self._next()) is not None:
+        while (turn := self._next()) is not None:
+            person, work = turn
             try:
                 work()
             finally:
                 with self._ready:
-                    self._running -= 1
+                    self._busy -= Counter((person,))  # who has nothing is not kept
                     self._ready.notify(1 if self._open else len(self._threads))
 
-    def _is_next(self) -> bool:
-        if not self._turns:
-            return not self._open
-        return self._running - self._resting < self._workers
-
-    def _next(self) -> Work | None:
+    def _next(self) -> tuple[str, Work] | None:
         with self._ready:
-            self._ready.wait_for(self._is_next)
-            if not self._turns:
+            self._ready.wait_for(lambda: self._first or not (self._open or self._turns))
+            if (person := self._first) is None:
                 return None
-            person, line = self._turns.popitem(last=False)
+            line = self._turns.pop(person)
             work = line.popleft()
             if line:
                 self._turns[person] = line  # at the end of the turns
-            self._running += 1
-            return work
+            self._busy[person] += 1
+            return person, work
+
+    @property
+    def _first(self) -> str | None:
+        """Whose turn it is; None: nobody waits who may have more."""
+        return next((each for each in self._turns if self._busy[each] < AT_ONCE), None)

@@ -32,6 +32,7 @@ _ENDED: Final = ("done", "failed", "cancelled")
 _EVEN: Final = 8  # steps of the same length
 _SHORT: Final = 5  # steps in a quantum, where rows have no part in what takes time
 _LOOK: Final = 0.5  # seconds until who waits for a time looks whether it was cancelled
+_Step: TypeAlias = tuple[float, float, str]  # from when on it may be told, the part, and words
 
 
 @final
@@ -55,8 +56,6 @@ class Run:
     again: bool = False  # it was begun before, under the same key
     finding: bool = False  # it was paid for before: to be found, and not to be charged
     state: State = "queued"
-    progress: float = 0.0
-    words: str = ""
     quantum: float = 0.0
     settled_order: Order[Any, Expected] | None = None  # at the price that it is asked for
     price: Fraction | None = None  # that was planned for, where that had to be known
@@ -65,6 +64,7 @@ class Run:
     on_cancel: Callable[[], None] | None = None  # writes it down, wherever it was
     stop: Stop = field(default_factory=Stop)  # cuts short what the engine does for it
     stored_at: float = 0.0  # when the ledger got the last answer of it
+    _steps: tuple[_Step, ...] = ((0.0, 0.0, ""),)  # what may be told of its progress, and what next
     _error: Exception | None = None
     _result: Result | None = None
     _changed: Condition = field(default_factory=Condition)
@@ -86,30 +86,56 @@ class Run:
         """Whether the work is over and that may be told, also of a run that was cancelled."""
         return self.ended and 0 < self.ended_at <= time.monotonic()
 
+    @property
+    def progress(self) -> float:
+        """How far it is, of 1."""
+        return self._step[1]
+
+    @property
+    def words(self) -> str:
+        """What it is at."""
+        return self._step[2]
+
+    @property
+    def _step(self) -> _Step:
+        now = time.monotonic()
+        return next(each for each in reversed(self._steps) if each[0] <= now)
+
     def begin(self) -> bool:
-        """Whether it is to be worked on: it was not cancelled while it waited."""
+        """Whether it is to be worked on: it was not cancelled while it waited.
+
+        Its ladder of times begins now: how long it waited, or a steward took, is not a part of it.
+        """
         with self._changed:
             if self.state != "queued":
                 return False
-            self.state = "running"
+            self.state, self.begun_at = "running", time.monotonic()
             return True
 
-    def approve(self, log: Callable[[], None]) -> bool:
-        """Queue a run that waits, once that is in the ``log``; whether it was waiting.
+    def finish_at_once(self, made: Result) -> None:
+        """The end of a run that asks nothing: its ladder began when it was asked."""
+        with self._changed:
+            if self.state == "queued":
+                self.state = "running"
+        self.finish(made)
 
-        Its ladder of times begins now: how long a steward took says nothing about rows.
-        """
+    def approve(self, log: Callable[[], None]) -> bool:
+        """Queue a run that waits, once that is in the ``log``; whether it was waiting."""
         with self._changed:
             if self.state != "waiting":
                 return False
             log()
-            self.state, self.begun_at = "queued", time.monotonic()
+            self.state = "queued"
             return True
 
     def tell(self, part: float, words: str) -> None:
-        """How far it is; here a run stops that is cut. Its end is told by `finish` alone."""
+        """How far it is, from the next time of the ladder on; here a run stops that is cut.
+
+        Its end is told by `finish` alone.
+        """
         if part < 1:
-            self.progress, self.words = part, words
+            now, since = time.monotonic(), self.stored_at or self.begun_at
+            self._steps = self._step, (since + rung(now - since, self.quantum), part, words)
         if self.stop.is_set:  # at a time of the ladder, as the engine is
             raise _cancelled()
 
@@ -117,7 +143,8 @@ class Run:
         """Wait for the time of the ladder at which the ledger may have what was drawn.
 
         Claim: when the ledger is changed after rows were read, when the answer leaves, and what a
-            run that is cut was charged, tell of the time that rows took what the ladder tells.
+            run that is cut was charged, tell of the time that rows took what the ladder tells: how
+            much that is stands in `settling.py`.
         Why: the charge of a step is made before it reads rows; its answer is stored, and what it
             did not use is given back, at the next time of a ladder that begins with the step
             before it, which is when the next step is charged. What follows the last step is
@@ -150,6 +177,10 @@ class Run:
             self._changed.notify_all()
         for tell in waiters:
             tell()
+
+    def rest(self) -> None:
+        """Wait until its end may be told, which is when somebody else may have its worker."""
+        time.sleep(max(0.0, self.ended_at - time.monotonic()))
 
     def cancel(self) -> None:
         """Stop it. What was drawn stays charged, and what the engine does for it is cut short.
@@ -250,13 +281,27 @@ class Run:
     @cached_property
     def said(self) -> dict[str, Any]:
         """The order as plain values, with what it is asked for."""
-        said = self.order.to_dict()
+        said = _said(self.order)
         return said if self.purpose is None else said | {"purpose": self.purpose}
 
     @cached_property
     def text(self) -> str:
         """The order as JSON: what an idempotency key stands for."""
         return json.dumps([self.said, self.fresh, self.practice], sort_keys=True)
+
+
+_SAID: Final[dict[int, tuple[Order[Any, Expected], dict[str, Any]]]] = {}  # by the order's place
+_SAID_MAX: Final = 1000
+
+
+def _said(order: Order[Any, Expected]) -> dict[str, Any]:
+    """An order as plain values, which nobody changes: one that is asked again is written once."""
+    known = _SAID.get(id(order))
+    if known is None or known[0] is not order:
+        if len(_SAID) >= _SAID_MAX:
+            _SAID.clear()
+        known = _SAID[id(order)] = order, order.to_dict()
+    return known[1]
 
 
 def stored_run(row: Sequence[Any], quantum: float) -> Run:

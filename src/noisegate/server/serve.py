@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import ssl
+import sys
 import threading
 import tomllib
 from asyncio import TaskGroup
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from starlette.routing import BaseRoute
 
 PREFIX: Final = "NOISEGATE_"
+_SWITCH: Final = 0.0005  # seconds until a thread that works lets the one that answers go on
 _PATIENCE: Final = 90  # seconds in which open requests end
 _IDLE: Final = 75  # seconds that a connection is kept for the next request
 _OPEN_MAX: Final = 2000  # connections at once
@@ -218,7 +220,9 @@ def serve(
 
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _leave)
+    sys.setswitchinterval(_SWITCH)
     try:
+        service.open_shares()
         asyncio.run(_serve(service, serving, started))
     finally:
         service.close()

@@ -13,9 +13,10 @@ The tables of a policy are opened once; a caller has a gate with their own accou
 import json
 from collections import OrderedDict
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from fractions import Fraction
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from threading import RLock
 from typing import Final, final
@@ -24,7 +25,6 @@ from noisegate.accounting.accountant import Charge
 from noisegate.accounting.accountants import accountant_named
 from noisegate.errors import (
     Busy,
-    Forbidden,
     NoisegateError,
     OverBudget,
     RequestConflict,
@@ -43,16 +43,18 @@ from noisegate.server.pictures import Pictures
 from noisegate.server.published import Published
 from noisegate.server.queue import FairQueue
 from noisegate.server.refusals import no_such
+from noisegate.server.remembered import Known, Remembered
 from noisegate.server.results import UNPRICED, Result
 from noisegate.server.runs import RUN, Run, State, stored_run
 from noisegate.server.settings import Settings
 from noisegate.server.settling import settling, wait_to_settle
 from noisegate.server.store import Do, Store
-from noisegate.server.views import View, asked
+from noisegate.server.views import View
 
 _NOTHING: Final = Fraction(0)
 _STATE: Final = RUN.split(", ").index("state")
 STATE_SUFFIX: Final = ".service"
+_MADE: Final = 1000  # gates that are made before anybody asks
 _KEYED: Final = 64  # locks, one of which belongs to each idempotency key
 
 
@@ -88,7 +90,7 @@ class Service:
         self._twins: dict[str, Hosted] = {}
         self._gates: dict[tuple[object, ...], Gate] = {}
         self._runs: OrderedDict[str, Run] = OrderedDict()
-        self._answers: OrderedDict[tuple[object, ...], Result] = OrderedDict()  # by who asked what
+        self._answers = Remembered(self.settings.kept, self.settings.quantum)
         self._lock, self._keyed = RLock(), [RLock() for _ in range(_KEYED)]
         self.queue = FairQueue(self.settings.workers)
         self.published, self.pictures = Published(self), Pictures()
@@ -137,7 +139,7 @@ class Service:
 
     def approve(self, caller: Caller, run_id: str) -> Run:
         """Let a waiting run go on: of stewards alone."""
-        _require_steward(caller)
+        caller.require_steward()
         run = self.run_of(caller, run_id)
         log = partial(
             self.log.add, caller.name, "approve", face="console", token=caller.token,
@@ -151,7 +153,7 @@ class Service:
 
     def amend(self, caller: Caller, change: Amendment, reason: str) -> None:
         """Make another budget or share: of stewards alone, and logged before it is made."""
-        _require_steward(caller)
+        caller.require_steward()
         name = change.policy.name
         self.view(caller, name)
         require_text(reason, "reason")
@@ -166,6 +168,7 @@ class Service:
                 change.make(reason)
             finally:  # whatever was made of it, no gate goes on with terms of before
                 self._twins.pop(name, None)  # it knows the shares, too
+                self._answers.changed(name)
                 for key in [key for key in self._gates if key[0] == name]:
                     del self._gates[key]
 
@@ -173,7 +176,7 @@ class Service:
 
     def pause(self, caller: Caller, dataset: str) -> None:
         """Stop all questions about a data set until `resume`: of stewards alone."""
-        _require_steward(caller)
+        caller.require_steward()
         self.view(caller, dataset)
         self.store.all(
             "INSERT INTO pauses (dataset, at, person) VALUES (?, ?, ?) "
@@ -184,7 +187,7 @@ class Service:
 
     def resume(self, caller: Caller, dataset: str) -> None:
         """Let questions about a data set go on."""
-        _require_steward(caller)
+        caller.require_steward()
         self.view(caller, dataset)
         self.store.all("DELETE FROM pauses WHERE dataset = ?", dataset)
         self.log.add(caller.name, "resume", face="console", token=caller.token, dataset=dataset)
@@ -192,6 +195,14 @@ class Service:
     def is_paused(self, dataset: str) -> bool:
         """Whether the steward stopped all questions about it."""
         return self.store.one("SELECT 1 FROM pauses WHERE dataset = ?", dataset) is not None
+
+    def open_shares(self) -> None:
+        """Open the accounts of analysts now, so that nobody waits for it with a question."""
+        for hosted in self._hosted.values():
+            hosted.open_shares()
+            for name in islice(() if hosted.policy.purposes else hosted.policy.analysts, _MADE):
+                with suppress(NoisegateError):  # told to whoever asks
+                    self.gate(hosted, Caller(name=name, role="analyst"), practice=False)
 
     def close(self) -> None:
         """Take nothing new, finish what is being worked on, let go of everything."""
@@ -210,6 +221,8 @@ class Service:
         """The gate of a caller: made once, or ``anew``; shared by their threads."""
         window = None if practice else hosted.window(caller.name, purpose)
         name = hosted.policy.name, practice, caller.name, caller.allow, window, purpose
+        if not anew and (known := self._gates.get(name)) is not None:
+            return known
         with self._lock:
             if anew or name not in self._gates:
                 home = self._twin(hosted) if practice else hosted
@@ -235,23 +248,28 @@ class Service:
                 run.price, above = view.price_of(run), self.settings.approve_above
                 if above is not None and run.price is not None and run.price > above:
                     run.state = "waiting"
-            ready = self._ready(view, run)
+            ready = self._answers.again(view, run)
             known = self.store.do(lambda do: self._write(view, run, do, ready))
             if known is not None:
                 return known
             self._keep(run)
-        if ready is not None and run.begin():
-            run.finish(ready)
+        if ready is not None:
+            run.finish_at_once(ready)
         elif run.state == "queued":
             self._submit(view, run)
         return run
 
-    def _ready(self, view: View, run: Run) -> Result | None:
-        """What the same order gave this caller before: released already, so free. No queue."""
-        if run.practice or run.fresh or run.finding or run.state != "queued":
+    def known(self, view: View, run: Run) -> Known | None:
+        """What needs neither queue, plan nor ledger to be told again; None: it is not so simple."""
+        caller, above = view.caller, self.settings.approve_above
+        limits = caller.epsilon_question, caller.epsilon_hour, above, run.key
+        plain = self.store.is_quick and limits == (None,) * 4
+        if not plain or (ready := self._answers.at_hand(view, run)) is None:
             return None
-        known = self._answers.get(asked(view, run))
-        return None if known is None else known.again(view.gate.remaining)
+        view.require_open()
+        run.settled_order = view.settled(run.order)
+        write = partial(self._write, view, run, ready=ready)
+        return Known(run=run, ready=ready, write=write, keep=self._keep)
 
     def _keep(self, run: Run) -> None:
         run.on_cancel = lambda: self._cancelled(run)
@@ -275,7 +293,8 @@ class Service:
             return known
         view.require_hour(run, do)
         pending = None if run.price is None else str(run.price)
-        settled = None if run.settled_order == run.order else run.settled_order
+        same = run.settled_order is run.order or run.settled_order == run.order
+        settled = None if same else run.settled_order
         do(
             f"INSERT INTO runs ({RUN}, asked, pending) VALUES ({', '.join('?' * 16)}) "  # noqa: S608 - constants
             "ON CONFLICT (id) DO UPDATE SET state = excluded.state, asked = excluded.asked, "
@@ -331,7 +350,7 @@ class Service:
             before, order = _charge(gate), run.settled_order or run.order
             if run.order.kind in UNPRICED:
                 planned = gate.plan(order, fresh=run.fresh).price
-            with stopping(run.stop), settling(partial(self._rest, run)):
+            with stopping(run.stop), nullcontext() if run.practice else settling(run.pause):
                 try:
                     done = gate.run(order, fresh=run.fresh, progress=run.tell)
                 except OverBudget:
@@ -344,21 +363,15 @@ class Service:
             left = told if isinstance(told, ApproxDP) else gate.remaining
             made = Result(order=run.order, made=done, left=left, planned=planned, signer=signer)
             if not run.practice and not run.fresh and made.is_lasting:
-                self._answers[asked(view, run)] = made
-                while len(self._answers) > self.settings.kept:
-                    self._answers.popitem(last=False)
+                self._answers.keep(view, run, made)
         except Exception as error:  # noqa: BLE001 - a run ends, whatever happened
             made = stumbled(error)
         lost = _NOTHING
         if gate is not None and not run.practice and (run.again or isinstance(made, Exception)):
             lost = _lost(gate, before)
+        self._answers.changed(run.dataset)
         self._end(run, made, lost)
-
-    def _rest(self, run: Run) -> None:
-        """Until what was drawn may be stored; others are worked on meanwhile."""
-        if not run.practice:
-            with self.queue.resting():
-                run.pause()
+        run.rest()
 
     def _end(self, run: Run, made: Result | Exception, lost: Fraction = _NOTHING) -> None:
         """Write down who asked what; then the answer may leave, and not without that."""
@@ -478,8 +491,3 @@ def _has_share(hosted: Hosted, caller: Caller) -> bool:
     """Whether a data set is there for a caller at all."""
     analysts = hosted.policy.analysts
     return caller.sees_all or not analysts or caller.name in analysts
-
-
-def _require_steward(caller: Caller) -> None:
-    if not caller.is_steward:
-        raise Forbidden("This is for stewards.", fix="Ask the steward.", about="role")

@@ -12,11 +12,12 @@ class Settings:
 
     ``quantum``: answers leave at multiples of so many seconds, doubled from eight of them on, so
     that their time tells next to nothing about rows; 0 turns it off. ``workers``: questions that
-    are worked on at once. ``approve_above``: an ε above which a steward has to approve.
+    are begun at once; an engine takes four of them at a time, and others wait for it or for their
+    time to be told. ``approve_above``: an ε above which a steward has to approve.
     ``kept``: results that are kept in memory; those that are gone come from the ledger again.
     """
 
     quantum: float = 0.05
-    workers: int = 4
+    workers: int = 16
     approve_above: Fraction | None = None
     kept: int = 2000

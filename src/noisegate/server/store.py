@@ -9,7 +9,7 @@ share one transaction, so that the disk is waited for once.
 import sqlite3
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast, final
@@ -137,10 +137,29 @@ class Store:
         with self._lock:
             if not wish.is_over:
                 self._grant_all()
+        return cast("T", self._made(wish))
+
+    def do_all(self, works: Sequence[Callable[[Do], T]]) -> "list[T | Exception]":
+        """Several in one go; each gives what it made, or why it left nothing."""
+        wishes = [_Wish(work) for work in works]
+        self._wishes.extend(wishes)
+        with self._lock:
+            if not all(wish.is_over for wish in wishes):
+                with suppress(Exception):  # each wish has it
+                    self._grant_all()
+        return [self._outcome(wish) for wish in wishes]
+
+    def _outcome(self, wish: _Wish) -> Any:  # noqa: ANN401 - of any work
+        try:
+            return self._made(wish)
+        except Exception as error:  # noqa: BLE001 - told to whoever wished it
+            return error
+
+    def _made(self, wish: _Wish) -> Any:  # noqa: ANN401 - of any work
         with self._told():
             if wish.error is not None:
                 raise wish.error
-        return cast("T", wish.made)
+        return wish.made
 
     def _grant_all(self) -> None:
         wishes = [self._wishes.popleft() for _ in range(len(self._wishes))]

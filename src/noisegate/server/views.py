@@ -8,7 +8,7 @@ from functools import cached_property
 from hashlib import sha256
 from io import StringIO
 from pathlib import Path
-from typing import Any, Final, Protocol, final
+from typing import TYPE_CHECKING, Any, Final, Protocol, final
 from uuid import uuid4
 
 from noisegate.desk.order import Order
@@ -26,6 +26,9 @@ from noisegate.server.refusals import no_such
 from noisegate.server.runs import RUN, Run
 from noisegate.server.settings import Settings
 from noisegate.server.store import Do, Store
+
+if TYPE_CHECKING:
+    from noisegate.server.remembered import Known
 
 _KEY_MAX: Final = 200
 _SESSIONS: Final = ("many", "series")  # that hold a door open, which no request can
@@ -47,6 +50,9 @@ class Runs(Protocol):
 
     def begin(self, view: "View", run: Run) -> Run:
         """Keep a new run and queue it, or find the one with its key."""
+
+    def known(self, view: "View", run: Run) -> "Known | None":
+        """What needs neither a queue nor a plan to be told again."""
 
     def held(self, run_id: str) -> Run | None:
         """A run that this process remembers."""
@@ -200,6 +206,18 @@ class View:
         face: str = "http",
     ) -> Run:
         """Queue an order. With a ``key`` it is asked and paid for once."""
+        run = self._run(order, key=key, fresh=fresh, practice=practice, face=face)
+        return self._service.begin(self, run)
+
+    def known(self, order: Order[Any, Expected], *, face: str = "http") -> "Known | None":
+        """What can be told again without any work; None: `start` it instead."""
+        run = self._run(order, key=None, fresh=False, practice=False, face=face)
+        return self._service.known(self, run)
+
+    def _run(
+        self, order: Order[Any, Expected], *, key: str | None, fresh: bool, practice: bool,
+        face: str,
+    ) -> Run:  # fmt: skip
         self._require_asker()
         if order.kind in _SESSIONS or (order.kind == "release" and _grows(order)):
             raise SpecError(
@@ -213,13 +231,12 @@ class View:
             )
         purpose = None if practice else self.purpose
         window = None if practice else self.hosted.window(self.caller.name, purpose)
-        run = Run(
+        return Run(
             id=uuid4().hex, person=self.caller.name, dataset=self.name, order=order, fresh=fresh,
             practice=practice, face=face, created=now(), key=key, token=self.caller.token,
             allow=self.caller.allow, window=window, purpose=purpose,
             quantum=self._service.settings.quantum,
         )  # fmt: skip
-        return self._service.begin(self, run)
 
     def ask(
         self,

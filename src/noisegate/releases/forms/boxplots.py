@@ -1,12 +1,13 @@
 """Box plots: `gate.release("boxplot", …)`.
 
 A box plot is five quantiles of each group, each with a ± in values that was chosen with it, and an
-error in ranks that is known beforehand.
+error in ranks that is known beforehand. Of dates the ± is in days.
 """
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date, timedelta
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, Required, final
@@ -37,20 +38,21 @@ from noisegate.sql.spelling import decimal, quoted, table_named
 WHISKERS: Final = Fraction(1, 20)
 _BOX: Final = 64  # pixels for each
 _NAMES: Final = ("low", "lower", "middle", "upper", "high")
+_KINDS: Final = (Kind.INTEGER, Kind.NUMBER, Kind.DATE)
 FORMAT: Final = "noisegate-boxplot/1"
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Box:
-    """The five numbers of one group: whiskers, quartiles and the median."""
+    """The five numbers, or dates, of one group: whiskers, quartiles and the median."""
 
     group: tuple[Any, ...]
-    low: float
-    lower: float
-    middle: float
-    upper: float
-    high: float
+    low: float | date
+    lower: float | date
+    middle: float | date
+    upper: float | date
+    high: float | date
 
 
 @final
@@ -131,29 +133,32 @@ class BoxplotRelease(Held):
         alt = altair()
         widths = self.held.margins(confidence)
         rows = [
-            {name: getattr(box, name) for name in _NAMES}
+            {name: _drawn(getattr(box, name)) for name in _NAMES}
             | {f"{name}_margin": each[place] for name in _NAMES if (each := widths[name])}
             | {"group": ", ".join(map(str, box.group)) or self.column}
             for place, box in enumerate(self.boxes)
         ]
+        dated = any(isinstance(box.middle, date) for box in self.boxes)
+        of, scale = ("T", alt.Scale(type="utc")) if dated else ("Q", alt.Scale())
         angle = label_angle((row["group"] for row in rows), _BOX)
         axis = alt.Axis(labelAngle=angle, labelLimit=160)
         x = alt.X("group:N", title=", ".join(self.by) or None, sort=None, axis=axis)
         told = [name for name in rows[0] if name != "group"] if rows else []
-        tips = [alt.Tooltip("group:N"), *(alt.Tooltip(f"{name}:Q") for name in told)]
+        kinds = {name: of if name in _NAMES else "Q" for name in told}
+        tips = [alt.Tooltip("group:N"), *(alt.Tooltip(f"{n}:{kind}") for n, kind in kinds.items())]
         base = alt.Chart(alt.InlineData(values=rows)).encode(x=x, tooltip=tips)
-        whisker = base.mark_rule().encode(y=alt.Y("low:Q", title=self.column), y2="high:Q")
-        body = base.mark_bar(size=28, color="#5b8cc0").encode(y="lower:Q", y2="upper:Q")
-        middle = base.mark_tick(size=28, thickness=2, color="#1a1a1a").encode(y="middle:Q")
+        y = alt.Y(f"low:{of}", title=self.column, scale=scale)
+        whisker = base.mark_rule().encode(y=y, y2="high")
+        body = base.mark_bar(size=28, color="#5b8cc0").encode(y=f"lower:{of}", y2="upper")
+        middle = base.mark_tick(size=28, thickness=2, color="#1a1a1a").encode(y=f"middle:{of}")
         ends = f"Whiskers at {float(self.whiskers):.0%} and {float(1 - self.whiskers):.0%}"
         words = f"{ends}; {self._ranks(confidence)}"
         layers = whisker + body + middle
-        if widths["middle"]:
-            sure = base.transform_calculate(
-                least="datum.middle - datum.middle_margin",
-                most="datum.middle + datum.middle_margin",
-            )
-            layers += sure.mark_rule(size=7, opacity=0.35).encode(y="least:Q", y2="most:Q")
+        if (sure := widths["middle"]) is not None:
+            for row, box, width in zip(rows, self.boxes, sure, strict=True):
+                row |= {"least": _away(box.middle, width, -1), "most": _away(box.middle, width, 1)}
+            wide = base.mark_rule(size=7, opacity=0.35)
+            layers += wide.encode(y=f"least:{of}", y2="most")
             words += "; the wide line is the ± of the median"
         boxes = layers.properties(width=alt.Step(_BOX))
         title = title or " by ".join(filter(None, (self.column, ", ".join(self.by))))
@@ -231,9 +236,10 @@ def boxplot_sql(
             "The columns are not in this table.", fix=f"For example: {{{min(known)!r}: None}}."
         )
     column, *by = columns
-    if known[column].kind not in (Kind.INTEGER, Kind.NUMBER) or known[column].between is None:
+    if known[column].kind not in _KINDS or known[column].between is None:
         raise SpecError(
-            f"{column!r} is not a number with bounds.", fix="Declare between = [low, high] for it."
+            f"{column!r} is not a number or a date with bounds.",
+            fix="Declare between = [low, high] for it.",
         )
     ends = fraction(asked.whiskers, name="whiskers")
     if not 0 < ends < Fraction(1, 4):
@@ -273,6 +279,20 @@ def boxplot_job(
 
     job = question_job(desk, sql, terms, fresh=fresh)
     return derived("boxplot", job, made, BoxplotRelease.endings)
+
+
+def _drawn(value: Any) -> Any:  # noqa: ANN401 - a number, a date, or none
+    return value.isoformat() if isinstance(value, date) else value
+
+
+def _away(value: Any, width: Any, way: int) -> Any:  # noqa: ANN401 - as answers have them
+    """The end of an error bar; that of a date within the calendar."""
+    if value is None or width is None:
+        return None
+    if not isinstance(value, date):
+        return value + way * width
+    room = (date.max - value if way > 0 else value - date.min).days
+    return (value + way * timedelta(days=int(min(width, room)))).isoformat()
 
 
 def _width(how: Bins) -> str:

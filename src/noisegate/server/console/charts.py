@@ -5,7 +5,7 @@ No library of charts: what is drawn has its escaping from the template, and its 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
 from decimal import Decimal
 from math import isfinite
 from typing import Any, Final, TypeAlias, final
@@ -117,12 +117,13 @@ class Boxes:
 
 
 def boxes(made: BoxplotRelease, confidence: Number, cells: list[list[str]]) -> "Sequence[Boxes]":
-    """A box for each group that has five numbers; none where they are not numbers."""
+    """A box for each group that has five numbers or dates; none where they are neither."""
     answer, keys = made.held, len(made.by)
+    dated = any(isinstance(box.middle, date) for box in made.boxes)
     widths = answer.half_widths(confidence)[keys + 2]
     found: list[tuple[int, list[float], _Reach | None]] = []
     for row, values in enumerate(zip(*(c.to_pylist() for c in answer.table.columns), strict=True)):
-        known = [_reach(each, None, from_zero=False) for each in values[keys:]]
+        known = [_reach(_day(each), None, from_zero=False) for each in values[keys:]]
         if all(known) and len(found) < BARS_MAX:
             numbers = [each[0] for each in known if each]
             margin = None if widths is None else widths[row]
@@ -157,9 +158,19 @@ def boxes(made: BoxplotRelease, confidence: Number, cells: list[list[str]]) -> "
         f"of the median at {percent(confidence)} confidence."
     ) + (f" The first {len(rows)} of {answer.table.num_rows:,} groups." if more else "")
     words = f"{caption} Each from whisker to whisker: {'; '.join(said)}"
-    return [
-        Boxes(caption=caption, words=words, rows=tuple(rows), ends=(f"{low:,.4g}", f"{high:,.4g}"))
-    ]
+    scale = (_dated(low), _dated(high)) if dated else (f"{low:,.4g}", f"{high:,.4g}")
+    return [Boxes(caption=caption, words=words, rows=tuple(rows), ends=scale)]
+
+
+def _day(value: Any) -> Any:  # noqa: ANN401 - a cell
+    """A date as a number of days; anything else as it is."""
+    plain = isinstance(value, date) and not isinstance(value, datetime)
+    return value.toordinal() if plain else value
+
+
+def _dated(day: float) -> str:
+    """The date of a number of days, within the calendar."""
+    return date.fromordinal(int(min(max(day, 1), date.max.toordinal()))).isoformat()
 
 
 def charts(

@@ -2,6 +2,7 @@
 
 from asyncio import shield, wrap_future
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 from starlette.responses import PlainTextResponse, Response
@@ -89,7 +90,13 @@ async def _start(asked: Asked, *, practice: bool) -> Response:
     view = view.on(None if practice else purpose)
     form, at, wait = asked.form(order.kind), _confidence(asked, order), asked.wait
     key = asked.request.headers.get("idempotency-key")
-    run = await asked.off(view.start, order, key=key, fresh=fresh, practice=practice, face="http")
+    known = None if practice or fresh or key is not None else view.known(order)
+    if known is not None:
+        await asked.strokes.do(known.write)
+        run = known.tell()
+    else:
+        terms = partial(view.start, order, key=key, fresh=fresh, practice=practice, face="http")
+        run = await asked.start(terms)
     try:
         return await _told(asked, run, form, at, wait)
     except OverBudget as refusal:

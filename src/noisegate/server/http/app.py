@@ -3,6 +3,7 @@
 import logging
 import re
 from collections.abc import Collection, Sequence
+from functools import partial
 from typing import Final
 from uuid import uuid4
 
@@ -18,12 +19,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from noisegate.errors import Unauthenticated, UserError, stumbled
 from noisegate.server.http.answering import say
 from noisegate.server.http.asked import Asked, Refused
+from noisegate.server.http.strokes import Strokes
 from noisegate.server.http.table import CALLS, Call
 from noisegate.server.people import Caller
 from noisegate.server.refusals import body_of, status_of
 from noisegate.server.service import Service
 
-THREADS: Final = 32  # that plan, write and look things up; whoever waits for a run needs none
+THREADS: Final = 24  # that plan, write and look things up; whoever waits for a run needs none
+STARTS: Final = 8  # that put questions in the queue: what is told waits behind none of them
 _LOG: Final = logging.getLogger("noisegate.http")
 _SAFE: Final = {
     "Cache-Control": "no-store",
@@ -43,9 +46,14 @@ def http_app(
 
     ``hosts`` are the names by which callers reach it; None: any.
     """
-    limiter = CapacityLimiter(THREADS)
+    limiter, starts = CapacityLimiter(THREADS), CapacityLimiter(STARTS)
+    usual = partial(
+        Asked, service=service, limiter=limiter, starts=starts,
+        strokes=Strokes(service.store, limiter),
+    )  # fmt: skip
     routes = [
-        Route(call.path, _endpoint(service, limiter, call), methods=[call.method]) for call in CALLS
+        Route(call.path, _endpoint(service, limiter, usual, call), methods=[call.method])
+        for call in CALLS
     ]
     app = Starlette(routes=[*routes, *more], exception_handlers={HTTPException: _of_http})
     app.router.redirect_slashes = False
@@ -88,16 +96,15 @@ class Guard:
         await self._app(scope, receive, guarded)
 
 
-def _endpoint(service: Service, limiter: CapacityLimiter, call: Call):  # type: ignore[no-untyped-def]  # noqa: ANN202 - an endpoint of Starlette's
+def _endpoint(service: Service, limiter: CapacityLimiter, usual: "partial[Asked]", call: Call):  # type: ignore[no-untyped-def]  # noqa: ANN202 - an endpoint of Starlette's
+    query = frozenset(call.query)
+
     async def endpoint(request: Request) -> Response:
         caller: Caller | None = None
         try:
             if not call.public:
                 caller = await _recognised(service, limiter, request)
-            asked = Asked(
-                service=service, request=request, limiter=limiter, caller=caller,
-                known=frozenset(call.query),
-            )  # fmt: skip
+            asked = usual(request=request, caller=caller, known=query)
             return await call.work(asked)
         except Exception as error:  # noqa: BLE001 - whatever it is, its words may quote rows
             return _refused(error, caller, request)

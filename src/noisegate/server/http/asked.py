@@ -5,6 +5,7 @@ import re
 from asyncio import timeout
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final, ParamSpec, TypeVar, final
 
 from anyio import CapacityLimiter, to_thread
@@ -16,6 +17,7 @@ from noisegate.errors import SpecError, UserError
 from noisegate.exact import Number, fraction
 from noisegate.mechanisms.base import failure_of
 from noisegate.orders import SqlOrder, order_from
+from noisegate.server.http.strokes import Strokes
 from noisegate.server.people import Caller
 from noisegate.server.refusals import no_such
 from noisegate.server.runs import Run
@@ -61,6 +63,8 @@ class Asked:
     service: Service
     request: Request
     limiter: CapacityLimiter
+    starts: CapacityLimiter
+    strokes: Strokes
     known: frozenset[str]  # parameters of the call
     caller: Caller | None = None
     id: str = ""
@@ -87,6 +91,10 @@ class Asked:
     async def off(self, work: Callable[P, T], *args: P.args, **terms: P.kwargs) -> T:
         """Work that takes a while, in a thread."""
         return await to_thread.run_sync(lambda: work(*args, **terms), limiter=self.limiter)
+
+    async def start(self, work: Callable[[], Run]) -> Run:
+        """A new run, in a thread of those for that."""
+        return await to_thread.run_sync(work, limiter=self.starts)
 
     async def view(self) -> View:
         """The data set of the path, as the caller sees it."""
@@ -155,15 +163,9 @@ class Asked:
         match kind.strip().lower():
             case "application/json":
                 body = await self._body()
-                record = _json(body)
-                fresh, purpose = record.pop("fresh", False), record.pop("purpose", None)
-                if not isinstance(fresh, bool):
-                    raise SpecError("fresh is not true or false.", fix="Use true.", about="fresh")
-                if purpose is not None and not isinstance(purpose, str):
-                    raise SpecError("purpose is not a text.", fix="Name one.", about="purpose")
                 if len(body) <= _SMALL:  # a thread would take longer
-                    return order_from(record), fresh, purpose
-                return await self.off(order_from, record), fresh, purpose
+                    return _small(body)
+                return await self.off(_ordered, body)
             case "text/sql":
                 terms = {n: _term(n, v) for n, v in self.seen.items() if n not in _BESIDE}
                 sql = _text(await self._body())
@@ -196,6 +198,19 @@ class Asked:
 
 _SMALL: Final = 4096  # bytes of an order
 _BESIDE: Final = ("fresh", "practice", "purpose")  # parameters that are no terms of an order
+
+
+def _ordered(body: bytes) -> tuple[Order[Any, Expected], bool, str | None]:
+    record = _json(body)
+    fresh, purpose = record.pop("fresh", False), record.pop("purpose", None)
+    if not isinstance(fresh, bool):
+        raise SpecError("fresh is not true or false.", fix="Use true.", about="fresh")
+    if purpose is not None and not isinstance(purpose, str):
+        raise SpecError("purpose is not a text.", fix="Name one.", about="purpose")
+    return order_from(record), fresh, purpose
+
+
+_small = lru_cache(maxsize=1000)(_ordered)  # what is asked again is not read again
 
 
 def _term(name: str, text: str) -> object:
@@ -254,6 +269,7 @@ def _depth(value: object) -> int:
     return depth
 
 
+@lru_cache(maxsize=100)
 def _accepted(header: str) -> str | None:
     """The form that an Accept header likes best; of equals, the first of the list (RFC 9110)."""
     ranges = []

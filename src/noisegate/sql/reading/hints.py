@@ -124,15 +124,27 @@ def _from_options(tokens: list[Token], place: int) -> tuple[int, list[tuple[str,
     return place + 1 + texts.index(")") + 1, found
 
 
+def _option(name: str) -> str:
+    if name.lower() == "purpose":  # it decides who pays, which SQL does not
+        raise Unsupported(
+            "A purpose is not said in the SQL.",
+            fix="Say it beside the question: purpose= where the gate is opened, --purpose, "
+            '"purpose" of the order, or SET noisegate.purpose of a Postgres client.',
+            about="purpose",
+        )
+    option = _OPTIONS.get(name.lower())
+    if option is None:
+        near = get_close_matches(name.lower(), _OPTIONS, n=1) or sorted(_OPTIONS)
+        raise Unsupported(
+            f"There is no option {name!r}.", fix=f"Use {', '.join(near)}.", about="option"
+        )
+    return option
+
+
 def _terms(said: Iterable[tuple[str, str]]) -> Terms:
     found: dict[str, str] = {}
     for name, value in said:
-        option = _OPTIONS.get(name.lower())
-        if option is None:
-            near = get_close_matches(name.lower(), _OPTIONS, n=1) or sorted(_OPTIONS)
-            raise Unsupported(
-                f"There is no option {name!r}.", fix=f"Use {', '.join(near)}.", about="option"
-            )
+        option = _option(name)
         if found.setdefault(option, value) != value:
             raise Unsupported(f"{option} is given twice.", fix="Give it once.", about="twice")
     terms: dict[str, object] = {}
