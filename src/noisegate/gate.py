@@ -6,7 +6,7 @@ orders of what is said to them: see `noisegate.orders.asking`.
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, final
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, final
 
 from noisegate.curator.curator import Curator
 from noisegate.desk.desk import Desk
@@ -143,6 +143,7 @@ class Gate(Asks):
         from noisegate.curator.partition import within  # noqa: PLC0415 - when asked for
         from noisegate.sql.partition import part_of  # noqa: PLC0415
 
+        self._rules.require_state()
         return Gate(within(self._curator, part_of(self._curator, asked)), self._rules)
 
     def sample(self, probability: Number) -> "Gate":
@@ -172,6 +173,7 @@ class Gate(Asks):
         from noisegate.curator.partition import within  # noqa: PLC0415 - when asked for
         from noisegate.sql.partition import parts_of  # noqa: PLC0415
 
+        self._rules.require_state()
         found = parts_of(self._curator, column, **terms)
         return {key: Gate(within(self._curator, part), self._rules) for key, part in found.items()}
 
@@ -235,19 +237,11 @@ class Gate(Asks):
         """Let go of the ledger's file or connection. The next question opens it again."""
         self._curator.ledger.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def _repr_html_(self) -> str:
         from noisegate.desk.display import facts_html  # noqa: PLC0415 - notebooks only
 
-        facts = [("tables", ", ".join(self.tables)),
-                 ("protects", protected(units_of(self.tables.values()))),
-                 ("spent", str(self.spent)), ("left", f"{self.remaining:left}")]  # fmt: skip
-        return facts_html(facts)
+        facts = {"tables": ", ".join(self.tables), "spent": self.spent, "left": self.remaining}
+        return facts_html([(name, str(fact)) for name, fact in facts.items()])
 
     def __repr__(self) -> str:
         names = ", ".join(repr(name) for name in self.tables)

@@ -24,6 +24,7 @@ from refusals import about
 WARDS = ["north", "south", "west"]
 POLICY = """
 name = "study"
+snapshot = "2026-01"
 ledger = "study.ledger"
 [budget]
 epsilon = 400

@@ -92,7 +92,7 @@ def test_a_client_reads_signed_answers_as_any_other(signing):
     gate = noisegate.connect(signing.url, token=signing.tokens["ana"], dataset="clinic")
     answer = gate.sql(COUNT["sql"], epsilon="0.25")
     made = gate.release("histogram", table="visits", columns={"ward": None}, epsilon="0.25")
-    gate._calls._forget()
+    gate._calls.close()
     assert answer.columns == ("n",)
     assert answer.cost.epsilon == 0.25
     assert made.answer().table.num_rows == 4

@@ -35,6 +35,7 @@ WARDS = ["north", "south", "west"]
 COLUMNS = {"ward": {"in": WARDS}, "age": {"between": [0, 100]}}
 POLICY = """
 name = "clinic"
+snapshot = "2026-01"
 protects = "one patient"
 ledger = "clinic.ledger"
 [budget]
@@ -523,3 +524,56 @@ def test_the_tables_behind_the_door_of_a_part_cannot_be_changed(clinic):
     query = Query(Sums(relation=door.part.of(forged), terms=(one,), rows_per_unit=1))
     with pytest.raises(Unsupported, check=about("table")):
         door.measure(Measurement(query=query, mechanisms=(Geometric(scale=1),)))
+
+
+# rows that may change
+
+
+def test_parts_are_refused_where_the_policy_names_no_state_of_the_rows(tmp_path):
+    """A unit that moves to another part would be in two, and pay once."""
+    (tmp_path / "people.csv").write_text("id,ward\n1,north\n2,south\n")
+    policy = """
+        name = "live"
+        {}
+        [budget]
+        epsilon = 25
+        [tables.people]
+        source = "people.csv"
+        unit = "id"
+        columns.id = {{ type = "integer" }}
+        columns.ward = {{ in = ["north", "south"] }}
+    """
+    (file := tmp_path / "live.toml").write_text(policy.format(""))
+    gate = ng.open(file)
+    part = {"by": "ward", "key": "north", "several": "first"}
+    for refused in (
+        lambda: gate.partition("ward", several="first"),
+        lambda: gate.plan("SELECT COUNT(*) FROM people", epsilon=1, part=part),
+        lambda: gate.sql("SELECT COUNT(*) FROM people", epsilon=1, part=part),
+    ):
+        with pytest.raises(Unsupported, check=about("snapshot")):
+            refused()
+    assert gate.spent == ApproxDP(0)
+    file.write_text(policy.format('snapshot = "2026-01"'))
+    named = ng.open(file)
+    assert set(named.partition("ward", several="first")) == {"north", "south"}
+    assert named.sql("SELECT COUNT(*) FROM people", epsilon=1, part=part).cost.epsilon == 1
+
+
+def test_a_session_of_many_questions_in_a_part_is_refused_before_it_is_charged():
+    rows = pa.table({"ward": WARDS * 20, "age": [30, 40, 50] * 20})
+    gate = ng.open(rows, epsilon=200, columns=COLUMNS, table="people", ledger=MemoryLedger())
+    north = gate.partition("ward")["north"]
+    with pytest.raises(Unsupported, check=about("part")), north.many({"age": [0, 50]}, epsilon=100):
+        pass
+    assert gate.spent == ApproxDP(0)
+
+
+def test_an_order_names_a_part_of_few_conditions(tmp_path):
+    rows = pa.table({"ward": WARDS * 20, "age": [30, 40, 50] * 20})
+    gate = ng.open(rows, epsilon=20, columns=COLUMNS, table="people", ledger=MemoryLedger())
+    by = [f"age = {age}" for age in range(101)]
+    with pytest.raises(SpecError, check=about("part")):
+        gate.sql("SELECT COUNT(*) FROM people", epsilon=1, part={"by": by, "key": by[0]})
+    few = {"by": by[30:60], "key": by[40]}
+    assert abs(gate.sql("SELECT COUNT(*) FROM people", epsilon=15, part=few).value - 20) < 4

@@ -6,7 +6,7 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeVar, Unpack, final
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, Unpack, final
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -213,12 +213,6 @@ class RemoteGate(Asks):
     def close(self) -> None:
         """Let go of this thread's connection. The next question makes another."""
         self._calls.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     # any order
 

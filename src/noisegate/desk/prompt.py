@@ -74,6 +74,7 @@ class Tables(_Listed[TableDomain], Mapping[str, TableDomain]):
 
     def __init__(self, tables: Mapping[str, TableDomain]) -> None:
         self._tables = tables
+        self.part = getattr(tables, "part", None)  # of the units: readers begin with its rows
 
     def __getitem__(self, name: str) -> TableDomain:
         return self._tables[name]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final, final
 
-from noisegate.errors import SpecError
+from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number, positive
 
 EPSILON_MAX: Final = 10**6  # of an account
@@ -23,7 +23,19 @@ class Rules:
     sample: Fraction | None = None  # of units, drawn anew for each question
     crowd: tuple[Fraction, Fraction] | None = None  # probability and δ, where crowds may be asked
     rows_max: Mapping[str, int] = field(default_factory=dict)  # of each table that declares it
+    state_named: bool = True  # whether the policy names the state of its rows: parts rest on it
     former: bool = False  # where ρ adds up, an ε buys ρ = ε²/2, as it did once
+
+    def require_state(self) -> None:
+        """Refuse parts of rows that may change: a unit that moves would be in two, and pay once."""
+        if not self.state_named:
+            raise Unsupported(
+                "The policy does not name the state of its rows, so that one unit might be in two "
+                "parts.",
+                fix='The steward can add snapshot = "2026-01" to it, and a new name whenever rows '
+                "change. Ask about the whole table until then.",
+                about="snapshot",
+            )
 
     def price(self, *said: Number | None) -> Fraction:
         """What is to be paid: the first that was said, else as the policy has it."""

@@ -6,7 +6,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Self, TypeVar, Unpack, overload
 
 import noisegate.orders as orders  # noqa: PLR0402 - loads each kind when it is used
 from noisegate.desk.answer import Answer
@@ -45,6 +45,16 @@ E = TypeVar("E", bound=Expected)
 
 class Asks(ABC):
     """Plans orders and runs them; all else that can be asked is an order."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of files and connections. The next question opens them again."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     # any order
 

@@ -27,7 +27,7 @@ from noisegate.root.opening import (
 )
 from noisegate.sources.duckdb.files import Data, Within
 from noisegate.sources.engines import engine_of
-from noisegate.sources.policy.policy import Policy
+from noisegate.sources.policy.policy import UNNAMED, Policy
 from noisegate.sources.policy.purposes import PURPOSE, Purpose, purpose_of
 from noisegate.sources.policy.tables import domains
 from noisegate.sources.source import Source
@@ -218,6 +218,7 @@ class Hosted:
             keys_delta=policy.keys_delta,
             practice=self.practice,
             crowd=policy.crowd,
+            state_named=policy.snapshot != UNNAMED,
             rows_max={n: t.rows_max for n, t in policy.tables.items() if t.rows_max is not None},
         )
         most = policy.allowed_of(analyst)

@@ -263,7 +263,7 @@ class Service:
         """What needs neither queue, plan nor ledger to be told again; None: it is not so simple."""
         caller, above = view.caller, self.settings.approve_above
         limits = caller.epsilon_question, caller.epsilon_hour, above, run.key
-        plain = self.store.is_quick and limits == (None,) * 4
+        plain = self.store.is_quick and limits == (None,) * 4 and run.order.part is None
         if not plain or (ready := self._answers.at_hand(view, run)) is None:
             return None
         view.require_open()

@@ -16,8 +16,12 @@ Why: by induction over the turns. A run is begun when it is asked, or once a wor
     what was told. The first step is charged then. It reads rows, and its answer is stored at the
     next rung from there; the next step is charged then, and has a ladder of its own. What comes
     after the last one is calculated from released numbers. A run that was cancelled keeps its
-    worker like any other. That an engine takes a few questions at a time, and that all share the
-    processors, can move the rung of a step, and nothing else.
+    worker like any other.
+Between runs: an engine takes a few questions at a time, and all share the processors, so one step
+    can move the rung of others that are under way. Somebody with several accounts, or beside other
+    people's questions, can so read one step off n other runs, each by a rung of its own: young runs
+    have short rungs, and tell its end to about a quantum. To fill an engine takes two people, since
+    one person has fewer questions at once than an engine takes.
 Not claimed: that somebody who watches the machine itself (its load, its disk, how soon it says that
     it is healthy) learns nothing more.
 """

@@ -6,7 +6,8 @@ order tells.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Final, TypeAlias, TypedDict, Unpack
+from dataclasses import dataclass
+from typing import Final, TypeAlias, TypedDict, Unpack, final
 
 from noisegate.algebra.expression import Call, Expression, Field, Literal
 from noisegate.algebra.relation import Filter, Table
@@ -22,6 +23,7 @@ from noisegate.transforms.restrict import declared
 Where: TypeAlias = Sequence[str] | Mapping[str, str]
 FIRST: Final = "first"
 _PARTS_MAX: Final = 1_000
+ORDERED_MAX: Final = 100  # conditions of an order: each is read anew
 
 
 class PartitionTerms(TypedDict, total=False):
@@ -43,14 +45,15 @@ def parts_of(
     """The parts, by key of the column or by condition (or the name that was given to it)."""
     if curator.part is not None:
         raise already_one()
-    return _parts(curator.tables, column, where=where, table=table, several=several)
+    rule = _rule(curator.tables, column, where=where, table=table, several=several)
+    return {key: rule.part(key) for key in rule.keys}
 
 
 def named_parts(
     tables: Mapping[str, TableDomain], column: str | None, **terms: Unpack[PartitionTerms]
 ) -> dict[Key, PartOf]:
     """The same as orders name them, from what is public about tables that are elsewhere."""
-    found, where = _parts(tables, column, **terms), terms.get("where")
+    found, where = _rule(tables, column, **terms).keys, terms.get("where")
     table, several = terms.get("table") or "", terms.get("several") or ""
     keys, by = [str(key) for key in found], [column or ""]
     if column is None:
@@ -70,14 +73,32 @@ def already_one() -> SpecError:
     )
 
 
-def _parts(
+@final
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """What puts rows into parts, and the parts: what each is called, the key it has, and words.
+
+    Parts are made one by one: to make one is to look at the whole rule.
+    """
+
+    table: TableDomain
+    by: Expression
+    keys: Mapping[Key, tuple[Key, str]]
+
+    def part(self, name: Key) -> Part:
+        """One of them."""
+        key, words = self.keys[name]
+        return Part(table=self.table, by=self.by, key=key, name=words)
+
+
+def _rule(
     tables: Mapping[str, TableDomain],
     column: str | None,
     *,
     where: Where | None = None,
     table: str | None = None,
     several: str | None = None,
-) -> dict[Key, Part]:
+) -> _Rule:
     require_texts(column=column, table=table, several=several)
     if (column is None) == (where is None):
         raise SpecError(
@@ -91,7 +112,7 @@ def _parts(
         found = _by_column(domain, column.rpartition(".")[2])
     else:
         found = _by_conditions(tables, domain, where or ())
-    if not 0 < len(found) <= _PARTS_MAX:
+    if not 0 < len(found.keys) <= _PARTS_MAX:
         raise SpecError(
             "A partition has no parts, or too many.",
             fix=f"Use 1 to {_PARTS_MAX:,} keys or conditions.",
@@ -102,18 +123,27 @@ def _parts(
 
 def part_of(curator: Curator, asked: PartOf) -> Part:
     """The part that an order names; refuses one that there is not."""
+    if curator.part is not None:
+        raise already_one()
     columns = {name for table in curator.tables.values() for name in table.columns}
     is_column = len(asked.by) == 1 and asked.by[0].rpartition(".")[2] in columns
-    found = parts_of(
-        curator, asked.by[0] if is_column else None, where=None if is_column else asked.by,
-        table=asked.table or None, several=asked.several or None,
-    )  # fmt: skip
-    parts = {str(key): part for key, part in found.items()}
-    if asked.key not in parts:
+    if not is_column and len(asked.by) > ORDERED_MAX:
         raise SpecError(
-            f"There is no part {asked.key!r}.", fix=f"Use one of: {', '.join(parts)}.", about="part"
+            f"An order names a part of at most {ORDERED_MAX} conditions.",
+            fix="Split by fewer conditions, or by a column with declared keys.",
+            about="part",
         )
-    return parts[asked.key]
+    rule = _rule(
+        curator.tables, asked.by[0] if is_column else None,
+        where=None if is_column else asked.by, table=asked.table or None,
+        several=asked.several or None,
+    )  # fmt: skip
+    names = {str(key): key for key in rule.keys}
+    if asked.key not in names:
+        raise SpecError(
+            f"There is no part {asked.key!r}.", fix=f"Use one of: {', '.join(names)}.", about="part"
+        )
+    return rule.part(names[asked.key])
 
 
 def _table(tables: Mapping[str, TableDomain], table: str | None, column: str | None) -> TableDomain:
@@ -148,7 +178,7 @@ def _require_several(table: TableDomain, several: str | None) -> None:
         )
 
 
-def _by_column(table: TableDomain, name: str) -> dict[Key, Part]:
+def _by_column(table: TableDomain, name: str) -> _Rule:
     """One part for each declared key, in their order."""
     if name not in table.columns:
         raise SpecError(
@@ -158,12 +188,9 @@ def _by_column(table: TableDomain, name: str) -> dict[Key, Part]:
         )
     keys = declared(table, name).keys or ()
     if table.is_row_level and all(type(key) in (int, str) for key in keys):
-        return {
-            key: Part(table=table, by=Field(name), key=key, name=_words(name, key)) for key in keys
-        }
+        return _Rule(table, Field(name), {key: (key, _words(name, key)) for key in keys})
     equal = [Call("eq", (Field(name), Literal(key))) for key in keys]
-    names = [_words(name, key) for key in keys]
-    return dict(zip(keys, _numbered(table, equal, names), strict=True))
+    return _numbered(table, equal, {key: _words(name, key) for key in keys})
 
 
 def _words(column: str, key: Key) -> str:
@@ -171,17 +198,17 @@ def _words(column: str, key: Key) -> str:
 
 
 def _numbered(
-    table: TableDomain, conditions: Sequence[Expression], names: Sequence[str]
-) -> list[Part]:
-    """Parts by the first condition that is true."""
+    table: TableDomain, conditions: Sequence[Expression], names: Mapping[Key, str]
+) -> _Rule:
+    """Parts by the first condition that is true, in the order of their names."""
     pairs = [each for place, one in enumerate(conditions) for each in (one, Literal(place))]
-    by = Call("case", tuple(pairs))
-    return [Part(table=table, by=by, key=n, name=name) for n, name in enumerate(names)]
+    keys: dict[Key, tuple[Key, str]] = {
+        name: (place, words) for place, (name, words) in enumerate(names.items())
+    }
+    return _Rule(table, Call("case", tuple(pairs)), keys)
 
 
-def _by_conditions(
-    tables: Mapping[str, TableDomain], table: TableDomain, where: Where
-) -> dict[Key, Part]:
+def _by_conditions(tables: Mapping[str, TableDomain], table: TableDomain, where: Where) -> _Rule:
     named = dict(where) if isinstance(where, Mapping) else {each: each for each in where}
     if isinstance(where, str) or not all(isinstance(each, str) for each in named.values()):
         raise SpecError(
@@ -191,11 +218,11 @@ def _by_conditions(
     if not isinstance(where, Mapping) and len(named) < len(where):
         raise SpecError("A condition is listed twice.", fix="List each once.", about="partition")
     read_ = [_condition(tables, table, each) for each in named.values()]
-    texts = list(named.values())
-    names = [
-        f"{text}, and none of those before" if place else text for place, text in enumerate(texts)
-    ]
-    return dict(zip(named, _numbered(table, read_, names), strict=True))
+    words: dict[Key, str] = {
+        name: f"{text}, and none of those before" if place else text
+        for place, (name, text) in enumerate(named.items())
+    }
+    return _numbered(table, read_, words)
 
 
 def _condition(tables: Mapping[str, TableDomain], table: TableDomain, text: str) -> Expression:

@@ -4,6 +4,7 @@ The noise is scale · S · Z, and S, the smooth bound, is a secret of the rows. 
 ln S by at most β, whatever the rows are, so ln S is a number of small sensitivity: it can be
 released with noise of its own, for a share of the price.
 
+>>> from noisegate.mechanisms.smooth.smooth import SmoothStudent
 >>> noise = Barred(noise=SmoothStudent.for_epsilon(1, low=0, high=1000), bar=Fraction(48))
 >>> level, number = noise.sample(np.array([500, *[3] * 400])).tolist()
 >>> noise.interval("0.95", level) >= 1
@@ -31,6 +32,7 @@ from noisegate.privacy.distance import L1
 from noisegate.privacy.event import Event, Sequential
 
 FINE: Final = 16  # levels of ln S for each β
+BETA_BITS: Final = 256  # of β's denominator
 _BITS: Final = 64
 _QUANTUM: Final = 1 << 10  # quantiles of the noise are whole numbers of 1/_QUANTUM
 _LEVELS_MAX: Final = 1 << 40
@@ -52,6 +54,10 @@ class Barred(LocalNoise):
         store_positive(self, "bar", least=SCALE_MIN, most=SCALE_MAX)
         if not isinstance(self.noise, SmoothNoise):
             raise SpecError("Only noise by a smooth bound has a bar.", fix="Use SmoothStudent.")
+        if (
+            self.noise.beta.denominator.bit_length() > BETA_BITS
+        ):  # `level` would take long for some S
+            raise SpecError("beta has too many digits for a bar.", fix="Round it.", about="bar")
 
     @property
     def low(self) -> int:  # type: ignore[override]  # that of the noise

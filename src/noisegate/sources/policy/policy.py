@@ -29,6 +29,7 @@ LEDGER_SUFFIX: Final = ".ledger"
 FILE_KINDS: Final = (".parquet", ".csv", ".tsv")
 DATABASE_KINDS: Final = (".duckdb", ".ddb", ".db")
 RESERVED: Final = "noisegate_"  # released tables are called so
+UNNAMED: Final = "1"  # a state of rows that the policy does not name
 _KEYS_DELTA_SHARE: Final = Fraction(1, 100)
 _SIZE_MAX: Final = 1 << 24
 _FOR: Final = {  # what a key of a table has a meaning for
@@ -85,7 +86,7 @@ class Policy:
     protects: str = "person"
     accountant: str = "pure"
     source: str | None = None
-    snapshot: str = "1"
+    snapshot: str = UNNAMED
     ledger: str | None = None
     default_epsilon: Fraction | None = None
     max_epsilon: Fraction | None = None
