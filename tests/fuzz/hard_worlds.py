@@ -27,6 +27,7 @@ HEAVY, LIGHT = 3, 7  # units that neighbours lack
 WARDS = ("north", "south", "east", "west")
 POLICY = """
 name = "hard"
+snapshot = "2026-01"
 protects = "patient"
 budget = {{ epsilon = {budget}, delta = 0.01, accountant = "{accountant}" }}
 questions = {{ keys_delta = 1e-6 }}
@@ -87,6 +88,7 @@ public = true
 """
 ROWS_POLICY = """
 name = "rows"
+snapshot = "2026-01"
 budget = {{ epsilon = {budget}, delta = 0.01, accountant = "{accountant}" }}
 questions = {{ keys_delta = 1e-6 }}
 analysts = {{ ana = {budget}, ben = {budget} }}
