@@ -6,10 +6,11 @@ north     12 ± 3
 south  1,204 ± 3
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from fractions import Fraction
-from typing import Final, Generic, TypeVar, final, overload
+from typing import Final, final, overload
 
 from noisegate.inert import html, line
 from noisegate.ledger.entry import Entry
@@ -17,7 +18,6 @@ from noisegate.privacy.domain import EPOCH, Column, Kind, TableDomain
 
 SHOWN_MAX: Final = 20  # lines at a prompt
 _KEYS: Final = 5  # that are named
-T = TypeVar("T")
 
 
 def aligned(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -40,15 +40,15 @@ def more_than(shown: int, count: int, what: str) -> list[str]:
     return [f"… {count - shown:,} more {what}"] if count > shown else []
 
 
-class _Listed(Generic[T]):
+class _Listed(ABC):
     """What is shown as a table of texts."""
 
     names: Sequence[str] = ()
     what = ""
 
+    @abstractmethod
     def lines(self) -> list[Sequence[str]]:
         """The cells of each line."""
-        raise NotImplementedError
 
     def __repr__(self) -> str:
         found = self.lines()
@@ -66,7 +66,7 @@ class _Listed(Generic[T]):
 
 
 @final
-class Tables(_Listed[TableDomain], Mapping[str, TableDomain]):
+class Tables(_Listed, Mapping[str, TableDomain]):
     """Tables by name, and what is public about them."""
 
     names = ("table", "column", "type", "public")
@@ -124,7 +124,7 @@ def plain_end(end: Fraction, kind: Kind) -> int | float | str:
 
 
 @final
-class Entries(_Listed[Entry], Sequence[Entry]):
+class Entries(_Listed, Sequence[Entry]):
     """Entries of a ledger."""
 
     names = ("no.", "at (UTC)", "kind", "about")
