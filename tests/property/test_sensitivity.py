@@ -76,7 +76,7 @@ from noisegate.transforms.statistics.weighings import (
 from refusals import about
 
 # Of each test below. Every run of the tests tries the same ones; `make fuzz` tries others.
-EXAMPLES, DEEP = (50, 40) if os.environ.get("NOISEGATE_EXPLORE") else (6, 5)
+EXAMPLES, DEEP = (50, 40) if os.environ.get("NOISEGATE_EXPLORE") else (12, 10)
 QUESTIONS = 24  # of each example, up to 7 neighbours each
 PERSONS = 6
 SPACES = ("patient", "doctor", "rows of rows")
@@ -829,7 +829,7 @@ def partnered(random):
     return some_partners(random, below, other, pair, 1), 3
 
 
-@settings(OFTEN, max_examples=DEEP)  # the trees above hold them, too
+@settings(OFTEN, max_examples=6)  # the trees above hold them, too
 @given(random=RANDOMS)
 def test_windows_and_partners_move_by_at_most_their_claim(source, random):
     require_neighbours(random, random.choice([windowed, partnered, numbered]), source)
