@@ -26,7 +26,7 @@ SETTINGS = {"KMP_DUPLICATE_LIB_OK": "True", "KMP_INIT_AT_FORK": "FALSE"}
 def test_no_module_that_programs_may_import_does_more_than_define_things():
     """Nothing is written, run, sent or started, nor even tried; nothing is left behind."""
     told = subprocess.run(
-        [sys.executable, "-I", str(LOADING), *PACKAGES],
+        [sys.executable, "-IB", str(LOADING), *PACKAGES],
         env=_SURROUNDINGS, cwd="/", capture_output=True, check=True, timeout=1500,
     )  # fmt: skip
     *found, end = map(json.loads, told.stdout.splitlines())
