@@ -10,8 +10,9 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 from threading import Lock
-from typing import final
+from typing import Final, final
 
 from noisegate.gate import Gate
 from noisegate.privacy.loss import ApproxDP
@@ -20,6 +21,8 @@ from noisegate.server.results import Result
 from noisegate.server.runs import Run
 from noisegate.server.store import Do
 from noisegate.server.views import View, asked
+
+_PATIENCE: Final = 1.0  # seconds for a look at the ledger; another who looks would make it longer
 
 
 @final
@@ -35,6 +38,7 @@ class Remembered:
         """An answer that can be shown again."""
         with self._lock:
             self._answers[asked(view, run)] = made
+            self._answers.move_to_end(asked(view, run))
             while len(self._answers) > self._kept:
                 self._answers.popitem(last=False)
 
@@ -46,8 +50,8 @@ class Remembered:
         known, now = self._left.get(run.dataset), time.monotonic()
         if known is None or not self.has(view, run):
             return None
-        if now >= known.until and (not known.is_renewed or now >= known.until + self._quantum):
-            known.is_renewed = True
+        if now >= known.until and now >= known.renewed_at + _PATIENCE:
+            known.renewed_at = now
             return None
         left, answer = (
             known.accounts.get(view.gate.door.account),
@@ -111,4 +115,4 @@ class _Left:
 
     def __init__(self, head: str, until: float, accounts: dict[str, ApproxDP]) -> None:
         self.head, self.until, self.accounts = head, until, accounts
-        self.is_renewed = False  # somebody looks at the ledger for it
+        self.renewed_at = -inf  # when somebody went to look at the ledger for it

@@ -4,6 +4,7 @@ A choice is taken from the command line, else from the environment (NOISEGATE_PO
 a file of settings, else as usual.
 """
 
+import gc
 import logging
 import os
 import signal
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 PREFIX: Final = "NOISEGATE_"
 _SWITCH: Final = 0.0005  # seconds until a thread that works lets the one that answers go on
+_GARBAGE: Final = 20_000, 20, 20  # new objects until cycles are looked for, and how far back
 _PATIENCE: Final = 90  # seconds in which open requests end
 _IDLE: Final = 75  # seconds that a connection is kept for the next request
 _OPEN_MAX: Final = 2000  # connections at once
@@ -223,8 +225,11 @@ def serve(
     sys.setswitchinterval(_SWITCH)
     try:
         service.open_shares()
+        gc.freeze()  # what is there now stays: to look through it takes a third of a second
+        gc.set_threshold(*_GARBAGE)
         asyncio.run(_serve(service, serving, started))
     finally:
+        gc.unfreeze()
         service.close()
 
 
