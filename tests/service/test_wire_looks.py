@@ -125,6 +125,25 @@ def test_a_look_costs_nothing(wire, session, sql, asks):
         assert said[0].sqlstate == "00000"
 
 
+def test_a_session_may_refuse_made_up_rows(wire):
+    before = wire.left()
+    started = "-c noisegate.real_only=on -c noisegate.session_max=0.5"
+    with psycopg.connect(wire.dsn(), autocommit=True, options=started) as session:
+        session.execute("SET noisegate.session_max = 100")
+        session.execute("DISCARD ALL")  # pools do that: what the connection began with stays
+        assert session.execute("SHOW noisegate.session_max").fetchall() == [("0.5",)]
+        for sql in ("SELECT * FROM visits LIMIT 3", "SELECT COUNT(birth_year) FROM patients"):
+            with pytest.raises(psycopg.errors.FeatureNotSupported, match="made up"):
+                session.execute(sql)
+        assert session.execute("SELECT * FROM visits LIMIT 0").fetchall() == []
+        assert len(session.execute("SELECT DISTINCT ward FROM visits").fetchall()) == 4  # declared
+        session.execute("SET noisegate.real_only = off")
+        assert len(session.execute("SELECT * FROM visits LIMIT 3").fetchall()) == 3
+        session.execute("RESET noisegate.real_only")
+        assert session.execute("SHOW noisegate.real_only").fetchall() == [("on",)]
+    assert wire.left() == before
+
+
 def test_a_scan_tells_the_price_of_the_real_one(session):
     (said,) = looked(session, "SELECT COUNT(birth_year) FROM patients")[1]
     assert "price ε = 0.1; count(birth_year) ± " in said.message_detail

@@ -26,7 +26,7 @@ from noisegate.server.wire.catalogue import Catalogue
 from noisegate.server.wire.refusals import Notice, Unpriced
 from noisegate.server.wire.rewriting import Context, parsed
 from noisegate.server.wire.settings import VERSION, Settings
-from noisegate.server.wire.statements import Asked
+from noisegate.server.wire.statements import Asked, is_empty
 from noisegate.server.wire.twin import Twin
 from noisegate.server.wire.types import Type
 from noisegate.sql.order import SqlOrder
@@ -223,6 +223,12 @@ class Answering:
                 pass  # the twin may know
         if asked.tree is None:
             raise Unsupported("The SQL cannot be read.", fix="Check its spelling.", about="syntax")
+        if self.settings.is_on("real_only") and not is_empty(asked.tree):
+            raise Unsupported(
+                "Rows are private; what is shown of them is made up, which this session refuses.",
+                fix="Ask for an aggregate with a price, or SET noisegate.real_only = off.",
+                about="made-up",
+            )
         return outcome_of(self.twin.answer(asked.tree), Notice(MADE_UP, detail, hint))
 
     # questions

@@ -6,7 +6,7 @@ fixed; all others are kept and shown, because clients set them and look at them.
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final, final
 
@@ -48,7 +48,7 @@ _FIXED: Final = frozenset(
     | {"integer_datetimes", "server_version_num", "in_hot_standby", "block_size"}
 )
 _NUMBERS: Final = ("epsilon", "within", "relative", "confidence", "question_max", "session_max")
-_SWITCHES: Final = ("margins", "ask", "practice")
+_SWITCHES: Final = ("margins", "ask", "practice", "real_only")
 _PART: Final = ("partition", "part", "several")  # which part of a table is asked about
 _TEXTS: Final = ("purpose", *_PART)
 _ON: Final = {"on": True, "true": True, "yes": True, "1": True, "t": True}
@@ -72,6 +72,7 @@ class Settings:
 
     values: dict[str, str]
     spent: Fraction = Fraction(0)
+    started: dict[str, str] = field(default_factory=dict)  # what the first message said: to RESET
 
     @classmethod
     def of(cls, user: str, said: dict[str, str]) -> "Settings":
@@ -85,17 +86,18 @@ class Settings:
                     made.set(found[1], re.sub(r"\\(.)", r"\1", found[2]))
             else:
                 made.set(name, value)
+        made.started = dict(made.values)
         return made
 
     def set(self, name: str, value: str | None) -> str | None:
-        """Set one; None is the usual value. The name to report to the client, if it is to know."""
+        """Set one; None: as it was at the start. The name to report, if the client is to know."""
         name = name.lower()
         if name == "all" and value is None:
-            kept = {"session_authorization": self.values["session_authorization"]}
-            self.values = kept
+            self.values = dict(self.started)
             return None
         if name in _FIXED:
             raise UnknownSetting(f"{name} cannot be changed.", fix="Leave it as it is.")
+        value = self.started.get(name) if value is None else value
         if name.startswith(PREFIX):
             _check(name.removeprefix(PREFIX), value)
         if name == "client_encoding" and value is not None:

@@ -182,7 +182,7 @@ def _without_schema(tree: exp.Expr, known: Collection[str]) -> bool:
 def _form(tree: exp.Expr) -> Form:
     if not _gathers(tree):
         return "preview"
-    if _is_empty(tree):
+    if is_empty(tree):
         return "empty"
     return "scan" if _is_scan(tree) else "aggregate"
 
@@ -195,7 +195,7 @@ def _gathers(tree: exp.Expr) -> bool:
     )
 
 
-def _is_empty(tree: exp.Expr) -> bool:
+def is_empty(tree: exp.Expr) -> bool:
     """LIMIT 0, or a condition that is never true: only the columns are wanted."""
     limit = tree.args.get("limit")
     if limit is not None and _value(limit.expression) == 0:
