@@ -34,13 +34,14 @@ class Provider:
             Route("/keys", self.keys),
             Route("/authorize", self.authorize),
             Route("/token", self.token, methods=["POST"]),
+            Route("/userinfo", self.userinfo),
             Route("/logout", lambda _: HTMLResponse("<p>You are signed out.</p>")),
         ]
 
     async def describe(self, _):
         places = {
             "authorization_endpoint": "authorize", "token_endpoint": "token",
-            "end_session_endpoint": "logout", "jwks_uri": "keys",
+            "end_session_endpoint": "logout", "jwks_uri": "keys", "userinfo_endpoint": "userinfo",
         }  # fmt: skip
         found = {"issuer": self.url} | {key: f"{self.url}/{v}" for key, v in places.items()}
         return JSONResponse(found)
@@ -89,9 +90,19 @@ class Provider:
             "exp": time.time() + 60, "nonce": code["nonce"], "email": self.who,
             "email_verified": True,
         } | self.wrong.get("claims", {})  # fmt: skip
+        beside = self.wrong.get("beside")
+        if beside is not None:  # then a name is not in the token
+            told = {"sub": "1", "email": claims.pop("email"), "email_verified": True}
+            del claims["email_verified"]
+            self.beside = told | beside
         key = self.wrong.get("key") or {"RS256": RSA, "EdDSA": EDWARDS}[self.alg]
         made = jwt.encode(claims, key, algorithm=self.alg, headers={"kid": self.alg})
         return JSONResponse({"id_token": made, "access_token": "x", "token_type": "Bearer"})
+
+    async def userinfo(self, request):
+        if request.headers.get("authorization") != "Bearer x":
+            return JSONResponse({"error": "invalid_token"}, status_code=401)
+        return JSONResponse(self.beside)
 
 
 @contextmanager

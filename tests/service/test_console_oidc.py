@@ -72,6 +72,12 @@ def test_somebody_known_here_comes_back_with_a_session_of_their_role(browser, se
     assert browser.get(f"{HOME}/ask").url.path == f"{HOME}/sign-in"
 
 
+def test_a_provider_may_tell_a_name_beside_its_token(browser, peer):
+    peer.wrong = {"beside": {}}
+    assert "Signed in" in words(back(browser, away(browser)))
+    assert "ana, analyst" in browser.page("ask").text
+
+
 def test_what_leaves_is_a_challenge_and_no_secret(browser, peer):
     left = browser.get(f"{HOME}/oidc", follow_redirects=False)
     asked = {key: v[0] for key, v in parse_qs(urlsplit(left.headers["location"]).query).items()}
@@ -101,6 +107,10 @@ def test_what_leaves_is_a_challenge_and_no_secret(browser, peer):
         ("ana", {"claims": {"email_verified": False}}),
         ("ana", {"claims": {"email_verified": None}}),
         ("ana", {"key": STRANGER}),
+        ("ana", {"beside": {"sub": "2"}}),  # somebody else's
+        ("ana", {"beside": {"email_verified": False}}),
+        ("ana", {"beside": {"email": None}}),
+        ("mallory", {"beside": {}}),
     ],
 )
 def test_what_is_not_right_lets_nobody_in_and_is_written_down(service, way, peer, who, wrong):

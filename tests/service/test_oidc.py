@@ -30,7 +30,7 @@ def token(key=KEY, algorithm="ES256", kid="k1", **claims):
     said = {"iss": ISSUER, "aud": HERE, "exp": time.time() + 60, "email": "ana"}
     said |= {"email_verified": True} | claims
     kept = {name: value for name, value in said.items() if value is not None}
-    return jwt.encode(kept, key, algorithm=algorithm, headers={"kid": kid})
+    return jwt.encode(kept, key, algorithm=algorithm, headers={"kid": kid} if kid else None)
 
 
 def test_a_person_who_is_known_here_comes_in(service, issuer):
@@ -70,6 +70,21 @@ def test_somebody_whom_only_the_provider_knows_does_not(service, issuer):
 def test_what_is_forged_expired_or_for_others_is_refused(issuer, wrong):
     with pytest.raises(Unauthenticated):
         issuer.name_of(token(**wrong))
+
+
+def test_the_only_key_needs_no_name_and_one_of_several_does(issuer, tmp_path):
+    assert issuer.name_of(token(kid=None)) == "ana"
+    with pytest.raises(Unauthenticated):
+        issuer.name_of(token(kid=None, key=OTHER))
+    public = json.loads(jwt.algorithms.ECAlgorithm.to_jwk(KEY.public_key()))
+    nameless, two = tmp_path / "nameless.json", tmp_path / "two.json"
+    nameless.write_text(json.dumps({"keys": [public, {**public, "use": "enc"}]}))
+    two.write_text(json.dumps({"keys": [public, {**public, "kid": "k1"}]}))
+    one = Issuer(issuer=ISSUER, audience=HERE, keys=str(nameless))
+    several = Issuer(issuer=ISSUER, audience=HERE, keys=str(two))
+    assert one.name_of(token(kid=None)) == several.name_of(token()) == "ana"
+    with pytest.raises(Unauthenticated):
+        several.name_of(token(kid=None))
 
 
 def test_a_token_without_a_signature_is_refused(issuer):

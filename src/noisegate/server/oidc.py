@@ -29,6 +29,7 @@ _WAIT_S: Final = 1  # for somebody else who reads just now
 _LEEWAY_S: Final = 30
 _SIZE_MAX: Final = 1 << 20
 _PATIENCE_S: Final = 10
+_ONLY: Final = ""  # the name of a key where there is one alone
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 Found: TypeAlias = dict[str, Any]
 
@@ -88,34 +89,30 @@ class Issuer:
     unverified: bool = False
     _kept: Kept = field(default_factory=Kept)
 
-    def name_of(self, text: str, *, client: str | None = None, nonce: str | None = None) -> str:
-        """Whose token this is; refuses one that is forged, expired, or for somebody else.
+    def name_of(self, text: str) -> str:
+        """Whose token this is; refuses one that is forged, expired, or for somebody else."""
+        return self.named(self.claims_of(text, self.audience))
 
-        ``client``: of an ID token, for whom it is instead of ``audience``; with the ``nonce`` that
-        its sign-in was begun with.
-        """
+    def named(self, said: Found) -> str:
+        """The name among claims that were checked."""
+        sure = said.get("email_verified", self.unverified) is True
+        name = None if self.claim == "email" and not sure else said.get(self.claim)
+        if not isinstance(name, str):
+            raise _wrong()
+        return name
+
+    def claims_of(self, text: str, audience: str) -> Found:
+        """What a token says, if the provider signed it for this audience and it is still good."""
         jwt = extra("jwt", "Tokens of a provider", "server")
         try:
-            named = jwt.get_unverified_header(text)["kid"]
-            said = jwt.decode(
-                text, self._key(named), algorithms=ALGORITHMS, audience=client or self.audience,
-                issuer=self.issuer, leeway=_LEEWAY_S, options={"require": ["exp", "iss", "aud"]},
+            key = self._key(jwt.get_unverified_header(text).get("kid", _ONLY))
+            said: Found = jwt.decode(
+                text, key, algorithms=ALGORITHMS, audience=audience, issuer=self.issuer,
+                leeway=_LEEWAY_S, options={"require": ["exp", "iss", "aud"]},
             )  # fmt: skip
-            sure = said.get("email_verified", self.unverified) is True
-            doubted = self.claim == "email" and not sure
-            if client is not None and (
-                said.get("nonce") != nonce or said.get("azp", client) != client
-            ):
-                doubted = True
-            name = None if doubted else said[self.claim]
         except (jwt.PyJWTError, KeyError, ValueError, TypeError):
-            name = None
-        if not isinstance(name, str):
-            raise Unauthenticated(
-                "The provider's token is wrong, expired, or for another service.",
-                fix="Sign in again at the provider.",
-            )
-        return name
+            raise _wrong() from None
+        return said
 
     def _key(self, named: str) -> Any:  # noqa: ANN401 - a key of any kind
         def is_old(found: Found, age: float) -> bool:
@@ -135,8 +132,11 @@ class Issuer:
     def _read(self) -> Found:
         jwt = extra("jwt", "Tokens of a provider", "server")
         text = fetched(self.keys) if "://" in self.keys else Path(self.keys).read_bytes()
-        listed = json.loads(text)["keys"]
-        return {each["kid"]: jwt.PyJWK(each).key for each in listed if each.get("use") != "enc"}
+        listed = [each for each in json.loads(text)["keys"] if each.get("use") != "enc"]
+        found = {each["kid"]: jwt.PyJWK(each).key for each in listed if "kid" in each}
+        if len(listed) == 1:  # then tokens need not say which (OpenID Connect Core, 10.1)
+            found[_ONLY] = jwt.PyJWK(listed[0]).key
+        return found
 
 
 @final
@@ -193,7 +193,26 @@ class SignIn:
             token = str(reply["id_token"])
         except (OSError, ValueError, KeyError, TypeError):
             raise _refused("The provider gave no token for this sign-in.") from None
-        return self.issuer.name_of(token, client=self.client, nonce=derived(memory, "nonce"))
+        told = self.issuer.claims_of(token, self.client)
+        if told.get("nonce") != derived(memory, "nonce") or (
+            told.get("azp", self.client) != self.client
+        ):
+            raise _wrong()
+        if self.issuer.claim not in told:
+            told = self._told_beside(told.get("sub"), str(reply.get("access_token")))
+        return self.issuer.named(told)
+
+    def _told_beside(self, subject: object, token: str) -> Found:
+        """Claims of those providers that keep names out of ID tokens (Core, 5.3 and 5.4)."""
+        where = self._endpoint("userinfo_endpoint")
+        try:
+            told: Found = json.loads(fetched(where, None, {"Authorization": f"Bearer {token}"}))
+            same = subject is not None and told["sub"] == subject
+        except (OSError, ValueError, KeyError, TypeError):
+            raise _refused("The provider does not say who this sign-in is.") from None
+        if not same:  # it may be somebody else's
+            raise _wrong()
+        return told
 
     def way_out(self, back: str) -> str | None:
         """Where somebody signs out of the provider, if it says where."""
@@ -265,6 +284,13 @@ def derived(memory: str, what: str) -> str:
 
 def _plain(made: bytes) -> str:
     return urlsafe_b64encode(made).rstrip(b"=").decode()
+
+
+def _wrong() -> Unauthenticated:
+    return Unauthenticated(
+        "The provider's token is wrong, expired, or for another service.",
+        fix="Sign in again at the provider.",
+    )
 
 
 def _refused(problem: str) -> Unauthenticated:
