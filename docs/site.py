@@ -44,12 +44,13 @@ PAGES = {
         "Attacks": "docs/attacks.md", "Audits": "docs/audit.md", "Decks": "docs/decks.md",
     },
     "Reference": {
-        "Names and commands": "docs/reference.md", "Architecture": "ARCHITECTURE.md",
+        "Names and commands": "docs/reference.md", "Library": "docs/library.md",
+        "Architecture": "ARCHITECTURE.md",
         "Contributing": "CONTRIBUTING.md", "Changes": "CHANGELOG.md",
         "Examples": "examples/README.md",
     },
 }  # fmt: skip
-ROOMS = ("exact", "privacy", "noise", "accounting", "planning", "mechanisms", "learners")
+ROOMS = ("dp", "exact", "privacy", "noise", "accounting", "planning", "mechanisms", "learners")
 CONFIG = """[project]
 site_name = "noisegate"
 site_description = "A privacy gate in front of sensitive tables"

@@ -71,7 +71,7 @@ _HOME = {
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - any public name, imported when first used
     from importlib import import_module  # noqa: PLC0415 - keeps `noisegate --help` quick
 
-    if name in ("audit", "learners", "orders"):
+    if name in ("audit", "dp", "learners", "orders"):
         return import_module(f"noisegate.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'noisegate' has no attribute {name!r}")

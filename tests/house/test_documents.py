@@ -8,6 +8,7 @@ import shlex
 import shutil
 import sys
 import tomllib
+from fractions import Fraction
 
 import pytest
 from test_layers import FLOOR_OF, SRC, python_files, room_of
@@ -232,6 +233,18 @@ def test_the_python_of_the_page_on_learners_runs(folder, capsys):
     assert scope["budget"].spent.epsilon <= 40
     assert scope["search"].best_params_["epsilon"] in (0.5, 2)
     assert "one row" in capsys.readouterr().out
+
+
+def test_the_python_of_the_page_on_the_library_runs(capsys):
+    scope = {}
+    for block in blocks("docs/library.md", "python"):
+        exec(block, scope)
+    assert scope["by_pld"] < scope["by_renyi"] < 3
+    assert len(scope["trend"]) > 60
+    assert scope["answers"].spent.epsilon == Fraction("1.0987")
+    said = capsys.readouterr().out
+    verdicts = re.findall(r"^(?:no )?violation$", said, re.MULTILINE)
+    assert verdicts == ["no violation", "violation"]  # a false alarm: once in a million
 
 
 def test_the_python_of_the_page_on_robust_numbers_runs(folder, capsys):

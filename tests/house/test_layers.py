@@ -28,7 +28,7 @@ FLOORS = (  # lowest first
     {"root"},
     {"server"},
     {"audit", "lab"},
-    {"shell"},
+    {"dp", "shell"},
     {"cli"},
     {"__main__"},
 )

@@ -23,16 +23,19 @@ from typing import Any, Final, TypeAlias, final
 
 from noisegate.accounting.pure import pure_loss
 from noisegate.accounting.renyi import renyi_loss
+from noisegate.accounting.search import least
 from noisegate.accounting.zcdp import zcdp_loss
 from noisegate.errors import NoisegateError, SpecError, Unsupported
 from noisegate.exact import Number, fraction, sqrt_down, sqrt_up
 from noisegate.extras import extra
+from noisegate.planning.calibrate import gaussian_delta_up
 from noisegate.planning.composition import (
     advanced_mixed_up,
     exponential_epsilon_up,
     optimal_epsilon_up,
 )
 from noisegate.privacy.conversion import approx_of_zcdp, epsilon_at_order_up
+from noisegate.privacy.distance import L2
 from noisegate.privacy.event import (
     DiscreteGaussianEvent,
     Event,
@@ -193,6 +196,31 @@ def _renyi_at(leaves: Leaves, order: Fraction, delta: Fraction) -> Fraction:
     return epsilon_at_order_up(amount, order, delta=(delta - own) / (1 - own))
 
 
+def _gaussian(leaves: Leaves, delta: Fraction) -> tuple[Fraction, str]:
+    """The exact ε of Gaussian noise alone.
+
+    Claim: steps of Gaussian noise lose together what one step of noise σ² = 1 / Σ sᵢ²/σᵢ² on a
+        sensitivity of 1 does. Why: the log-ratio of normal densities adds up to a normal one of
+        that mean and variance [DRS22, Cor. 3.3]; its δ is that of [BW18, Thm 8]. Rounding: up.
+    """
+    squares = Fraction(0)
+    for leaf, count in leaves.items():
+        if not isinstance(leaf, GaussianEvent):
+            raise Unsupported("The events are not Gaussian noise alone.", fix="See the zcdp row.")
+        squares += count * leaf.sensitivity.squared / leaf.variance
+    if not squares:
+        return Fraction(0), "Gaussian noise on constants"
+    _require_room(Fraction(0), delta)
+
+    def holds(epsilon: Fraction) -> bool:
+        one = L2(squared=1)
+        return gaussian_delta_up(epsilon, variance=1 / squares, sensitivity=one) <= delta
+
+    if holds(Fraction(0)):
+        return Fraction(0), "exact for Gaussian noise"
+    return least(holds, guess=max(squares, Fraction(1))), "exact for Gaussian noise"
+
+
 def _pld(leaves: Leaves, delta: Fraction) -> tuple[Fraction, str]:
     """Privacy-loss distributions of dp-accounting, in floating point [DGKKM22].
 
@@ -305,6 +333,7 @@ METHODS: Final[Mapping[str, Method]] = MappingProxyType(
         "exponential": _exponential,
         "zcdp": _zcdp,
         "renyi": _renyi,
+        "gaussian": _gaussian,
         "pld": _pld,
     }
 )
