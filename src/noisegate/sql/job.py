@@ -21,7 +21,7 @@ from noisegate.desk.desk import Desk
 from noisegate.desk.job import Drawn, Job, Progress, Receipt, all_of, require_room
 from noisegate.desk.price import together
 from noisegate.desk.terms import USUAL, Terms
-from noisegate.errors import OverBudget, Unsupported
+from noisegate.errors import NoisegateError, OverBudget, Unsupported
 from noisegate.ledger.store import Ledger
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.event import Event, NothingEvent
@@ -30,6 +30,7 @@ from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.release import Release
 from noisegate.sql.asked import Asked, asked_of
 from noisegate.sql.bounds.clipping import clipping
+from noisegate.sql.drafts.within import SINCE, is_narrowed
 from noisegate.sql.expected import Expectation
 from noisegate.sql.first import First, Reading, after_paying, number_of
 from noisegate.sql.ordered import Order, Parcel, fetched, orders_of
@@ -210,11 +211,25 @@ def _drawn(
 
 def question_job(desk: Desk, sql: str, terms: Terms, *, fresh: bool = False) -> QuestionJob:
     """What a question asks for; whatever is wrong with it is refused here, for nothing."""
-    job = _job(desk, _reading(desk, sql, terms, {}), terms, fresh=fresh)
+    job = _known(desk, _reading(desk, sql, terms, {}), terms, fresh=fresh)
     if not job.asked.question.explain:
         return job
     early = None if job.early is None else all_of((*job.before, job.early))
     return replace(job, before=(), wanted=job.expected.event, early=early)
+
+
+def _known(desk: Desk, reading: Reading, terms: Terms, *, fresh: bool) -> QuestionJob:
+    """The job; in older ledgers the one that was paid for, where bounds were as declared."""
+    job, blocks = _job(desk, reading, terms, fresh=fresh), reading.question.blocks
+    older = not fresh and desk.read_as(Ledger.begun) < SINCE and not job.is_paid(desk.curator)
+    if not older or not any(map(is_narrowed, blocks)):
+        return job
+    wide = replace(reading.question, blocks=tuple(replace(each, wide=True) for each in blocks))
+    try:
+        former = _job(desk, replace(reading, question=wide), terms, fresh=fresh)
+    except NoisegateError:
+        return job
+    return former if former.is_paid(desk.curator) else job
 
 
 def _reading(desk: Desk, sql: str, terms: Terms, known: Mapping[str, First]) -> Reading:

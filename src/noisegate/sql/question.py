@@ -75,7 +75,8 @@ class Block:
     The released table has a column for each key (by its name), for each aggregate (by its name),
     and, where there are several grouping sets, an INTEGER column ``grouping_id`` as in SQL's
     GROUPING(all keys). ``sets`` are the grouping sets as indexes into ``by``; an ordinary GROUP BY
-    is the one set of all. ``path`` says in words how the rows were made.
+    is the one set of all. ``path`` says in words how the rows were made. ``wide``: values have
+    their declared bounds also where conditions leave less, as it was once.
     """
 
     name: str
@@ -84,6 +85,7 @@ class Block:
     sets: tuple[tuple[int, ...], ...]
     aggregates: tuple[Aggregate, ...]
     path: tuple[str, ...] = ()
+    wide: bool = False
 
 
 @final

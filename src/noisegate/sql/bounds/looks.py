@@ -24,6 +24,7 @@ from noisegate.sql.bounds.profiles import BIN, DIGITS, Profile, range_of, range_
 from noisegate.sql.bounds.shares import former_share_of, share_of
 from noisegate.sql.bounds.sized import Counted, counted_of
 from noisegate.sql.drafts.recipe import CHOSEN
+from noisegate.sql.drafts.within import schema_within
 from noisegate.sql.estimates.clipped import Clipped, clipped_of
 from noisegate.sql.estimates.tails import DIFFER
 from noisegate.sql.question import Aggregate, Block, Function, Question
@@ -427,8 +428,9 @@ def _moved(block: Block, arg: Expression, low: Fraction, high: Fraction) -> Expr
 
 def _without_bounds(block: Block) -> list[Expression]:
     """Numeric arguments whose values could be any."""
-    schema, found = schema_of(block.relation), []
+    found = []
     for aggregate in block.aggregates:
+        schema = schema_within(block, aggregate.where)
         for arg in () if aggregate.function in _UNBOUNDED else aggregate.args:
             domain = domain_of(arg, schema)
             if domain.kind.is_numeric and (domain.low is None or domain.high is None):

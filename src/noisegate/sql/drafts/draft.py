@@ -18,6 +18,7 @@ draw does both: their noisy count is the answer, and decides whether the group i
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from itertools import product
 from math import ceil, prod
 from typing import Final, final
@@ -45,6 +46,7 @@ from noisegate.sql.drafts.others import Other, others_of, recipe_of
 from noisegate.sql.drafts.recipe import ADDITIVE, Book, Recipe, recipe
 from noisegate.sql.drafts.split import Split, split
 from noisegate.sql.drafts.terms import count_term
+from noisegate.sql.drafts.within import schema_within
 from noisegate.sql.drafts.words import Drawn, capped_words, caveats
 from noisegate.sql.question import Aggregate, Block, Function
 from noisegate.transforms.query import Query
@@ -219,7 +221,7 @@ class _Drafting:
         self.apart = caps.sums_per_unit if weighed else None
 
     def sketch(self, *, derived: bool) -> _Sketch:
-        block, schema = self.block, schema_of(self.block.relation)
+        block, schema = self.block, partial(schema_within, self.block)
         book = Book(schema, cap=self._row_cap() if self.sums else None, apart=self.apart)
         made = {a.name: self._recipe(a, book, derived=derived) for a in self.sums}
         rest = [
@@ -228,7 +230,7 @@ class _Drafting:
             if a.name not in made
         ]
         others, base = others_of(rest), len(book.terms)
-        made |= {a.name: recipe_of(a, others, schema, base=base) for a in rest}
+        made |= {a.name: recipe_of(a, others, schema(a.where), base=base) for a in rest}
         held = (*ADDITIVE, Function.COUNT_UNITS) if self.sample < 1 and is_single(block) else ()
         recipes = tuple(
             made[each.name].of_sample() if each.function in held else made[each.name]
@@ -392,7 +394,7 @@ class _Drafting:
             if listed is not None and self.rows is None and not self.keys:  # few pairs exist
                 most = min(most, len(listed) * prod(len(g.keys) for g in by))
             return Distinct(relation=where, by=by, expression=value, keys_per_unit=most)
-        term = other.term(schema_of(where))
+        term = other.term(schema_within(self.block, other.where))
         return Values(relation=where, by=by, term=term, rows_per_unit=self._row_cap())
 
     def _people(self, units: Relation, by: tuple[Grouping, ...]) -> Sums:

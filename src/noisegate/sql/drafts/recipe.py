@@ -14,7 +14,7 @@ A unit has one weight in every sum and count of a question. So averages are thos
 none is clipped, and a ratio of two terms keeps its meaning.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import compress
@@ -112,11 +112,18 @@ class Recipe:
 class Book:
     """The terms needed so far, each once.
 
-    ``cap`` is how many rows' worth of a unit count where units have weights; ``apart``, in direct
-    sums, if these are weighed for themselves.
+    ``schema`` gives the columns of rows for which a condition holds. ``cap`` is how many rows'
+    worth of a unit count where units have weights; ``apart``, in direct sums, if these are weighed
+    for themselves.
     """
 
-    def __init__(self, schema: Schema, *, cap: int | None, apart: Fraction | None = None) -> None:
+    def __init__(
+        self,
+        schema: Callable[[Expression | None], Schema],
+        *,
+        cap: int | None,
+        apart: Fraction | None = None,
+    ) -> None:
         self.schema = schema
         self._cap, self._apart = cap, apart
         self._found: dict[tuple[Term, bool], int] = {}
@@ -180,7 +187,8 @@ def recipe(aggregate: Aggregate, book: Book, *, derived: bool, divided: bool = F
     ``divided``: AVG comes from a direct sum and a count.
     """
     function = aggregate.function
-    domains = [domain_of(arg, book.schema) for arg in aggregate.args]
+    schema = book.schema(aggregate.where)
+    domains = [domain_of(arg, schema) for arg in aggregate.args]
     where = _where(aggregate)
     missing = [domain.nullable for domain in domains]
     held = [present(arg) for arg in aggregate.args]

@@ -12,13 +12,13 @@ from itertools import islice, product
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from noisegate.algebra.expression import domain_of
-from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import Distinct
 from noisegate.arrow import arrow_column, arrow_table
 from noisegate.privacy.domain import EPOCH, Key, Kind
 from noisegate.sql.drafts.draft import Draft, is_sought
 from noisegate.sql.drafts.grouping_sets import Columns, grouping_id
 from noisegate.sql.drafts.recipe import CHOSEN, COUNTS, VARIANCES, Recipe
+from noisegate.sql.drafts.within import schema_within
 from noisegate.sql.drafts.words import capped_words
 from noisegate.sql.estimates.estimate import Estimates
 from noisegate.sql.outer.items import ReleasedBlock
@@ -172,7 +172,7 @@ def _bounds(recipe: Recipe, draft: Draft) -> tuple[Fraction | None, Fraction | N
         return Fraction(-1), Fraction(1)
     if function not in (*CHOSEN, Function.SUM):
         return None, None
-    domain = domain_of(args[0], schema_of(draft.block.relation))
+    domain = domain_of(args[0], schema_within(draft.block, recipe.aggregate.where))
     if function is not Function.SUM:
         return domain.low, domain.high
     return (Fraction(0) if domain.low is not None and domain.low >= 0 else None), None

@@ -1,0 +1,55 @@
+"""Bounds that the question's own conditions leave: of rows WHERE age < 20, no age is above 19.
+
+The term of a sum is clipped to its bounds whatever they are, so a mistake here could clip a value;
+it could not leak. Narrower bounds mean less noise for the same ε.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from noisegate.algebra.expression import Expression, Field, Schema
+from noisegate.algebra.known import remembered
+from noisegate.algebra.relation import Relation
+from noisegate.algebra.schema import schema_of
+from noisegate.privacy.domain import Domain, Kind, ordinal
+from noisegate.sql.question import Block
+from noisegate.sql.reading.conditions.facts import Facts
+from noisegate.sql.reading.conditions.kept import facts_of
+from noisegate.sql.reading.conditions.narrowing import narrowed
+
+SINCE: Final = "2026-11-18"  # ledgers that began later hold no sums with wider bounds
+_KINDS: Final = (Kind.INTEGER, Kind.NUMBER, Kind.DATE, Kind.TIMESTAMP)
+
+
+def schema_within(block: Block, where: Expression | None = None) -> Schema:
+    """The columns of a block's rows, of those for which ``where`` holds too."""
+    schema = schema_of(block.relation)
+    if block.wide:
+        return schema
+    facts = _facts(block.relation)
+    facts = facts if where is None else narrowed(facts, where)
+    return {name: _within(domain, name, facts) for name, domain in schema.items()}
+
+
+def is_narrowed(block: Block) -> bool:
+    """Whether conditions leave less of any column that is aggregated."""
+    whole = schema_of(block.relation)
+    return any(schema_within(block, each.where) != whole for each in block.aggregates)
+
+
+@remembered
+def _facts(relation: Relation) -> Facts:
+    return facts_of(relation)
+
+
+def _within(domain: Domain, name: str, facts: Facts) -> Domain:
+    fact = facts.of.get(Field(name))
+    if fact is None or facts.none or domain.kind not in _KINDS:
+        return domain
+    lows = [each for each in (domain.low, fact.domain.low) if each is not None]
+    highs = [each for each in (domain.high, fact.domain.high) if each is not None]
+    if not lows or not highs or max(lows) > min(highs):
+        return domain
+    low, high = max(lows), min(highs)
+    keys = domain.keys and tuple(key for key in domain.keys if low <= ordinal(key) <= high)
+    return domain if keys == () else replace(domain, low=low, high=high, keys=keys)
