@@ -16,9 +16,8 @@ from noisegate.cli.printing import (
     say_json,
     say_made,
 )
-from noisegate.cli.reading import read_text
+from noisegate.cli.reading import questions_in
 from noisegate.cli.releases import bins_of
-from noisegate.errors import SpecError
 
 if TYPE_CHECKING:
     from noisegate.gate import Gate
@@ -54,7 +53,7 @@ def many(
     as_json: Json = False,
 ) -> None:
     """Answer many counting questions from a model, paying only for its updates."""
-    asked = _read(questions)
+    asked = questions_in(questions)
     from noisegate.orders import ManyOrder  # noqa: PLC0415 - quick help
 
     order = ManyOrder.make(
@@ -92,17 +91,6 @@ def print_session(gate: "Gate", order: "ManyOrder", *, as_json: bool) -> None:
         say(words)
 
 
-def _read(file: Path) -> list[str]:
-    """One question a line, or several lines up to a semicolon; lines after -- are left out."""
-    lines = [line for line in read_text(file).splitlines() if not line.lstrip().startswith("--")]
-    plain = "\n".join(lines)
-    parts = plain.split(";") if ";" in plain else lines
-    found = [part.strip() for part in parts if part.strip()]
-    if not found:
-        raise SpecError(f"{file.name!r} contains no question.", fix="Write one question per line.")
-    return found
-
-
 @app.command()
 @opens
 def thresholds(
@@ -126,7 +114,7 @@ def thresholds(
     from noisegate.orders import ThresholdsOrder  # noqa: PLC0415 - quick help
 
     order = ThresholdsOrder.make(
-        threshold=threshold, questions=_read(questions), count=count, epsilon=asking.epsilon,
+        threshold=threshold, questions=questions_in(questions), count=count, epsilon=asking.epsilon,
         values=values, bound=bound, grain=grain, signed=signed,
         rows_per_unit=opening.caps.get("rows_per_unit"),
     )  # fmt: skip
