@@ -1,5 +1,6 @@
 """The command that answers a file of counting questions for one price."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,7 +18,7 @@ from noisegate.cli.printing import (
     say_made,
 )
 from noisegate.cli.reading import questions_in
-from noisegate.cli.releases import bins_of
+from noisegate.cli.releases import bins_of, require_writable
 
 if TYPE_CHECKING:
     from noisegate.gate import Gate
@@ -49,12 +50,17 @@ def many(
     plan: Annotated[
         bool, typer.Option("--plan", help="Show the price and the promised error without paying.")
     ] = False,
+    save: Annotated[
+        list[Path] | None,
+        typer.Option(help="Write its model: .parquet .csv .json; its card: .md .card.json."),
+    ] = None,
     print_order: PrintOrder = False,
     as_json: Json = False,
 ) -> None:
     """Answer many counting questions from a model, paying only for its updates."""
     asked = questions_in(questions)
-    from noisegate.orders import ManyOrder  # noqa: PLC0415 - quick help
+    from noisegate.desk.release import ENDINGS  # noqa: PLC0415 - quick help
+    from noisegate.orders import ManyOrder  # noqa: PLC0415
 
     order = ManyOrder.make(
         columns=bins_of(columns), table=table, epsilon=epsilon, within=within, surprises=surprises,
@@ -64,18 +70,23 @@ def many(
     if print_order:
         say_json(opening.record(order))
         return
-    gate = opening.gate(to_plan=plan)
+    require_writable(save or [], ENDINGS)
+    gate = opening.gate(to_plan=plan, writes=save)
     if plan:
         print_plan(gate.plan(order), confidence, as_json=as_json)
     else:
-        print_session(gate, order, as_json=as_json)
+        print_session(gate, order, save or [], as_json=as_json)
 
 
-def print_session(gate: "Gate", order: "ManyOrder", *, as_json: bool) -> None:
+def print_session(
+    gate: "Gate", order: "ManyOrder", files: Sequence[Path] = (), *, as_json: bool
+) -> None:
     """The answers to the workload of a session."""
     with bar() as progress, gate.run(order, progress=progress) as session:
         answers = session.answers(order.workload, progress)
         balance = session.balance
+    for path in files:
+        session.model.save(path, order.confidence)
     if as_json:
         record = {
             "plan": session.plan.to_dict(),

@@ -131,7 +131,7 @@ class CountingGrid:
         """The table whose rows the cells hold, or a part of them."""
         rows = self.grid.query.tally.relation
         while type(rows) is not Table:
-            rows = rows.of  # type: ignore[attr-defined]  # `sql_of` has one table
+            rows = rows.of  # type: ignore[union-attr]  # `sql_of` has one table
         return rows.domain
 
     def _of_units(self, sql: str, units: Sequence[Relation]) -> Mask:
