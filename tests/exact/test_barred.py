@@ -145,6 +145,25 @@ def test_answers_have_a_half_width_and_cost_what_was_planned(gates, terms):
             assert answer.card().record["columns"][-1]["error"]
 
 
+@pytest.mark.parametrize("accountant", ["pure", "zcdp", "renyi-8"])
+@pytest.mark.parametrize("rows_per_unit", [None, 2])
+def test_a_bar_and_its_number_use_the_whole_price(accountant, rows_per_unit):
+    """Shares add up as ε does, or as its squares; in a sample, as ε inside of it."""
+    rows = pa.table({"id": [1, 1, 2, 3], "cost": [1.0, 2.0, 3.0, 4.0]})
+    unit = {} if rows_per_unit is None else {"unit": "id", "rows_per_unit": rows_per_unit}
+    gate = ng.open(
+        rows, table="t", columns={"cost": {"between": [0, 100]}}, epsilon=8, delta="1e-4",
+        accountant=accountant, ledger=":memory:", **unit,
+    )  # fmt: skip
+    asked = [gate, gate.sample("1/2")] if accountant != "renyi-8" else [gate]
+    for one in asked:
+        for bar in ("1/3", "1/10"):
+            for delta in (None, "1e-6"):
+                sql = "SELECT MEDIAN(cost) AS m FROM t"
+                price = one.smooth_plan(sql, epsilon=1, bar=bar, delta=delta).price.epsilon
+                assert 1 - Fraction(1, 10**10) < price <= 1
+
+
 def test_a_wrong_bar_is_refused_before_any_charge(gates):
     _, (gate, _) = gates
     before = gate.spent

@@ -3,6 +3,7 @@
 import json
 import sys
 from fractions import Fraction
+from pathlib import Path
 
 import duckdb
 import numpy as np
@@ -358,7 +359,12 @@ def test_the_command_answers_a_file(tmp_path, monkeypatch, capsys):
         return capsys.readouterr().out
 
     planned = json.loads(run("--plan", "--json"))
-    made = json.loads(run("--json"))
+    made = json.loads(run("--json", "--save", "m.card.json", "--save", "m.csv"))
+    assert [each["kind"] for each in json.loads(Path("m.card.json").read_text())["ledger"]] == [
+        "reserve",
+        "close",
+    ]
+    assert len(Path("m.csv").read_text().splitlines()) == 1 + 3 * 2 * 4
     assert planned == made["plan"] | {"fits": True}
     assert [each["sql"] for each in made["answers"]] == asked
     assert all(abs(each["value"] - exact(each["sql"])) < 200 for each in made["answers"])

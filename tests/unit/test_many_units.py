@@ -114,3 +114,17 @@ def test_other_lists_are_refused_before_any_charge(asked, workload, refusal):
             else:
                 asked.gate.release("questions", workload=workload, epsilon=1)
     assert asked.gate.spent == before
+
+
+def test_conditions_that_differ_in_case_alone_have_axes_of_their_own():
+    rows = pa.table({"patient": [1, 1, 2, 3, 4], "place": ["a", "A", "A", "A", "b"]})
+    gate = ng.open(
+        rows, table="visits", unit="patient", rows_per_unit=2, epsilon=10, ledger=":memory:",
+        columns={"place": {"in": ["a", "A", "b"]}},
+    )  # fmt: skip
+    questions = [counting("place = 'a'"), counting("place = 'A'"), counting("place = 'b'")]
+    exact, grid = cells(gate, questions)
+    assert [axis.name for axis in grid.grid.axes] == ["place = 'a'", "place = 'A' (2)", "place = 'b'"]  # fmt: skip
+    assert [int(exact[grid.mask(sql)].sum()) for sql in questions] == [1, 3, 1]
+    made = gate.release("questions", workload=questions, epsilon=1)
+    assert {"place = 'a'", "place = 'A' (2)"} <= set(made.to_arrow().column_names)

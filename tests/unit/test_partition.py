@@ -560,13 +560,40 @@ def test_parts_are_refused_where_the_policy_names_no_state_of_the_rows(tmp_path)
     assert named.sql("SELECT COUNT(*) FROM people", epsilon=1, part=part).cost.epsilon == 1
 
 
-def test_a_session_of_many_questions_in_a_part_is_refused_before_it_is_charged():
-    rows = pa.table({"ward": WARDS * 20, "age": [30, 40, 50] * 20})
-    gate = ng.open(rows, epsilon=200, columns=COLUMNS, table="people", ledger=MemoryLedger())
-    north = gate.partition("ward")["north"]
-    with pytest.raises(Unsupported, check=about("part")), north.many({"age": [0, 50]}, epsilon=100):
-        pass
-    assert gate.spent == ApproxDP(0)
+@pytest.mark.parametrize("several", [None, "first"])
+def test_sessions_of_many_questions_are_about_a_part_and_pay_like_one(several):
+    """Within ± and 6 more with a chance above 1 - 1e-6 each, by noise of scale below 1/2."""
+    people = [*range(30), *range(30)]  # of units, each has rows in two parts
+    rows = pa.table({"p": people, "ward": WARDS * 20, "age": [30, 40, 50, 60] * 15})
+    unit = {} if several is None else {"unit": "p", "rows_per_unit": 2}
+    gate = ng.open(
+        rows, epsilon=1_000, columns=COLUMNS, table="people", ledger=MemoryLedger(), **unit
+    )
+    asked = ["SELECT COUNT(*) FROM people", "SELECT COUNT(*) FROM people WHERE age >= 50",
+             "SELECT COUNT(*) FROM people WHERE ward = 'south'"]  # fmt: skip
+    parts, first = gate.partition("ward", several=several), {}
+    for person, ward in zip(people, WARDS * 20, strict=True):
+        first[person] = min(first.get(person, ward), ward, key=WARDS.index)
+    for key in ("north", "south"):
+        kept = [
+            row["age"]
+            for row in rows.to_pylist()
+            if row["ward"] == key and (several is None or first[row["p"]] == key)
+        ]
+        exact = [len(kept), sum(age >= 50 for age in kept), len(kept) if key == "south" else 0]
+        terms = {"epsilon": 200, "questions": 9}
+        plan = parts[key].many_plan({"age": [0, 50, 100], "ward": None}, **terms)
+        with parts[key].many({"age": [0, 50, 100], "ward": None}, **terms) as session:
+            found = session.answers(asked)
+            with pytest.raises(Unsupported, check=about("value")):
+                session.sql("SELECT COUNT(*) FROM people WHERE ward = 'nowhere'")
+            assert session.balance.spent == plan.price == ApproxDP(200)  # nothing is given back
+        off = [abs(one.value - true) - one.margin for one, true in zip(found, exact, strict=True)]
+        assert max(off) <= 6
+        assert gate.spent == ApproxDP(200)  # the south costs no more than the north did
+        assert "Only the part" in str(found[0])
+    with gate.many({"age": [0, 50]}, **terms), parts["west"].many({"age": [0, 50]}, **terms):
+        assert gate.spent == ApproxDP(400)  # all units, and one part
 
 
 def test_an_order_names_a_part_of_few_conditions(tmp_path):

@@ -103,6 +103,8 @@ def test_outer_bins_reach_to_the_bounds_as_they_hold_all_beyond(by_columns):
         ages.runs((50, 59))
     (costs,) = by_columns({"cost": [-5, 50, 200]}, missing=False).axes
     assert costs.edges.tolist() == [-5, 50, 200]
+    (one,) = by_columns({"age": [50, 60]}, missing=False).axes  # a single bin holds them all
+    assert one.labels == ("0–110",)
 
 
 def test_a_condition_stays_one(by_columns):

@@ -60,6 +60,12 @@ def test_workloads_are_numbers_sets_or_a_file_of_questions(folder):
     assert "cells by 'questions'" in table.stdout
     assert "no model of the other errors is known" in table.stdout
     assert "No ± is known." in (folder / "asked.svg").read_text()
+    (folder / "lines.sql").write_text(
+        "-- one a line\nSELECT COUNT(*) FROM people WHERE age < 18 AND ward = 'north'\n"
+        "SELECT COUNT(*) FROM people WHERE age >= 65\n"
+    )
+    same = json.loads(release(folder, "--plan", "--json", "--workload", "lines.sql").stdout)
+    assert same == plans["asked.sql"]
 
 
 def test_refusals_come_before_any_charge(folder):

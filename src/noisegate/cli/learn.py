@@ -42,7 +42,10 @@ def learn(
     ] = None,
     save: Annotated[
         Path | None,
-        typer.Option(help="A .joblib file for scikit-learn, a .json of numbers; .png .svg .html."),
+        typer.Option(
+            help="A .joblib file for scikit-learn, a .json of numbers; .png .svg .html; its card: "
+            ".md .card.json."
+        ),
     ] = None,
     plan: Planned = False,
     confidence: Confidence = "0.95",
@@ -68,11 +71,11 @@ def learn(
         from noisegate.shell import PICTURES  # noqa: PLC0415 - quick help
 
         drawn = PICTURES if hasattr(order.learner(), "plot") else ()
-        require_writable([save], (".joblib", ".json", *drawn))
+        require_writable([save], (".joblib", ".json", ".md", *drawn))
     gate = opening.gate(writes=None if save is None else [save])
     with bar() as progress:
         learner = gate.run(order, progress=progress, fresh=fresh)
-    with saved([] if save is None else [save], lambda path: _save(path, learner)):
+    with saved([] if save is None else [save], lambda path: _save(path, learner, confidence)):
         print_model(model, learner, gate, as_json=as_json)
 
 
@@ -98,7 +101,7 @@ def statistic(
     save: Annotated[
         list[Path] | None,
         typer.Option(
-            help="With --family: write it, .parquet .csv .json; its card: .md .card.json."
+            help="Write its card: .md .card.json; with --family also .parquet .csv .json."
         ),
     ] = None,
 ) -> None:
@@ -111,8 +114,10 @@ def statistic(
         expressions=expressions, table=table, where=where, tolerance=tolerance, rows=rows,
         epsilon=asking.epsilon, rows_per_unit=opening.caps.get("rows_per_unit"),
     )  # fmt: skip
-    if save and family is None:
-        raise SpecError("Means are not saved.", fix="Use --json, or --family.", about="save")
+    if family is None and not all(map(_is_card, save or [])):
+        raise SpecError(
+            "Of means, only the card is saved.", fix="Use .md, .card.json, or --json.", about="save"
+        )
     require_writable(save or [], ENDINGS)
     solve = None if family is None else _solver(family, start, len(expressions))
     means = asking.ordered(opening, order, writes=save)
@@ -124,6 +129,9 @@ def statistic(
         record |= fit.to_dict(asking.confidence)
         for path in save or []:
             fit.save(path, asking.confidence)
+    else:
+        for path in save or []:
+            write_card(path, means, asking.confidence)
     if asking.as_json:
         say_json(record)
         return
@@ -175,6 +183,7 @@ def hypothesis(
     ] = None,
     table: Annotated[str | None, typer.Option(help="The table, if there are several.")] = None,
     where: Annotated[str | None, typer.Option(help="Which rows.")] = None,
+    save: Annotated[Path | None, typer.Option(help="Write its card: .md .card.json.")] = None,
 ) -> None:
     """Learn a finite class: the hypothesis with nearly the fewest errors (KLNRS)."""
     from noisegate.cli.choose import listed, print_choice  # noqa: PLC0415 - quick help
@@ -186,9 +195,13 @@ def hypothesis(
         said, label, table=held, candidates=listed(candidates), where=where,
         epsilon=asking.epsilon, rows_per_unit=opening.caps.get("rows_per_unit"),
     )  # fmt: skip
-    choice = asking.ordered(opening, order)
+    files = [] if save is None else [save]
+    require_writable(files, (".md", ".json"))
+    choice = asking.ordered(opening, order, writes=files or None)
     if choice is None:
         return
+    for path in files:
+        write_card(path, choice, asking.confidence)
     found = learnt_of(said, order.candidates, choice)
     if asking.as_json:
         excess = {"hypothesis": found.hypothesis, "excess": found.excess(asking.confidence)}
@@ -240,11 +253,23 @@ def _shown(value: Any) -> str:  # noqa: ANN401 - JSON
     return short(value)
 
 
-def _save(path: Path, learner: Any) -> None:  # noqa: ANN401 - an estimator
+def _is_card(path: Path) -> bool:
+    return path.name.lower().endswith((".md", ".card.json"))
+
+
+def write_card(path: Path, made: Any, confidence: str) -> None:  # noqa: ANN401 - anything with a card
+    """A card as a page, or as JSON that can be checked."""
+    card = made.card(confidence)
+    write_file(path, card.to_markdown() if path.suffix.lower() == ".md" else card.to_json())
+
+
+def _save(path: Path, learner: Any, confidence: str) -> None:  # noqa: ANN401 - an estimator
     from noisegate.orders.results import fitted  # noqa: PLC0415 - quick help
 
     ending = path.suffix.lower()
-    if ending == ".json":
+    if _is_card(path):
+        write_card(path, learner, confidence)
+    elif ending == ".json":
         write_file(path, json_text(fitted(learner), indent=1) + "\n")
     elif ending != ".joblib":
         from noisegate.desk.plot import write  # noqa: PLC0415 - only when asked for

@@ -1,5 +1,6 @@
 """The command that answers a file of counting questions for one price."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,9 +17,8 @@ from noisegate.cli.printing import (
     say_json,
     say_made,
 )
-from noisegate.cli.reading import read_text
-from noisegate.cli.releases import bins_of
-from noisegate.errors import SpecError
+from noisegate.cli.reading import questions_in
+from noisegate.cli.releases import bins_of, require_writable
 
 if TYPE_CHECKING:
     from noisegate.gate import Gate
@@ -50,12 +50,17 @@ def many(
     plan: Annotated[
         bool, typer.Option("--plan", help="Show the price and the promised error without paying.")
     ] = False,
+    save: Annotated[
+        list[Path] | None,
+        typer.Option(help="Write its model: .parquet .csv .json; its card: .md .card.json."),
+    ] = None,
     print_order: PrintOrder = False,
     as_json: Json = False,
 ) -> None:
     """Answer many counting questions from a model, paying only for its updates."""
-    asked = _read(questions)
-    from noisegate.orders import ManyOrder  # noqa: PLC0415 - quick help
+    asked = questions_in(questions)
+    from noisegate.desk.release import ENDINGS  # noqa: PLC0415 - quick help
+    from noisegate.orders import ManyOrder  # noqa: PLC0415
 
     order = ManyOrder.make(
         columns=bins_of(columns), table=table, epsilon=epsilon, within=within, surprises=surprises,
@@ -65,18 +70,23 @@ def many(
     if print_order:
         say_json(opening.record(order))
         return
-    gate = opening.gate(to_plan=plan)
+    require_writable(save or [], ENDINGS)
+    gate = opening.gate(to_plan=plan, writes=save)
     if plan:
         print_plan(gate.plan(order), confidence, as_json=as_json)
     else:
-        print_session(gate, order, as_json=as_json)
+        print_session(gate, order, save or [], as_json=as_json)
 
 
-def print_session(gate: "Gate", order: "ManyOrder", *, as_json: bool) -> None:
+def print_session(
+    gate: "Gate", order: "ManyOrder", files: Sequence[Path] = (), *, as_json: bool
+) -> None:
     """The answers to the workload of a session."""
     with bar() as progress, gate.run(order, progress=progress) as session:
         answers = session.answers(order.workload, progress)
         balance = session.balance
+    for path in files:
+        session.model.save(path, order.confidence)
     if as_json:
         record = {
             "plan": session.plan.to_dict(),
@@ -90,17 +100,6 @@ def print_session(gate: "Gate", order: "ManyOrder", *, as_json: bool) -> None:
     print_table(None, ("question", "count", ""), shown)
     for words in (str(balance), *session.plan.notes):
         say(words)
-
-
-def _read(file: Path) -> list[str]:
-    """One question a line, or several lines up to a semicolon; lines after -- are left out."""
-    lines = [line for line in read_text(file).splitlines() if not line.lstrip().startswith("--")]
-    plain = "\n".join(lines)
-    parts = plain.split(";") if ";" in plain else lines
-    found = [part.strip() for part in parts if part.strip()]
-    if not found:
-        raise SpecError(f"{file.name!r} contains no question.", fix="Write one question per line.")
-    return found
 
 
 @app.command()
@@ -126,7 +125,7 @@ def thresholds(
     from noisegate.orders import ThresholdsOrder  # noqa: PLC0415 - quick help
 
     order = ThresholdsOrder.make(
-        threshold=threshold, questions=_read(questions), count=count, epsilon=asking.epsilon,
+        threshold=threshold, questions=questions_in(questions), count=count, epsilon=asking.epsilon,
         values=values, bound=bound, grain=grain, signed=signed,
         rows_per_unit=opening.caps.get("rows_per_unit"),
     )  # fmt: skip

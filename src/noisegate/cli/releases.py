@@ -9,7 +9,7 @@ import typer
 from noisegate.cli.app import Sign, app
 from noisegate.cli.opening import Asking, Opening, opens, said
 from noisegate.cli.printing import print_answer, print_release, saved, say_csv, say_made
-from noisegate.cli.reading import read_text
+from noisegate.cli.reading import questions_in
 from noisegate.cli.signing import signer_for
 from noisegate.errors import SpecError
 
@@ -147,8 +147,7 @@ def _asked(name: str, workload: str | None) -> Any:  # noqa: ANN401 - a workload
     """A name, ranges, or the questions in a file."""
     if workload is None or not workload.endswith(".sql"):
         return workload if name == "synthetic" else ranges_of(workload)
-    questions = read_text(Path(workload)).split(";")
-    return [each.strip() for each in questions if each.strip()]
+    return questions_in(Path(workload))
 
 
 def require_writable(files: list[Path], endings: tuple[str, ...]) -> None:

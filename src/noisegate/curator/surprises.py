@@ -29,6 +29,7 @@ Why, what is given back: with ``restarts`` a session is a row of runs with one y
 Claim, on a ``sample``: all of it is amplified once, as `Allowance` has it; for pure losses only.
     Why: the cells are read once, from a sample drawn for this session, so it is one mechanism of
     those who are in it; as above, each outcome is bounded by its own ε, and so by its own ε'.
+In a part of the units it is the step of that part, and nothing is given back (`ledger/parts.py`).
 Rounding: none; counts are whole.
 """
 
@@ -320,11 +321,10 @@ def open_surprises(
         require_sample(sample)
     record = spec.to_record() | {"name": name}
     record |= {} if sample is None else {"sample": str(sample)}
-    entry = curator.ledger.reserve(
-        f"{curator.account}: many {request_id}",
+    entry = curator._reserve(  # noqa: SLF001 - same room
+        curator._own_id(f"many {request_id}"),  # noqa: SLF001
         question=json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False),
         event=_amplified(spec.event(), sample),
-        account=curator.account,
         kind="allowance",
     )
     if entry.answer is not None:

@@ -124,16 +124,21 @@ class Desk:
         return cost if self.accountant == "pure" else _as_said(cost, said)
 
     def _part(self, job: Job[C, R, E], *, fresh: bool) -> tuple[str, ...]:
+        curator = self.curator
+        if curator.part is None:
+            return ()
+        if not fresh and not job.before and job.is_paid(curator):
+            return (curator.part.words,)
+        return self.in_part(all_of((*job.before, job.event)))
+
+    def in_part(self, event: Event) -> tuple[str, ...]:
         """In one part of the units, notes that say so, and what the account is charged."""
         curator = self.curator
         if curator.part is None:
             return ()
-        words = [curator.part.words]
-        if fresh or job.before or not job.is_paid(curator):
-            event = curator.paying(all_of((*job.before, job.event)))
-            charge = curator.ledger.quote(event, account=curator.account).loss
-            words.append(f"Parts cost what the dearest does: the account is charged {charge} now.")
-        return tuple(words)
+        charge = curator.ledger.quote(curator.paying(event), account=curator.account).loss
+        told = f"Parts cost what the dearest does: the account is charged {charge} now."
+        return curator.part.words, told
 
     def rest(self, said: Rest, is_paid: Callable[[Fraction], bool] = lambda _: False) -> Fraction:
         """The ε of a part of what is left in the account, and in all above it.

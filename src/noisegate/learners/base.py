@@ -24,6 +24,7 @@ from noisegate.desk.plot import priced
 from noisegate.errors import SpecError, Unsupported
 from noisegate.learners.arrays import dense
 from noisegate.learners.asking import Floats, RowsAsk
+from noisegate.learners.carded import Carded
 from noisegate.learners.fitting import (
     REACH,
     Algorithm,
@@ -57,7 +58,7 @@ class Memory(Protocol):
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn has no types
+class PrivateEstimator(Carded, BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn has no types
     """An estimator that learns through the door: it says what to ask, and takes what was fitted.
 
     After `fit`, ``cost_`` is what was paid, ``guarantee_`` the promise, ``remaining_`` what the
@@ -98,8 +99,8 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-lear
             self.feature_names_in_ = np.array(matrix.columns, dtype=object)
         elif hasattr(self, "feature_names_in_"):  # of an earlier fit
             del self.feature_names_in_
-        self.cost_, self.remaining_ = outcome.receipt.cost, outcome.receipt.remaining
-        self.guarantee_, self.stopped_ = outcome.receipt.guarantee, outcome.stopped
+        self._paid(outcome.receipt, matrix)
+        self.stopped_ = outcome.stopped
         self._take(outcome.fitted)
         return self
 

@@ -9,7 +9,7 @@ that learning needs anyway [KLNRS11].
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, log
-from typing import Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from noisegate.errors import SpecError
 from noisegate.exact import Number, positive
@@ -17,6 +17,9 @@ from noisegate.learners.expectations import USUAL
 from noisegate.mechanisms.base import failure_of, whole_count
 from noisegate.sql.choosing import Choice, ChoiceOrder
 from noisegate.sql.listed import Given
+
+if TYPE_CHECKING:
+    from noisegate.desk.card import Card
 
 LISTED_MAX: Final = 100  # hypotheses that are written out
 
@@ -32,6 +35,10 @@ class Learnt:
     def excess(self, confidence: Number = USUAL) -> float:
         """How many more rows it may get wrong than the best of the class, at this confidence."""
         return self.choice.shortfall(confidence)
+
+    def card(self, confidence: Number = USUAL) -> "Card":
+        """The release card of the choice."""
+        return self.choice.card(confidence)
 
 
 def class_order(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from math import sqrt
-from typing import Any, ClassVar, Final, TypeAlias, TypedDict, final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias, TypedDict, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,9 @@ from noisegate.transforms.query import Query
 from noisegate.transforms.statistics.features import Linear, One
 from noisegate.transforms.statistics.statistic import Statistic
 from noisegate.transforms.statistics.weighings import Plain
+
+if TYPE_CHECKING:
+    from noisegate.desk.card import Card
 
 Noise: TypeAlias = NoiseMechanism[Any]
 USUAL: Final = Fraction(95, 100)
@@ -203,6 +206,21 @@ class Expectations:
     def free(self) -> bool:
         """Whether it came from the ledger, without a new charge."""
         return self.cost == ApproxDP(0)
+
+    def card(self, confidence: Number = USUAL) -> "Card":
+        """The release card: what was measured and guaranteed, checkable against the ledger."""
+        import pyarrow as pa  # noqa: PLC0415 - only when asked for
+
+        from noisegate.learners.carded import card_of  # noqa: PLC0415
+
+        receipt = Receipt(
+            cost=self.cost, remaining=self.remaining, guarantee=self.guarantee, log=self.log,
+            question=self.question, request_id=self.request_id, practice=self.practice,
+            free=self.free,
+        )  # fmt: skip
+        table = pa.table({"statistic": list(self.names), "mean": self.values})
+        widths = (None, tuple(self.within(confidence).tolist()))
+        return card_of(receipt, self.sql, table, widths, (), confidence)
 
     def __str__(self) -> str:
         widths = self.within()

@@ -14,9 +14,9 @@ from noisegate.desk.answer import Answer, HalfWidths
 from noisegate.desk.desk import Desk
 from noisegate.desk.job import Measured, Receipt
 from noisegate.desk.order import JobOrder
-from noisegate.desk.price import inner_delta
+from noisegate.desk.price import inner_delta, share_of
 from noisegate.errors import SpecError
-from noisegate.exact import Number, lower, positive, real, sqrt_down
+from noisegate.exact import Number, lower, positive, real
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.smooth.barred import FINE, Barred
@@ -126,18 +126,23 @@ class Till:
         """The noise that an order buys, for a number of low, …, high grains.
 
         ``steps`` are those that a unit's coming or going is: each has its part of the price.
+
+        Claim: a level and a number cost the price ε together, or its ρ = ε²/2, up to rounding down.
+        Why: for k steps of ε/k each, of which the level has a share s, the draws are private by
+            sε and (1 - s)ε, which add up to ε: also inside a sample, which is amplified as a whole.
+            Where ρ adds up, the level has √s ε and the number √(1 - s) ε, both through their own ε
+            (`zcdp_of_approx`, with a δ or without) or, if lognormal, by (1 - s)ρ: sρ + (1 - s)ρ.
         """
         price, span = self.inner(order.epsilon) / steps, {"low": low, "high": high}
-        if order.bar is not None:
-            share = Fraction(order.bar)
-            rho = self._adds_rho and order.delta is None  # then squares add up
-            told, price = (
-                price * (sqrt_down(part) if rho else part) for part in (share, 1 - share)
-            )
-            plain = self._noise(order, price, span, grain=grain, steps=steps)
-            assert isinstance(plain, SmoothNoise)  # noqa: S101 - there is no test, by the order
-            return Barred(noise=plain, bar=max(FINE / told, Geometric.LEAST))
-        return self._noise(order, price, span, grain=grain, steps=steps)
+        if order.bar is None:
+            return self._noise(order, price, span, grain=grain, steps=steps)
+        told, rest = (
+            share_of(price, part, rho=self.desk.gaussian)
+            for part in (Fraction(order.bar), 1 - Fraction(order.bar))
+        )
+        plain = self._noise(order, rest, span, grain=grain, steps=steps)
+        assert isinstance(plain, SmoothNoise)  # noqa: S101 - there is no test, by the order
+        return Barred(noise=plain, bar=max(FINE / told, Geometric.LEAST))
 
     @property
     def _adds_rho(self) -> bool:

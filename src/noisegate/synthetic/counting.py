@@ -102,8 +102,8 @@ def _bins(column: Column, cuts: set[Fraction]) -> Any:  # noqa: ANN401 - see `sq
 
 
 def read_count(sql: str, tables: Mapping[str, TableDomain]) -> tuple[Table, Expression | None]:
-    """The table of a question and its condition."""
-    question = read(sql, tables)
+    """The table of a question and its condition, which is the same in a part of the table."""
+    question = read(sql, dict(tables))
     blocks = question.blocks
     if len(blocks) != 1 or question.picked is None or len(question.picked) != 1 or blocks[0].by:
         raise Unsupported("This is not a counting question.", fix=FORM)

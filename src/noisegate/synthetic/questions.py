@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.algebra.expression import Call, Expression, Field, Literal, fields_of
-from noisegate.algebra.relation import Relation
+from noisegate.algebra.relation import Relation, Table
+from noisegate.curator.partition import PartTables
 from noisegate.desk.terms import Terms
 from noisegate.errors import SpecError, Unsupported
 from noisegate.privacy.domain import Column, Kind, TableDomain, ordinal
@@ -91,7 +92,6 @@ class CountingGrid:
         self.grid, self._tables, self._unlisted = grid, tables, unlisted
         self._others, self._units = others, units
         self._expressions = [grouping.expression for grouping in grid.query.tally.by]  # type: ignore[union-attr]
-        self._rows = grid.query.tally.relation
         self._known: dict[tuple[str, Expression, Any], Truth] = {}
         self._masks: dict[str, Mask] = {}
         self._room = ENTRIES_MAX  # for masks that are kept
@@ -123,8 +123,16 @@ class CountingGrid:
     def _condition(self, sql: str) -> Expression | None:
         """What a question says of rows; each text is read once."""
         if sql not in self._read:
-            self._read[sql] = _condition(sql, self._tables, self._rows)
+            self._read[sql] = _condition(sql, self._tables, self._table)
         return self._read[sql]
+
+    @property
+    def _table(self) -> TableDomain:
+        """The table whose rows the cells hold, or a part of them."""
+        rows = self.grid.query.tally.relation
+        while type(rows) is not Table:
+            rows = rows.of  # type: ignore[union-attr]  # `sql_of` has one table
+        return rows.domain
 
     def _of_units(self, sql: str, units: Sequence[Relation]) -> Mask:
         """The cells of units that have one of the question's rows."""
@@ -229,6 +237,8 @@ class CountingGrid:
         """Refuse to count rows that may be there, but in no cell, or in one with others."""
         listed = [key for key in axis.keys if key != self._others.get(axis.name, axis)]
         known = value in listed or axis.ends is not None
+        if isinstance(self._tables, PartTables):  # a declared key that no row of a part can have
+            known = known or value in (self._table.columns[axis.name].keys or ())
         if not known and axis.name in (*self._unlisted, *self._others):
             shown = "NULL" if value is None else repr(value)
             raise Unsupported(
@@ -418,9 +428,11 @@ def _may_be_unlisted(column: Column) -> bool:
 # reading
 
 
-def _condition(sql: str, tables: Mapping[str, TableDomain], wanted: Relation) -> Expression | None:
+def _condition(
+    sql: str, tables: Mapping[str, TableDomain], wanted: TableDomain
+) -> Expression | None:
     rows, condition = read_count(sql, tables)
-    if rows != wanted:
+    if rows.domain != wanted:
         raise Unsupported(
             "The question is about another table.", fix="Ask about the table of the grid."
         )

@@ -28,6 +28,7 @@ from noisegate.sql.question import Function
 from noisegate.sql.reading.hints import take_hints
 from noisegate.sql.reading.reader import read
 from noisegate.sql.reading.statement import statement_of
+from noisegate.sql.reading.words import fold
 from noisegate.sql.spelling import quoted
 from noisegate.transforms.stability import stability_of
 
@@ -126,13 +127,21 @@ def _sql(asked: UnitQuestion, conditions: Sequence[str]) -> str:
     )
     axes = ", ".join(
         f"CASE WHEN met_{place} = 1 THEN 1 ELSE 0 END AS {quoted(each)}"
-        for place, each in enumerate(conditions)
+        for place, each in enumerate(_names(conditions))
     )
     places = ", ".join(str(place + 1) for place in range(len(conditions)))
     return (
         f"SELECT {axes}, COUNT(*) AS n FROM (SELECT {folds} FROM {asked.source} "  # noqa: S608 - read, never run
         f"GROUP BY {asked.unit}) AS units GROUP BY {places}"
     )
+
+
+def _names(conditions: Sequence[str]) -> list[str]:
+    """Each condition; with a number where one before it differs in upper and lower case alone."""
+    alike = [fold(each) for each in conditions]
+    counts = [alike[: place + 1].count(each) for place, each in enumerate(alike)]
+    pairs = zip(conditions, counts, strict=True)
+    return [each if count == 1 else f"{each} ({count})" for each, count in pairs]
 
 
 def _not_plain() -> Unsupported:

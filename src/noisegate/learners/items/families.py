@@ -18,10 +18,12 @@ from typing import Final, TypeAlias, final
 import numpy as np
 from numpy.typing import NDArray
 
+from noisegate.desk.job import Receipt
 from noisegate.desk.plan import Plan
 from noisegate.errors import SpecError
 from noisegate.exact import Number
 from noisegate.learners.asking import Floats, Measured, RowsAsk
+from noisegate.learners.carded import Carded
 from noisegate.learners.expectations import USUAL, count_share
 from noisegate.learners.fitting import FitExpected, Fitted, Task, known_job, learn
 from noisegate.learners.linear.scores import square_of
@@ -91,13 +93,21 @@ def fit_family(  # noqa: PLR0913 - each is a choice of the analyst
     ``rows`` is a gate with ``columns`` (and ``table``, ``where``), or a `Gate.matrix`. All but
     "normal", the Gaussian of several columns with their covariance, are of one column.
     """
-    matrix, kind, task = _prepared(_matrix(rows, columns, table, where), family)
+    matrix = _matrix(rows, columns, table, where)
+    return _fitted(matrix, family, epsilon=epsilon, fresh=fresh)[0]
+
+
+def _fitted(
+    rows: Matrix, family: str, *, epsilon: Number | None, fresh: bool
+) -> tuple[FamilyFit, Receipt]:
+    """The fit, and its receipt."""
+    matrix, kind, task = _prepared(rows, family)
     outcome = learn(matrix, task, epsilon=epsilon, fresh=fresh)
     told = _Told(outcome.fitted, matrix.marks, task.reach)
     parameters, likelihood, noise = kind.solve(told)
     seen = float(matrix.rules.sample or 1)  # of the rows: of a sample, the likelihood knows less
     errors = {name: np.sqrt(likelihood[name] / seen + noise[name]) for name in parameters}
-    return FamilyFit(
+    found = FamilyFit(
         family=family,
         names=matrix.columns if not kind.by_key else (matrix.classes.name,),  # type: ignore[union-attr]
         parameters=parameters,
@@ -109,10 +119,11 @@ def fit_family(  # noqa: PLR0913 - each is a choice of the analyst
         guarantee=outcome.receipt.guarantee,
         free=outcome.receipt.free,
     )
+    return found, outcome.receipt
 
 
 @final
-class ExponentialFamily:
+class ExponentialFamily(Carded):
     """One of the families as a model of `FitOrder`: ``family`` is its name.
 
     After `fit`: ``parameters_``, ``within_`` (how far each may be off at 95 %), ``rows_``, ``fit_``
@@ -124,12 +135,11 @@ class ExponentialFamily:
 
     def fit(self, matrix: Matrix, *, fresh: bool = False) -> "ExponentialFamily":
         """Fit the family to the columns of the matrix."""
-        found = fit_family(matrix, self.family, epsilon=self.epsilon, fresh=fresh)
+        found, receipt = _fitted(matrix, self.family, epsilon=self.epsilon, fresh=fresh)
         self.fit_, self.rows_ = found, found.rows
         self.parameters_ = dict(found.parameters)
         self.within_ = {name: found.within(name) for name in found.parameters}
-        self.cost_, self.remaining_ = found.cost, found.remaining
-        self.guarantee_ = found.guarantee
+        self._paid(receipt, matrix)
         return self
 
     def plan(self, matrix: Matrix, *, fresh: bool = False) -> Plan[FitExpected]:

@@ -21,6 +21,7 @@ from noisegate.desk.job import Progress
 from noisegate.desk.plan import Plan as DeskPlan
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number, fraction
+from noisegate.learners.carded import Carded
 from noisegate.learners.expectations import USUAL
 from noisegate.learners.fitting import FitExpected, FitJob, fit_job
 from noisegate.learners.items.baskets import (
@@ -58,7 +59,7 @@ class Frequent:
     support: float
 
 
-class FrequentItemsets:
+class FrequentItemsets(Carded):
     """Sets of up to ``size`` items that many baskets hold.
 
     With ``k``, about the k most frequent: "top-k" chooses them among all sets in one go, for half
@@ -93,8 +94,8 @@ class FrequentItemsets:
         """Search through the door; what was found before at this price is found again, free."""
         baskets, plan = self._asked(matrix)
         self._rounds, receipt = matrix.desk.run(self._job(matrix, baskets, plan), fresh=fresh)
-        self.cost_, self.remaining_ = receipt.cost, receipt.remaining
-        self.guarantee_, self.free_ = receipt.guarantee, receipt.free
+        self._paid(receipt, matrix)
+        self.free_ = receipt.free
         self._names, self._plan_of = baskets.names, plan
         self.request_id_, self.rows_ = receipt.request_id, self._rounds[0].rows
         self.itemsets_ = self._reported()

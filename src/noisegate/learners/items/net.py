@@ -28,6 +28,7 @@ from noisegate.desk.plan import Plan
 from noisegate.desk.price import Price
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number
+from noisegate.learners.carded import Carded
 from noisegate.learners.expectations import USUAL, Noise, interval, sampled_rows
 from noisegate.learners.fitting import FitExpected, FitJob, fit_job
 from noisegate.learners.matrix import Matrix
@@ -46,7 +47,7 @@ Chosen: TypeAlias = tuple[SmallDatabase, Noise, Fraction, int]
 _COUNTED: Final = Fraction(1, 10)  # of the price, for the number of rows
 
 
-class NetDatabase:
+class NetDatabase(Carded):
     """Chooses a database of ``size`` rows, at most 6, over all combinations of declared keys.
 
     After `fit`: ``database_``, its rows; ``counts_``, how many rows of the table each cell stands
@@ -70,8 +71,8 @@ class NetDatabase:
         """
         job, cells = self._job(matrix, questions)
         chosen, receipt = matrix.desk.run(job, fresh=fresh)
-        self.cost_, self.remaining_ = receipt.cost, receipt.remaining
-        self.guarantee_, self.free_ = receipt.guarantee, receipt.free
+        self._paid(receipt, matrix)
+        self.free_ = receipt.free
         self._net, self._noise, self._grain, place = chosen
         self._sampling = sampled_rows(matrix, Query(cells))
         self.rows_ = float(self._net.rows * self._grain)

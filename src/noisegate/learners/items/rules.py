@@ -12,6 +12,7 @@ from typing import Any, final
 from noisegate.desk.plan import Plan
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction
+from noisegate.learners.carded import Carded
 from noisegate.learners.expectations import USUAL
 from noisegate.learners.fitting import FitExpected
 from noisegate.learners.items.baskets import Itemset
@@ -43,7 +44,7 @@ class Rule:
         )
 
 
-class AssociationRules:
+class AssociationRules(Carded):
     """Rules between the parts of frequent sets, with at least a ``confidence``.
 
     The other parameters are those of `FrequentItemsets`; ``level`` is the confidence level of the
@@ -79,8 +80,8 @@ class AssociationRules:
         least = fraction(self.confidence, name="confidence")
         found = self._sets().fit(matrix, fresh=fresh)
         self.itemsets_ = found
-        self.cost_, self.remaining_ = found.cost_, found.remaining_
-        self.guarantee_, self.free_ = found.guarantee_, found.free_
+        self._paid(found._receipt, matrix)  # noqa: SLF001 - of the sets that they are made of
+        self.free_ = found.free_
         names = {name: place for place, name in enumerate(found.named(range(len(matrix.marks))))}
         sets = [tuple(sorted(names[item] for item in each.items)) for each in found.itemsets_]
         made = [rule for each in sets for rule in _rules(each, found, self.level)]

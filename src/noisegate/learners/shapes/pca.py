@@ -211,14 +211,15 @@ def _products(ask: RowsAsk) -> Products:
 def _norm(ask: RowsAsk, lengths: Lengths | None, share: Fraction) -> tuple[int | None, float]:
     """The length to shorten rows to, if any, and the noise of an entry of the sums of products.
 
-    It is where noise and what shortening takes away are least together, as far as is known.
+    It is where noise and what shortening takes away are least together, as far as is known. Where
+    no number of rows stands out of its noise, nothing is known, and rows stay as long as they are.
     """
     feature = _products(ask)
     norms: list[int | None] = [None]
     if lengths is not None:
         held = lengths.counts.values[:, 0]
         counts = np.where(held > _SEEN * lengths.counts.variance**0.5, held, 0.0)
-        norms += map(int, lengths.edges)
+        norms += map(int, lengths.edges) if counts.any() else ()
     found = []
     for norm in norms:
         question = shortened(Plain(), (feature,), norm, ask.columns)

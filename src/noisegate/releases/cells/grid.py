@@ -267,7 +267,7 @@ def _bounds(call: Expression, schema: Schema) -> dict[str, Any]:
 def _binned(expression: Expression) -> Expression:
     """What a bin is made of; of a CASE, the column that it compares."""
     while type(expression) is Call and expression.args:
-        if expression.function not in ("bin", "case", "lt", *_STEPS):
+        if expression.function not in ("bin", "case", "lt", "not", "is_null", *_STEPS):
             break
         expression = expression.args[0]
     return expression

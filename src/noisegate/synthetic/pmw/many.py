@@ -10,7 +10,6 @@ from noisegate.desk.display import with_margin
 from noisegate.desk.job import Progress
 from noisegate.desk.order import Columns, Order
 from noisegate.desk.plan import Fact, Plan
-from noisegate.errors import Unsupported
 from noisegate.exact import Number
 from noisegate.privacy.loss import ApproxDP
 
@@ -89,12 +88,6 @@ class ManyOrder(Order["AbstractContextManager[ManySession]", "ManyExpected"]):
     def _session(self, desk: Desk) -> "Many":
         from noisegate.synthetic.pmw.online import Many  # noqa: PLC0415 - it imports this file
 
-        if desk.curator.part is not None:
-            raise Unsupported(
-                "A session of many questions is about whole tables.",
-                fix="Ask it without a part; or ask questions about the part one by one.",
-                about="part",
-            )
         return Many(desk, self)
 
 

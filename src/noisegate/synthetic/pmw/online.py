@@ -112,7 +112,7 @@ class ManySession:
         name, mask = some[0]
         if not mask.any():  # a public fact
             self._known[name] = ManyAnswer(
-                sql="", value=0, margin=0, free=True, caveats=self.plan.notes
+                sql="", value=0, margin=0, free=True, caveats=self._desk.caveats
             )
             return 1
         some = some[: next((i for i, (_, each) in enumerate(some) if not each.any()), len(some))]
@@ -164,7 +164,7 @@ class ManySession:
             if margin is None
             else self._desk.widened(rounded, float(margin * grid.grain + off)),
             free=free,
-            caveats=self.plan.notes,
+            caveats=self._desk.caveats,
         )
 
     @property
@@ -178,7 +178,7 @@ class ManySession:
             asked=self._asked,
             surprises=self._door.answered,
             left=self._door.left,
-            spent=self._desk.curator.loss_of(self._used),
+            spent=self._desk.spent(self._used),
         )
 
     @property
@@ -300,8 +300,14 @@ class Many:
             price=price,
             fits=fits,
             expected=expected,
-            notes=self.grid.grid.caveats,
+            notes=(*self.grid.grid.caveats, *self._desk.in_part(self.event)),
         )
+
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """What is to be known about each answer: which rows are not counted."""
+        part = self.curator.part
+        return (*self.grid.grid.caveats, *(() if part is None else (part.words,)))
 
     @property
     def deviation(self) -> float:
@@ -323,11 +329,15 @@ class Many:
         first = self.start
         return whole_session if first is None else Sequential(events=(first, whole_session))
 
+    def spent(self, used: Event) -> ApproxDP:
+        """What is spent if it ended now: in a part, all of it, since nothing is given back."""
+        return self.curator.loss_of(used if self.curator.part is None else self.event)
+
     @contextmanager
     def open(self, progress: Progress | None = None) -> Iterator[ManySession]:
         """Pay, measure the first tables, and open the session."""
         curator = self.curator
-        curator.ledger.require_room(self.event, account=curator.account)
+        curator.ledger.require_room(curator.paying(self.event), account=curator.account)
         request = curator.fresh_id()
         model, used = self._first_model(request, progress)
         with open_surprises(
