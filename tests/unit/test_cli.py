@@ -224,7 +224,7 @@ def test_a_model_is_drawn_and_one_without_a_picture_says_so_first(folder):
     refused = run(
         "learn", "people.csv", "StandardScaler", *paid, "--save", "x.png", code=2, cwd=folder
     )
-    assert ".joblib, .json." in refused.stderr
+    assert ".joblib, .json, .md." in refused.stderr
     told = ("--target", "ward", "--save", "x.SVG")
     run("learn", "people.csv", "GaussianNB", *paid, *told, cwd=folder)
     assert "GaussianNB: bars" in (folder / "x.SVG").read_text()
