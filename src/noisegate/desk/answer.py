@@ -317,8 +317,10 @@ class Answer:
 
     def _repr_html_(self) -> str:
         from noisegate.desk.display import answer_html  # noqa: PLC0415 - notebooks only
+        from noisegate.desk.notebook import ROWS_MIN, image  # noqa: PLC0415
 
-        return answer_html(self, self.footer())
+        drawn = image(self.plot) if len(self) >= ROWS_MIN and any(self.half_widths(0.95)) else ""
+        return answer_html(self, self.footer()) + drawn
 
 
 def _written(text: str, file: str | Path | None) -> str:

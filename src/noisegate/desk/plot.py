@@ -12,6 +12,7 @@ from typing import Any, Final, final
 from noisegate.arrow import holds_numbers
 from noisegate.desk.answer import CHOSEN, Answer, HalfWidths
 from noisegate.desk.display import bare, ends, percent
+from noisegate.desk.notebook import offline
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number
 from noisegate.extras import extra
@@ -168,7 +169,7 @@ def priced(chart: Any, title: str, cost: ApproxDP | None, words: str) -> Any:  #
     if cost is not None and cost.epsilon == 0 and cost.delta == 0:
         price = "Free: answered from the ledger"
     below = f"{price}. {words}"
-    return inert(
+    found = inert(
         chart.properties(
             title={
                 "text": _lines(title, most=2),
@@ -183,6 +184,7 @@ def priced(chart: Any, title: str, cost: ApproxDP | None, words: str) -> Any:  #
         .configure_axisX(grid=False)
         .configure_title(fontSize=14, subtitleFontSize=11, subtitleLineHeight=15)
     )
+    return offline(found)
 
 
 def write(chart: Any, file: Path) -> None:  # noqa: ANN401 - a chart
