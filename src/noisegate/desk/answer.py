@@ -319,8 +319,12 @@ class Answer:
         from noisegate.desk.display import answer_html  # noqa: PLC0415 - notebooks only
         from noisegate.desk.notebook import ROWS_MIN, image  # noqa: PLC0415
 
-        drawn = image(self.plot) if len(self) >= ROWS_MIN and any(self.half_widths(0.95)) else ""
-        return answer_html(self, self.footer()) + drawn
+        shown = answer_html(self, self.footer())
+        if len(self) < ROWS_MIN or not any(self.half_widths(0.95)):
+            return shown
+        from noisegate.desk.plot import plain  # noqa: PLC0415
+
+        return shown + image(lambda: plain(self))
 
 
 def _written(text: str, file: str | Path | None) -> str:

@@ -73,7 +73,8 @@ class Card:
     def __repr__(self) -> str:
         entries = self.record.get("ledger")
         count = len(entries) if isinstance(entries, list) else 0
-        return inert_line(f"<Card: {self.record.get('sql')}; {count} entries of the ledger>")
+        sql = " ".join(str(self.record.get("sql")).split())
+        return inert_line(f"<Card: {sql}; {count} entries of the ledger>")
 
     def _repr_markdown_(self) -> str:
         return self.to_markdown()

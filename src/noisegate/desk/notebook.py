@@ -12,6 +12,7 @@ nothing is loaded from anywhere, and nothing in it runs.
 from base64 import b64encode
 from collections.abc import Callable
 from functools import cache
+from importlib import import_module
 from importlib.util import find_spec
 from io import StringIO
 from typing import Any, Final
@@ -20,6 +21,15 @@ from noisegate.errors import NoisegateError, SpecError
 
 ROWS_MIN: Final = 3  # of an answer that is worth a picture: fewer are read
 _SVG: Final = "image/svg+xml"
+_OPTIONS: Final = {
+    "gate": "the name of a gate",
+    "--epsilon": "the price; by default that of the policy",
+    "--within": "instead of a price: the largest error",
+    "--confidence": "of that error; by default 0.95",
+    "--plan": "show price and error; free",
+    "--fresh": "pay for a new draw",
+    "--to": "a variable for the answer",
+}
 
 
 def svg(chart: Any) -> str:  # noqa: ANN401 - a chart
@@ -39,12 +49,13 @@ def image(plot: Callable[[], Any]) -> str:
     except NoisegateError:
         return ""
     held = b64encode(text.encode()).decode()
-    return f'<img style="max-width:100%" alt="chart" src="data:{_SVG};base64,{held}">'
+    return f'<img style="max-width:100%" alt="chart" src="data:{_SVG};base64,{held}"/>'
 
 
 def offline(chart: Any) -> Any:  # noqa: ANN401 - a chart
     """The same chart, which a notebook shows as an SVG; altair's own page asks the network."""
-    object.__setattr__(chart, "__class__", _offline(type(chart)))  # its own sets a property
+    kind: Any = type(chart)
+    object.__setattr__(chart, "__class__", _offline(kind))  # its own sets a property
     return chart
 
 
@@ -68,20 +79,13 @@ def load_ipython_extension(shell: Any) -> None:  # noqa: ANN401 - IPython may be
     shell.register_magic_function(_magic(shell), "line_cell", "noisegate")
 
 
-def _magic(shell: Any) -> Callable[[str, str | None], Any]:  # noqa: ANN401
-    from IPython.core import magic_arguments as told  # noqa: PLC0415 - a notebook has it
+def _magic(shell: Any) -> Any:  # noqa: ANN401
+    """``%%noisegate gate``, with its options as ``%noisegate?`` lists them."""
+    told: Any = import_module("IPython.core.magic_arguments")  # a notebook has it
 
-    @told.magic_arguments()
-    @told.argument("gate", help="the name of a gate")
-    @told.argument("--epsilon", help="the price; by default that of the policy")
-    @told.argument("--within", help="instead of a price: the largest error")
-    @told.argument("--confidence", help="of that error; by default 0.95")
-    @told.argument("--plan", action="store_true", help="show price and error; free")
-    @told.argument("--fresh", action="store_true", help="pay for a new draw")
-    @told.argument("--to", help="a variable for the answer")
     def noisegate(line: str, cell: str | None = None) -> Any:  # noqa: ANN401 - an answer or a plan
         """Ask a gate in SQL."""
-        said = told.parse_argstring(noisegate, line)
+        said = told.parse_argstring(made, line)
         gate = shell.user_ns.get(said.gate)
         if not hasattr(gate, "sql"):
             raise SpecError(
@@ -92,9 +96,14 @@ def _magic(shell: Any) -> Callable[[str, str | None], Any]:  # noqa: ANN401
         terms = {name: getattr(said, name) for name in ("epsilon", "within", "confidence")}
         asked = {name: term for name, term in terms.items() if term is not None}
         ask = gate.plan if said.plan else gate.sql
-        made = ask(cell.strip().removesuffix(";"), fresh=said.fresh, **asked)
+        found = ask(cell.strip().removesuffix(";"), fresh=said.fresh, **asked)
         if said.to:
-            shell.user_ns[said.to] = made
-        return made
+            shell.user_ns[said.to] = found
+        return found
 
-    return noisegate
+    made: Any = noisegate
+    for name, about in reversed(_OPTIONS.items()):
+        flag = {"action": "store_true"} if name in ("--plan", "--fresh") else {}
+        made = told.argument(name, help=about, **flag)(made)
+    made = told.magic_arguments()(made)
+    return made

@@ -31,6 +31,7 @@ _OFFLINE: Final = (  # what a page may do: run its own scripts, and ask nobody f
     '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; '
     "script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:\">"
 )
+_ROOM: Final = {"left": 12, "top": 5, "right": 48, "bottom": 5}  # for wider letters than measured
 _BLUE, _INK = "#5b8cc0", "#1a1a1a"
 _PALETTE: Final = [
     _BLUE,
@@ -169,22 +170,29 @@ def priced(chart: Any, title: str, cost: ApproxDP | None, words: str) -> Any:  #
     if cost is not None and cost.epsilon == 0 and cost.delta == 0:
         price = "Free: answered from the ledger"
     below = f"{price}. {words}"
-    found = inert(
-        chart.properties(
-            title={
-                "text": _lines(title, most=2),
-                "subtitle": _lines(below, most=4),
-                "anchor": "start",
-                "offset": 14,
-                "subtitleColor": "#555555",
-            },
-        )
+    title_and_price = {
+        "text": _lines(title, width=76, most=2),
+        "subtitle": _lines(below, width=90, most=4),
+        "anchor": "start",
+        "offset": 14,
+        "subtitleColor": "#555555",
+    }
+    return offline(inert(_styled(chart).properties(title=title_and_price)))
+
+
+def plain(answer: Answer, confidence: Number = 0.95) -> Any:  # noqa: ANN401 - a chart
+    """The chart of an answer without words, where these stand beside it."""
+    return offline(inert(_styled(drawn(answer, confidence))))
+
+
+def _styled(chart: Any) -> Any:  # noqa: ANN401 - a chart
+    return (
+        chart.properties(padding=_ROOM)
         .configure_view(stroke=None)
         .configure_axis(gridColor="#e6e6e6", domainColor="#999999", labelFontSize=12)
         .configure_axisX(grid=False)
         .configure_title(fontSize=14, subtitleFontSize=11, subtitleLineHeight=15)
     )
-    return offline(found)
 
 
 def write(chart: Any, file: Path) -> None:  # noqa: ANN401 - a chart
@@ -388,5 +396,5 @@ def _layers(
     return [bar, over.mark_errorbar(ticks=ticks, rule={"strokeWidth": 1.4}).encode(**ends)]
 
 
-def _lines(text: str, *, most: int) -> list[str]:
-    return textwrap.wrap(text, width=90, max_lines=most, placeholder=" …")
+def _lines(text: str, *, width: int, most: int) -> list[str]:
+    return textwrap.wrap(text, width=width, max_lines=most, placeholder=" …")
