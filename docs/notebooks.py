@@ -66,6 +66,8 @@ def bundle(thing: Any) -> Shown:  # noqa: ANN401 - whatever a cell ends with
     if type(thing).__module__.startswith("altair."):
         from noisegate.desk.notebook import svg  # noqa: PLC0415 - the site is built without it
 
+        if not hasattr(thing.padding, "keys"):  # letters may be wider than measured
+            thing = thing.properties(padding={"left": 16, "top": 5, "right": 48, "bottom": 5})
         return {FORMS[0]: svg(thing)}
     if hasattr(thing, "_repr_mimebundle_"):
         return dict(thing._repr_mimebundle_())

@@ -57,10 +57,10 @@ def noisegate(command):
 # ## Histogram
 
 # %%
-noisegate(
-    "release histogram people.csv --columns age=10,ward --type age=integer"
-    " --between age=0,109 --keys ward=north,south,west --epsilon 1 --budget 20 --delta 1e-3"
-)
+noisegate("""
+    release histogram people.csv --columns age=10,ward --type age=integer --between age=0,109
+    --keys ward=north,south,west --epsilon 1 --budget 20 --delta 1e-3
+""")
 
 # %% [markdown]
 # ## Series
@@ -69,14 +69,13 @@ noisegate(
 # quarters, and in each of them once. Running totals are drawn above, single quarters below.
 
 # %%
-noisegate(
-    "release series clinic/visits.csv"
-    ' "SELECT COUNT(DISTINCT patient_id) AS patients FROM visits'
-    " GROUP BY DATE_TRUNC('quarter', day)\""
-    " --unit patient_id --rows-per-unit 8 --groups-per-unit 3 --type day=date --between day=2024-01-01,2025-12-31"
-    " --type cost=number --between cost=0,800 --keys ward=north,south,east,west"
-    " --epsilon 2 --budget 20"
-)
+noisegate("""
+    release series clinic/visits.csv
+    "SELECT COUNT(DISTINCT patient_id) AS patients FROM visits GROUP BY DATE_TRUNC('quarter', day)"
+    --unit patient_id --rows-per-unit 8 --groups-per-unit 3 --type day=date --between
+    day=2024-01-01,2025-12-31 --type cost=number --between cost=0,800 --keys
+    ward=north,south,east,west --epsilon 2 --budget 20
+""")
 
 # %% [markdown]
 # ## Map
@@ -84,12 +83,12 @@ noisegate(
 # Two axes in order, here quarters and costs. Boxes are split where there are many rows.
 
 # %%
-noisegate(
-    "release map clinic/visits.csv --columns day=quarter,cost=100 --unit patient_id"
-    " --rows-per-unit 8 --groups-per-unit 3 --type day=date --between day=2024-01-01,2025-12-31"
-    " --type cost=number --between cost=0,800 --keys ward=north,south,east,west"
-    " --method quadtree --epsilon 4"
-)
+noisegate("""
+    release map clinic/visits.csv --columns day=quarter,cost=100 --unit patient_id
+    --rows-per-unit 8 --groups-per-unit 3 --type day=date --between day=2024-01-01,2025-12-31
+    --type cost=number --between cost=0,800 --keys ward=north,south,east,west --method
+    quadtree --epsilon 4
+""")
 
 # %% [markdown]
 # ## Box plot
@@ -97,10 +96,10 @@ noisegate(
 # Five quantiles of each group, by ranks; the medians have an error bar of their own.
 
 # %%
-noisegate(
-    "release boxplot people.csv --columns age,ward --type age=integer --between age=0,109"
-    " --keys ward=north,south,west --epsilon 2"
-)
+noisegate("""
+    release boxplot people.csv --columns age,ward --type age=integer --between age=0,109
+    --keys ward=north,south,west --epsilon 2
+""")
 
 # %% [markdown]
 # ## Distribution function
@@ -108,10 +107,10 @@ noisegate(
 # The band holds everywhere at once.
 
 # %%
-noisegate(
-    "release cdf people.csv --columns age=5 --type age=integer --between age=0,109"
-    " --keys ward=north,south,west --epsilon 1"
-)
+noisegate("""
+    release cdf people.csv --columns age=5 --type age=integer --between age=0,109 --keys
+    ward=north,south,west --epsilon 1
+""")
 
 # %% [markdown]
 # ## Marginals
@@ -119,11 +118,11 @@ noisegate(
 # All tables of two of the columns, consistent with each other.
 
 # %%
-noisegate(
-    "release marginals clinic/visits.csv --columns ward,day=quarter --unit patient_id"
-    " --rows-per-unit 8 --groups-per-unit 3 --type day=date --between day=2024-01-01,2025-12-31"
-    " --type cost=number --between cost=0,800 --keys ward=north,south,east,west --epsilon 1"
-)
+noisegate("""
+    release marginals clinic/visits.csv --columns ward,day=quarter --unit patient_id
+    --rows-per-unit 8 --groups-per-unit 3 --type day=date --between day=2024-01-01,2025-12-31
+    --type cost=number --between cost=0,800 --keys ward=north,south,east,west --epsilon 1
+""")
 
 # %% [markdown]
 # ## Which groups reach a threshold
@@ -131,11 +130,11 @@ noisegate(
 # Only yes or no for each question; noes cost next to nothing.
 
 # %%
-noisegate(
-    "release above people.csv --columns age=10 --type age=integer --between age=0,109"
-    " --keys ward=north,south,west --epsilon 1 --option threshold=120"
-    " --option questions=age=0:19,age=20:39,age=40:59,age=60:79,age=80:109"
-)
+noisegate("""
+    release above people.csv --columns age=10 --type age=integer --between age=0,109 --keys
+    ward=north,south,west --epsilon 1 --option threshold=120 --option
+    questions=age=0:19,age=20:39,age=40:59,age=60:79,age=80:109
+""")
 
 # %% [markdown]
 # ## Crowd
@@ -143,10 +142,11 @@ noisegate(
 # Exact counts of a secret sample, scaled up; cells below a crowd are hidden.
 
 # %%
-noisegate(
-    "release crowd-histogram people.csv --columns age=10 --type age=integer --between age=0,109"
-    " --keys ward=north,south,west --epsilon 1 --option probability=1/2 --option delta=1e-5"
-)
+noisegate("""
+    release crowd-histogram people.csv --columns age=10 --type age=integer --between
+    age=0,109 --keys ward=north,south,west --epsilon 1 --option probability=1/2 --option
+    delta=1e-5
+""")
 
 # %% [markdown]
 # ## Synthetic rows
@@ -154,10 +154,10 @@ noisegate(
 # The picture shows the distribution of the rows that were made, not of the original ones.
 
 # %%
-noisegate(
-    "release synthetic clinic.csv --columns ward,age --keys ward=north,south --between age=0,109"
-    " --type age=integer --epsilon 1 --budget 20 --rows 1000"
-)
+noisegate("""
+    release synthetic clinic.csv --columns ward,age --keys ward=north,south --between
+    age=0,109 --type age=integer --epsilon 1 --budget 20 --rows 1000
+""")
 
 # %% [markdown]
 # ## A question
@@ -165,10 +165,11 @@ noisegate(
 # Answers of `ask` have pictures and cards too.
 
 # %%
-noisegate(
-    'ask clinic.toml "SELECT ward, AVG(cost) AS cost FROM visits GROUP BY ward"'
-    " --epsilon 1 --analyst ana"
-)
+noisegate("""
+    ask clinic.toml
+    "SELECT ward, AVG(cost) AS cost FROM visits GROUP BY ward"
+    --epsilon 1 --analyst ana
+""")
 
 # %% tags=["hide"]
 assert all(card.startswith("# Release card") for card in cards)

@@ -183,7 +183,7 @@ back = ben.sql(
          WHERE w.patient_id = v.patient_id AND w.day > v.day AND w.day <= v.day + 30)""",
     epsilon=0.5,
 )
-print(back.value, "±", back.margins()["back"][0], "· exact:", raw.sql(back.sql).fetchall()[0][0])
+print(back.value, "±", back.margin, "· exact:", raw.sql(back.sql).fetchall()[0][0])
 
 # %% [markdown]
 # Prescriptions join a public list of drugs. The patient is found along the foreign key, two
@@ -250,7 +250,8 @@ pd.DataFrame(
 )
 
 # %% [markdown]
-# Anybody with the ledger can check it: the chain, every price, every sum, every stored answer.
+# Ben has used a part of his share, but both together have spent all that the data set has. So
+# nothing is left for him either. Anybody with the ledger can check it: the chain, every price, every sum, every stored answer.
 
 # %%
 checked = ana.ledger.verify()

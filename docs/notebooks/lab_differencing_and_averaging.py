@@ -6,7 +6,8 @@
 #
 # Where an attacker guesses whether one person is in a table, both being as likely before, an
 # ε-private answer lets nobody be right more often than e^ε / (1 + e^ε): 73 % at ε = 1. The solid
-# line in each picture is this bound, the dashed one is guessing.
+# line in each picture is this bound, the dashed one is guessing. Rates are measured in 100 trials and
+# err by about 4 %: an attack that reaches its bound is above it in half of all runs.
 
 # %% tags=["parameters"]
 TIMES = 100
@@ -64,7 +65,7 @@ print([suppressed(sql) for sql in (ALL, ALL + BUT)])
 facts = {"id": {"type": "integer", "between": [0, 799]}, "ill": {"type": "boolean"}}
 gate = ng.open(people, table="people", epsilon=1, columns=facts)
 both = [gate.sql(sql, epsilon=0.5) for sql in (ALL, ALL + BUT)]
-print(*(f"{each.value} ± {each.margins()['n'][0]}" for each in both), "· left:", gate.remaining)
+print(*(f"{each.value} ± {each.margin}" for each in both), "· left:", gate.remaining)
 
 # %% [markdown]
 # How often is the attacker right, over many made-up worlds?

@@ -5,7 +5,8 @@
 # tell who was in it. Seven attacks, each on raw answers, on a classic defence, and on a gate.
 #
 # The solid line in each picture is what ε allows any attacker, however clever; the dashed one is
-# guessing.
+# guessing. Rates are measured in 100 trials and err by about 4 %: an attack that reaches its bound is
+# above it in half of all runs.
 
 # %% tags=["parameters"]
 TIMES = 100

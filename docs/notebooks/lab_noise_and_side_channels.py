@@ -3,11 +3,16 @@
 #
 # A proof is about numbers on paper. Here are four ways in which a program can break it: noise in
 # floating point, noise whose width depends on the rows, a price that depends on the rows, and time.
+#
+# Rates are measured in 100 trials and err by about 4 %: an attack that reaches the solid line, which
+# ε allows to anybody, is above it in half of all runs.
 
 # %% tags=["parameters"]
 TIMES = 100
 
 # %% tags=["hide"]
+from math import exp, log
+
 import altair as alt
 import numpy as np
 import pandas as pd
@@ -23,38 +28,38 @@ chance = np.random.default_rng(9)
 # ## The last bits of a double
 #
 # **Raw answers** are exact. **A classic defence**: Laplace noise by the textbook is the logarithm
-# of a random double. Doubles near 0 are finer than near 1, so that adding 0 or 1 to the same noise
-# leaves different last bits. Here is how many of the last 10 bits of the answer are 0.
+# of one of 2⁵³ random doubles. Here are all answers near 1 that it can give to a count of 0 and to a
+# count of 1, in steps of 2⁻⁵³. The upper row has holes: whoever sees an answer there knows that the
+# count was 1, whatever ε was.
 
 # %%
-noise = -np.log(chance.random(20_000)) * chance.choice([-1.0, 1.0], 20_000)
-small = noise[np.abs(noise) < 0.25]
+FINE = 2**53
 
 
-def zeros(answers):
-    """How many zeros each double ends with."""
-    bits = answers.view(np.int64) & 1023
-    return np.array(
-        [10 if each == 0 else (int(each) & -int(each)).bit_length() - 1 for each in bits]
-    )
+def answers(count, wholes, sign=1):
+    """What textbook noise makes of a count, in steps from 1."""
+    return {(count + sign * -log(whole / FINE) - 1) * FINE for whole in wholes}
 
 
-frame = pd.concat(
+near = round(exp(-1) * FINE)
+possible = {
+    "a count of 0": answers(0, range(near - 20, near + 21)),
+    "a count of 1": answers(1, range(FINE - 30, FINE + 1))
+    | answers(1, range(FINE - 30, FINE + 1), -1),
+}
+frame = pd.DataFrame(
     [
-        pd.DataFrame({"zeros": range(11), "answers": np.bincount(zeros(n + small), minlength=11)})
-        for n in (0, 1)
-    ],
-    keys=["a count of 0", "a count of 1"],
-    names=["exact"],
-).reset_index()
-alt.Chart(frame).mark_bar().encode(
-    x=alt.X(
-        "zeros:O", title="zeros at the end of the answer, in binary", axis=alt.Axis(labelAngle=0)
-    ),
-    xOffset="exact:N",
-    y="answers:Q",
-    color=alt.Color("exact:N", title=None),
-).properties(width=460, height=200)
+        {"exact": name, "step": step}
+        for name, found in possible.items()
+        for step in found
+        if abs(step) <= 24
+    ]
+)
+alt.Chart(frame).mark_tick(thickness=2).encode(
+    x=alt.X("step:Q", title="steps of 2⁻⁵³ from 1"),
+    y=alt.Y("exact:N", title=None),
+    color=alt.Color("exact:N", legend=None),
+).properties(width=560, height=80)
 
 # %% [markdown]
 # **The gate** adds whole numbers to whole numbers. Its samplers compare secure bits with the exact
@@ -150,6 +155,7 @@ timing
 from scipy.stats import binom
 
 assert np.abs(draws - law).max() < 0.01
+assert {s for s in possible["a count of 1"] if abs(s) < 20} - possible["a count of 0"]
 assert len({spent for _, spent, _ in prices}) == 1
 for found in (floats, width, budget, timing):
     assert found.raw.success > 0.8 or found is timing  # a busy machine has no clock

@@ -122,7 +122,7 @@ press.sql(A_IN_MATHS + " AND name <> 'Frank'", epsilon=0.5)
 A_BY_ID = "SELECT COUNT(*) AS n FROM grades WHERE subject = 'maths' AND a"
 first = press.sql(A_BY_ID, epsilon=0.25)
 second = press.sql(A_BY_ID + " AND student_id <> 11", epsilon=0.25)
-off = first.margins()["n"][0] + second.margins()["n"][0]
+off = first.margin + second.margin
 print(f"{first.value} - {second.value} = {first.value - second.value} ± {off:.0f}")
 
 # %% [markdown]
@@ -208,16 +208,14 @@ pd.DataFrame(
 ).T
 
 # %%
-from noisegate.desk.card import verify
-
 card = table.card()
-assert verify(card, board.ledger) == []
+assert card.verify(board.ledger) == []
 card
 
 # %% tags=["hide"]
-# The bars of counts are proven: all 12 numbers are within them at 95 % each, and at five times that
-# width but for one run in 10^5, since noise falls by e^-3 with each width.
-assert abs(first.value - everybody) <= 5 * first.margins()["n"][0]
+# The bars of counts are proven. Noise exceeds five times its 95 % with probability 0.05^5 = 3e-7, so
+# that one of these 12 numbers is off by more in one run of 250,000.
+assert abs(first.value - everybody) <= 5 * first.margin
 assert all(abs(count - truth) <= 5 * width for _, count, width, truth in rows)
 assert abs(maths.value - everybody) <= 5 * maths.margin
 assert board.ledger.verify().ok

@@ -111,7 +111,7 @@ gate = ng.open(
     pd.DataFrame({"age": ages}), table="people", epsilon=10, columns={"age": {"between": [0, 110]}}
 )
 median = gate.sql("SELECT MEDIAN(age) AS median FROM people", epsilon=0.5)
-print("by ranks:", median.value, "±", median.margins()["median"][0], "· exact:", np.median(ages))
+print("by ranks:", median.value, "±", median.margin, "· exact:", np.median(ages))
 print("noise for the whole range would have a scale of", 110 / 0.5)
 
 # %% [markdown]
@@ -161,13 +161,15 @@ intersections.picture(exact, drawn)
 # %%
 noise = Geometric.for_epsilon("0.1", sensitivity=L1(1))
 rows = [
-    {"questions at ε = 0.1": n, "theorem": each.method, "ε of all, δ = 10⁻⁶": float(each.epsilon)}
+    {"questions": n, "theorem": each.method, "total": float(each.epsilon)}
     for n in (1, 5, 10, 20, 40, 70, 100, 150, 200)
     for each in report([Repeated(event=noise.event(L1(1)), count=n)], delta="1e-6")
     if each.epsilon is not None and each.method in ("basic", "advanced", "optimal", "zcdp")
 ]
 alt.Chart(pd.DataFrame(rows)).mark_line(point=True).encode(
-    x="questions at ε = 0.1:Q", y="ε of all, δ = 10⁻⁶:Q", color="theorem:N"
+    x=alt.X("questions:Q", title="questions at ε = 0.1 each"),
+    y=alt.Y("total:Q", title="ε of all together, δ = 10⁻⁶"),
+    color="theorem:N",
 ).properties(width=460, height=260)
 
 # %% [markdown]

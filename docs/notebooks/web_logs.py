@@ -26,14 +26,17 @@ log["device"] = np.repeat(
     chance.choice(["phone", "laptop", "tablet"], USERS, p=[0.6, 0.33, 0.07]), often
 )
 start = np.repeat(chance.integers(0, 40, USERS), often)
-day = start + np.minimum(chance.geometric(0.12, len(log)) - 1, 55 - start)
-log["day"] = pd.Timestamp("2026-01-01") + pd.to_timedelta(day, unit="D")
+log["day"] = pd.Timestamp("2026-01-01") + pd.to_timedelta(
+    start + chance.geometric(0.12, len(log)) - 1, unit="D"
+)
 log["ms"] = np.clip(chance.lognormal(5.2, 0.8, len(log)), 5, 60_000).round()
+log = log[log["day"] <= "2026-02-25"].reset_index(drop=True)
 log.loc[len(log)] = [17, "/draft/merger", "laptop", pd.Timestamp("2026-02-01"), 210.0]
 log.to_parquet("views.parquet")
 raw = duckdb.connect()
 raw.sql("CREATE TABLE views AS FROM 'views.parquet'")
-print(f"{len(log):,} views by {USERS:,} users; the busiest made {often.max()}")
+busy = log["user_id"].value_counts()
+print(f"{len(log):,} views by {len(busy):,} users; the busiest made {busy.max()}")
 
 # %% [markdown]
 # ## The gate

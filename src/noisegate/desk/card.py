@@ -70,6 +70,10 @@ class Card:
         """The statement with a signature, which `noisegate verify` checks."""
         return Card(signed(self.record, signer))
 
+    def verify(self, ledger: Ledger) -> list[str]:
+        """What is wrong with it, in sentences; nothing if the ledger holds all that it names."""
+        return verify(self, ledger)
+
     def __repr__(self) -> str:
         entries = self.record.get("ledger")
         count = len(entries) if isinstance(entries, list) else 0

@@ -189,7 +189,9 @@ def _styled(chart: Any) -> Any:  # noqa: ANN401 - a chart
     return (
         chart.properties(padding=_ROOM)
         .configure_view(stroke=None)
-        .configure_axis(gridColor="#e6e6e6", domainColor="#999999", labelFontSize=12)
+        .configure_axis(
+            gridColor="#e6e6e6", domainColor="#999999", labelFontSize=12, titlePadding=12
+        )
         .configure_axisX(grid=False)
         .configure_title(fontSize=14, subtitleFontSize=11, subtitleLineHeight=15)
     )
