@@ -68,6 +68,16 @@ def test_two_rows_are_read_and_not_drawn(shell):
     assert "<img" not in bundle(shell, answer)["text/html"]
 
 
+def test_a_title_has_numbers_by_keys_or_the_sql_where_that_says_more(shell):
+    gate = shell.user_ns["gate"]
+    answer = shell.user_ns["answer"]
+    assert answer.plot().to_dict()["title"]["text"] == ["n by ward"]
+    assert answer.plot(title="Mine").to_dict()["title"]["text"] == ["Mine"]
+    for more in ("HAVING COUNT(*) > 1", "ORDER BY n LIMIT 2"):
+        said = gate.sql(f"{BY_WARD} {more}", epsilon=1).plot().to_dict()["title"]["text"]
+        assert " ".join(said) == f"{BY_WARD} {more}"
+
+
 def test_whoever_chose_a_renderer_of_altairs_keeps_it(shell):
     import altair as alt
 

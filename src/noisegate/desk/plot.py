@@ -1,5 +1,6 @@
 """An answer as a chart: bars, or lines over dates and numbers, always with error bars."""
 
+import re
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,6 +26,8 @@ _BARS_MAX: Final = 60  # more are a band along a line; of other keys, the larges
 _LETTER: Final = 7  # pixels
 _PARTS_MAX: Final = 6  # of a picture
 _ALIKE: Final = 20  # times as large: such numbers stand side by side
+_NOT: Final = r"(?:(?!\b(?:SELECT|WHERE|HAVING|LIMIT|QUALIFY)\b).)*"
+_WHOLE: Final = re.compile(rf'SELECT {_NOT} FROM [\w".]+ GROUP BY {_NOT}', re.IGNORECASE)  # noqa: S608
 _ORDERED: Final = (int, float, date, datetime, type(None))
 _NONE: Final = "(none)"  # as axes of releases have it
 _OFFLINE: Final = (  # what a page may do: run its own scripts, and ask nobody for anything
@@ -72,7 +75,11 @@ def plot(
     """
     notes = [CHOSEN] if CHOSEN in answer.caveats else []
     chart = drawn(answer, confidence, x=x, y=y, color=color)
-    return framed(chart, answer, title=title, notes=notes)
+    noisy = answer.margins(confidence)
+    numbers = ", ".join(name for name, widths in noisy.items() if widths)
+    keys = ", ".join(name for name, widths in noisy.items() if widths is None)
+    what = f"{numbers} by {keys}" if numbers and keys else ""
+    return framed(chart, answer, title=title, notes=notes, what=what)
 
 
 def drawn(
@@ -154,11 +161,23 @@ def _nothing() -> Unsupported:
     )
 
 
-def framed(chart: Any, answer: Answer, *, title: str | None, notes: Sequence[str] = ()) -> Any:  # noqa: ANN401
-    """A chart with what it shows, its price and its promise above it."""
+def framed(
+    chart: Any,  # noqa: ANN401
+    answer: Answer,
+    *,
+    title: str | None,
+    notes: Sequence[str] = (),
+    what: str = "",
+) -> Any:  # noqa: ANN401
+    """A chart with what it shows, its price and its promise above it.
+
+    Without a title, it is ``what`` is shown where that is all rows of a table, else the SQL.
+    """
     words = " ".join((*notes, answer.promise))
     cost = None if answer.practice else answer.cost
-    return priced(chart, title or " ".join(answer.sql.split()), cost, words)
+    sql = " ".join(answer.sql.split())
+    said = what if what and _WHOLE.fullmatch(sql) else sql
+    return priced(chart, title or said, cost, words)
 
 
 def priced(chart: Any, title: str, cost: ApproxDP | None, words: str) -> Any:  # noqa: ANN401
