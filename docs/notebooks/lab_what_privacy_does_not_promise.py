@@ -61,8 +61,10 @@ ends = base.transform_calculate(
 # part in it.
 
 # %%
-for story in run(epsilon=1):
-    print(story, end="\n\n")
+pd.DataFrame(
+    [(each.title, each.with_row, each.without_row, each.unit) for each in run(epsilon=1)],
+    columns=["story", "with the row", "without it", ""],
+).round(1)
 
 # %% [markdown]
 # ## A family is more than a person

@@ -122,8 +122,8 @@ boxes.plot()
 
 # %%
 truth = raw.sql("SELECT sector, MEDIAN(pay) AS exact FROM payroll GROUP BY sector").df()
-middles = boxes.to_pandas(0.95).merge(truth, on="sector")
-middles.round(1)
+middles = boxes.to_pandas(0.95)[["sector", "middle", "middle_margin"]]
+middles.merge(truth, on="sector").round(1)
 
 # %% [markdown]
 # ## What is left, and what zCDP saved

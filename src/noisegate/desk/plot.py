@@ -34,7 +34,7 @@ _OFFLINE: Final = (  # what a page may do: run its own scripts, and ask nobody f
     '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; '
     "script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:\">"
 )
-_ROOM: Final = {"left": 12, "top": 5, "right": 48, "bottom": 5}  # for wider letters than measured
+_ROOM: Final = {"left": 12, "top": 5, "right": 72, "bottom": 5}  # for wider letters than measured
 _BLUE, _INK = "#5b8cc0", "#1a1a1a"
 _PALETTE: Final = [
     _BLUE,
