@@ -44,11 +44,14 @@ def noisegate(command):
     """Run a command in the folder of examples; its picture and its card."""
     saved = ["--save", "made.svg"] if DRAW else []
     with contextlib.chdir("examples"), contextlib.redirect_stdout(io.StringIO()):
+        before = sys.argv
         sys.argv = ["noisegate", *shlex.split(command), "--save", "made.md", *saved]
         try:
             main()
         except SystemExit as ended:
             assert not ended.code, command
+        finally:
+            sys.argv = before
         cards.append(Path("made.md").read_text())
         return Published(Path("made.svg").read_text() if DRAW else "", cards[-1])
 
