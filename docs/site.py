@@ -15,11 +15,28 @@ import subprocess
 import sys
 from pathlib import Path
 
+from notebooks import cells, ipynb, notebooks
+
 ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / ".site"
+BOOKS = "docs/notebooks/pages"
 PAGES = {
     "Start": {
         "Overview": "README.md", "Three people": "docs/start.md", "Glossary": "docs/glossary.md",
+    },
+    "Stories": {
+        "About the notebooks": "docs/notebooks/README.md", "A hospital": f"{BOOKS}/hospital.md",
+        "A city map": f"{BOOKS}/city_map.md", "A payroll survey": f"{BOOKS}/payroll.md",
+        "Web logs": f"{BOOKS}/web_logs.md", "A school district": f"{BOOKS}/school_district.md",
+        "Gallery of releases": f"{BOOKS}/gallery.md",
+    },
+    "Theory and lab": {
+        "Theory in pictures": f"{BOOKS}/theory.md",
+        "Differencing and averaging": f"{BOOKS}/lab_differencing_and_averaging.md",
+        "Reconstruction": f"{BOOKS}/lab_reconstruction.md",
+        "Linkage and membership": f"{BOOKS}/lab_linkage_and_membership.md",
+        "Noise and side channels": f"{BOOKS}/lab_noise_and_side_channels.md",
+        "What privacy does not promise": f"{BOOKS}/lab_what_privacy_does_not_promise.md",
     },
     "Ask": {
         "SQL": "docs/sql.md", "Describe": "docs/describe.md", "Choices": "docs/choice.md",
@@ -176,12 +193,19 @@ def write(out: Path) -> None:
         shutil.rmtree(former, ignore_errors=True)
     pages.mkdir(parents=True)
     known = {source: name_of(source) for group in PAGES.values() for source in group.values()}
-    there = {f"docs/{each.name}" for each in (ROOT / "docs").glob("*.md")}
+    folders = ("docs", BOOKS)
+    there = {f"{each}/{file.name}" for each in folders for file in (ROOT / each).glob("*.md")}
     if missing := sorted(there - set(known)):
         raise SystemExit(f"docs/site.py does not list {', '.join(missing)}")
     for source, name in known.items():
         text = (ROOT / source).read_text(encoding="utf-8")
         (pages / name).write_text(linked(text, source, known), encoding="utf-8")
+    for picture in (ROOT / BOOKS).glob("*-[0-9]*"):
+        shutil.copy(picture, pages)
+    for book in notebooks():
+        (pages / f"{book.stem}.ipynb").write_text(ipynb(cells(book)), encoding="utf-8")
+        with (pages / f"{book.stem}.md").open("a", encoding="utf-8") as page:
+            page.write(f"\n[This page as a Jupyter notebook]({book.stem}.ipynb)\n")
     groups = {group: {title: known[each] for title, each in listed.items()}
               for group, listed in PAGES.items()} | library(pages)  # fmt: skip
     nav = ", ".join(

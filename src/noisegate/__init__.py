@@ -65,6 +65,7 @@ _HOME = {
     "Plan": "noisegate.desk.plan",
     "TableRelease": "noisegate.releases.forms.table",
     "SyntheticRelease": "noisegate.synthetic.release",
+    "load_ipython_extension": "noisegate.desk.notebook",
 }
 
 

@@ -11,7 +11,7 @@ from test_documents import ROOT, blocks, folder  # noqa: F401 - a fixture
 def test_every_page_is_on_the_site_and_every_link_leads_somewhere(tmp_path):
     program = [sys.executable, str(ROOT / "docs" / "site.py"), "--check", "--to", str(tmp_path)]
     subprocess.run(program, check=True)
-    pages = {page.name: page.read_text() for page in (tmp_path / "pages").iterdir()}
+    pages = {page.name: page.read_text() for page in (tmp_path / "pages").glob("*.md")}
     assert {"index.md", "start.md", "security.md", "noisegate.noise.bits.md"} <= pages.keys()
     listed = set(re.findall(r'= "([^"]+\.md)"', (tmp_path / "zensical.toml").read_text()))
     assert listed == pages.keys()
@@ -19,6 +19,8 @@ def test_every_page_is_on_the_site_and_every_link_leads_somewhere(tmp_path):
         links = re.findall(r"(?<!!)\[[^\]]+\]\(([^)#\s]+\.md)", text)
         assert [link for link in links if link not in pages] == [], name
         assert text.count("```") % 2 == 0, name
+        for picture in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", text):
+            assert (tmp_path / "pages" / picture).is_file(), (name, picture)
 
 
 def test_a_claim_is_a_paragraph_and_an_example_a_block(tmp_path):

@@ -46,7 +46,11 @@ def test_an_answer_is_read_by_column_row_and_in_a_loop(answer):
 
 
 def test_one_number_has_a_value(gate, answer):
-    assert abs(gate.sql("SELECT COUNT(*) FROM visits", epsilon=50).value - 200) < 20
+    one = gate.sql("SELECT COUNT(*) FROM visits", epsilon=50)
+    assert abs(one.value - 200) < 20
+    assert one.margin == one.margins()["count"][0] > 0
+    with pytest.raises(SpecError):
+        _ = answer.margin
     with pytest.raises(SpecError, match="2 rows and 2 columns"):
         _ = answer.value
 

@@ -37,8 +37,8 @@ CHOSEN: Final = (
 class Answer:
     """Released numbers as a table. Reading it again draws nothing and costs nothing.
 
-    ``for ward, n in answer``, ``answer["n"]``, ``answer[0]``, ``len(answer)``; ``answer.value`` is
-    the number of an answer that has one.
+    ``for ward, n in answer``, ``answer["n"]``, ``answer[0]``, ``len(answer)``; ``answer.value``
+    and ``answer.margin`` are the number of an answer that has one, and its ±.
 
     ``half_widths`` gives the error bars of each column at a confidence. ``questions`` are the
     canonical texts under which the ledger stores the releases; ``log`` has the current head of the
@@ -101,6 +101,13 @@ class Answer:
                 fix="Use answer[column] or answer.rows.",
             )
         return self.rows[0][0]
+
+    @property
+    def margin(self) -> float | int | None:
+        """The ± of `value` at 95 % confidence; `margins` has it at others, and of all cells."""
+        _ = self.value
+        widths = self.half_widths(0.95)[0]
+        return None if widths is None else widths[0]
 
     @property
     def promise(self) -> str:
@@ -317,8 +324,17 @@ class Answer:
 
     def _repr_html_(self) -> str:
         from noisegate.desk.display import answer_html  # noqa: PLC0415 - notebooks only
+        from noisegate.desk.notebook import ROWS_MIN, image  # noqa: PLC0415
 
-        return answer_html(self, self.footer())
+        shown = answer_html(self, self.footer())
+        known = (
+            [each for each in column or () if each is not None] for column in self.half_widths(0.95)
+        )
+        if max(map(len, known), default=0) < ROWS_MIN:
+            return shown
+        from noisegate.desk.plot import plain  # noqa: PLC0415
+
+        return shown + image(lambda: plain(self))
 
 
 def _written(text: str, file: str | Path | None) -> str:

@@ -16,6 +16,7 @@ from noisegate.desk.signed import signed
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction
 from noisegate.inert import code, fenced, json_text, markdown
+from noisegate.inert import line as inert_line
 from noisegate.ledger.anchor import Anchor
 from noisegate.ledger.entry import Entry
 from noisegate.ledger.signing import Signer, fingerprint
@@ -26,7 +27,7 @@ _KINDS: Final = ("reserve", "settle", "close")
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Card:
     """The statement, as plain JSON values."""
 
@@ -68,6 +69,19 @@ class Card:
     def signed(self, signer: Signer) -> "Card":
         """The statement with a signature, which `noisegate verify` checks."""
         return Card(signed(self.record, signer))
+
+    def verify(self, ledger: Ledger) -> list[str]:
+        """What is wrong with it, in sentences; nothing if the ledger holds all that it names."""
+        return verify(self, ledger)
+
+    def __repr__(self) -> str:
+        entries = self.record.get("ledger")
+        count = len(entries) if isinstance(entries, list) else 0
+        sql = " ".join(str(self.record.get("sql")).split())
+        return inert_line(f"<Card: {sql}; {count} entries of the ledger>")
+
+    def _repr_markdown_(self) -> str:
+        return self.to_markdown()
 
     def to_markdown(self) -> str:
         """The statement as a page for people."""

@@ -1,5 +1,6 @@
 """An answer as a chart: bars, or lines over dates and numbers, always with error bars."""
 
+import re
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,6 +13,7 @@ from typing import Any, Final, final
 from noisegate.arrow import holds_numbers
 from noisegate.desk.answer import CHOSEN, Answer, HalfWidths
 from noisegate.desk.display import bare, ends, percent
+from noisegate.desk.notebook import offline
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number
 from noisegate.extras import extra
@@ -24,12 +26,15 @@ _BARS_MAX: Final = 60  # more are a band along a line; of other keys, the larges
 _LETTER: Final = 7  # pixels
 _PARTS_MAX: Final = 6  # of a picture
 _ALIKE: Final = 20  # times as large: such numbers stand side by side
+_NOT: Final = r"(?:(?!\b(?:SELECT|WHERE|HAVING|LIMIT|QUALIFY)\b).)*"
+_WHOLE: Final = re.compile(rf'SELECT {_NOT} FROM [\w".]+ GROUP BY {_NOT}', re.IGNORECASE)  # noqa: S608
 _ORDERED: Final = (int, float, date, datetime, type(None))
 _NONE: Final = "(none)"  # as axes of releases have it
 _OFFLINE: Final = (  # what a page may do: run its own scripts, and ask nobody for anything
     '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; '
     "script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:\">"
 )
+_ROOM: Final = {"left": 12, "top": 5, "right": 72, "bottom": 5}  # for wider letters than measured
 _BLUE, _INK = "#5b8cc0", "#1a1a1a"
 _PALETTE: Final = [
     _BLUE,
@@ -70,7 +75,11 @@ def plot(
     """
     notes = [CHOSEN] if CHOSEN in answer.caveats else []
     chart = drawn(answer, confidence, x=x, y=y, color=color)
-    return framed(chart, answer, title=title, notes=notes)
+    noisy = answer.margins(confidence)
+    numbers = ", ".join(name for name, widths in noisy.items() if widths)
+    keys = ", ".join(name for name, widths in noisy.items() if widths is None)
+    what = f"{numbers} by {keys}" if numbers and keys else ""
+    return framed(chart, answer, title=title, notes=notes, what=what)
 
 
 def drawn(
@@ -152,11 +161,23 @@ def _nothing() -> Unsupported:
     )
 
 
-def framed(chart: Any, answer: Answer, *, title: str | None, notes: Sequence[str] = ()) -> Any:  # noqa: ANN401
-    """A chart with what it shows, its price and its promise above it."""
+def framed(
+    chart: Any,  # noqa: ANN401
+    answer: Answer,
+    *,
+    title: str | None,
+    notes: Sequence[str] = (),
+    what: str = "",
+) -> Any:  # noqa: ANN401
+    """A chart with what it shows, its price and its promise above it.
+
+    Without a title, it is ``what`` is shown where that is all rows of a table, else the SQL.
+    """
     words = " ".join((*notes, answer.promise))
     cost = None if answer.practice else answer.cost
-    return priced(chart, title or " ".join(answer.sql.split()), cost, words)
+    sql = " ".join(answer.sql.split())
+    said = what if what and _WHOLE.fullmatch(sql) else sql
+    return priced(chart, title or said, cost, words)
 
 
 def priced(chart: Any, title: str, cost: ApproxDP | None, words: str) -> Any:  # noqa: ANN401
@@ -168,18 +189,28 @@ def priced(chart: Any, title: str, cost: ApproxDP | None, words: str) -> Any:  #
     if cost is not None and cost.epsilon == 0 and cost.delta == 0:
         price = "Free: answered from the ledger"
     below = f"{price}. {words}"
-    return inert(
-        chart.properties(
-            title={
-                "text": _lines(title, most=2),
-                "subtitle": _lines(below, most=4),
-                "anchor": "start",
-                "offset": 14,
-                "subtitleColor": "#555555",
-            },
-        )
+    title_and_price = {
+        "text": _lines(title, width=76, most=2),
+        "subtitle": _lines(below, width=90, most=4),
+        "anchor": "start",
+        "offset": 14,
+        "subtitleColor": "#555555",
+    }
+    return offline(inert(_styled(chart).properties(title=title_and_price)))
+
+
+def plain(answer: Answer, confidence: Number = 0.95) -> Any:  # noqa: ANN401 - a chart
+    """The chart of an answer without words, where these stand beside it."""
+    return offline(inert(_styled(drawn(answer, confidence))))
+
+
+def _styled(chart: Any) -> Any:  # noqa: ANN401 - a chart
+    return (
+        chart.properties(padding=_ROOM)
         .configure_view(stroke=None)
-        .configure_axis(gridColor="#e6e6e6", domainColor="#999999", labelFontSize=12)
+        .configure_axis(
+            gridColor="#e6e6e6", domainColor="#999999", labelFontSize=12, titlePadding=12
+        )
         .configure_axisX(grid=False)
         .configure_title(fontSize=14, subtitleFontSize=11, subtitleLineHeight=15)
     )
@@ -386,5 +417,5 @@ def _layers(
     return [bar, over.mark_errorbar(ticks=ticks, rule={"strokeWidth": 1.4}).encode(**ends)]
 
 
-def _lines(text: str, *, most: int) -> list[str]:
-    return textwrap.wrap(text, width=90, max_lines=most, placeholder=" …")
+def _lines(text: str, *, width: int, most: int) -> list[str]:
+    return textwrap.wrap(text, width=width, max_lines=most, placeholder=" …")

@@ -243,7 +243,10 @@ class Held(ABC):
         return f"<{type(self).__name__}: {line(self.footer().splitlines()[0])}>"
 
     def _repr_html_(self) -> str:
-        return answer_html(self.shown(), self.footer())
+        from noisegate.desk.notebook import image  # noqa: PLC0415 - notebooks only
+
+        drawn = image(self.plot) if {*PICTURES} <= {*self.endings} else ""
+        return answer_html(self.shown(), self.footer()) + drawn
 
     def __rich__(self) -> Any:  # noqa: ANN401 - rich is loaded only for a terminal
         from rich.console import Group  # noqa: PLC0415

@@ -53,7 +53,7 @@ MECHANISMS: Final = tuple(_TOLD)
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Ratio:
     """Both laws of a mechanism over the same outputs, and what of them ε forbids."""
 
@@ -93,6 +93,12 @@ class Ratio:
             far = "infinite" if self.largest == inf else f"e^{self.largest:.3g}"
             return f"{said} The largest ratio is {far}; forbidden with chance {self.forbidden:.3g}."
         return f"{said} The largest ratio is e^{self.largest:.3g}, so nothing is forbidden."
+
+    def __repr__(self) -> str:
+        return self.words
+
+    def _repr_svg_(self) -> str:
+        return picture(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""

@@ -37,7 +37,7 @@ class Trial:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Outcome:
     """An attack and its three trials.
 
@@ -64,6 +64,17 @@ class Outcome:
     def shares(self) -> tuple[float, ...]:
         """Success of the three trials, chance, and the most that ε allows."""
         return (*(trial.success for trial in self.trials.values()), self.chance, self.bound)
+
+    def __str__(self) -> str:
+        tried = "; ".join(f"{each.against} {each.success:.0%}" for each in self.trials.values())
+        return f"{self.title}: {tried}; ε allows at most {self.bound:.0%}"
+
+    __repr__ = __str__
+
+    def _repr_svg_(self) -> str:
+        from noisegate.lab.attacks.page import picture  # noqa: PLC0415 - notebooks only
+
+        return picture(self)
 
     def to_record(self) -> dict[str, Any]:
         """Everything as JSON."""

@@ -8,7 +8,7 @@ from noisegate.lab.attacks.base import CLASSIC, GATE, RAW, Outcome
 from noisegate.lab.unpromised import Story
 
 _COLOURS: Final = {RAW: "#b2497a", CLASSIC: "#e08214", GATE: "#2a9d6f"}
-_LEFT, _WIDE, _BAR, _STEP = 300, 340, 22, 34
+_LEFT, _WIDE, _BAR, _STEP, _LABEL = 300, 340, 22, 34, 40
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 _STYLE: Final = """
 :root { color-scheme: light dark; --ink: #1a1a1a; --paper: #fff; --line: #8888; }
@@ -28,10 +28,12 @@ def picture(found: Outcome, *, standalone: bool = True) -> str:
     for place, (kind, trial) in enumerate(found.trials.items()):
         top = 10 + place * _STEP
         wide = round(trial.success * _WIDE, 1)
+        end, line = _LEFT + wide, _LEFT + found.bound * _WIDE
+        label = line if kind == GATE and end <= line < end + _LABEL else end  # not below the line
         rows.append(
             f'<text x="{_LEFT - 8}" y="{top + 16}" text-anchor="end">{html(trial.against)}</text>'
             f'<rect x="{_LEFT}" y="{top}" width="{wide}" height="{_BAR}" fill="{_COLOURS[kind]}"/>'
-            f'<text x="{_LEFT + wide + 6}" y="{top + 16}">{trial.success:.0%}</text>'
+            f'<text x="{label + 6:.1f}" y="{top + 16}">{trial.success:.0%}</text>'
         )
     bottom = 10 + 3 * _STEP
     chance, bound = (round(_LEFT + share * _WIDE, 1) for share in (found.chance, found.bound))

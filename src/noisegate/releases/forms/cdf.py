@@ -185,7 +185,8 @@ class CdfRelease(Held):
         line = base.mark_line(interpolate="step-after").encode(y=alt.Y("share:Q", scale=scale))
         words = f"All of the exact function lies in the band at {percent(confidence)} confidence."
         steps = (area + line).properties(width=480)
-        return framed(steps, self.histogram.answer(0), title=title, notes=[words])
+        what = f"distribution function of {axis.name}"
+        return framed(steps, self.histogram.answer(0), title=title, notes=[words], what=what)
 
     def answer(self, rows: int | None = None) -> Answer:
         """The shares as an answer has them; their margins hold everywhere at once."""

@@ -62,6 +62,7 @@ def picture(
     Of more axes, each has a part of the picture by itself, unless one or two are chosen.
     """
     names = [axis.name for axis in release.axes]
+    what = f"{release.value} by {', '.join(names)}"
     if not names:
         raise SpecError("A single number cannot be plotted.", fix="Print it.")
     require_names(release.axes, (x, y))
@@ -69,7 +70,7 @@ def picture(
         x, y = reversed(names) if _is_map(release.axes[1], release.axes[0]) else names
     if x is not None and y is not None and x != y:
         chart, notes = _heat(release, names.index(x), names.index(y), confidence)
-        return framed(chart, release.frame, title=title, notes=notes)
+        return framed(chart, release.frame, title=title, notes=notes, what=what)
     chosen = names if x is None and y is None else [x or y or names[0]]
     parts = [_along(release, names.index(name), confidence, running=False) for name in chosen]
     notes = ["All other columns are summed over."] if len(names) > 1 else []
@@ -77,7 +78,7 @@ def picture(
         parts.insert(0, _along(release, 0, confidence, running=True))
     columns = 1 if release.running else 2
     chart = parts[0] if len(parts) == 1 else altair().concat(*parts, columns=columns)
-    return framed(chart, release.frame, title=title, notes=notes)
+    return framed(chart, release.frame, title=title, notes=notes, what=what)
 
 
 def in_degrees(x: str, y: str) -> bool:
