@@ -139,16 +139,13 @@ def progression(
     """Enclosures, as `enclose` gives them, of x, x r, x r² s, x r³ s³, … or of their partial sums.
 
     Claim: where x, r, s and sums are from 0 to 1, so are the ends, and hi - lo <= 2.
-    Why: ends are multiplied in whole numbers with more bits, the lower ones rounded down, the upper
-        ones up. Factors up to 1 add their gaps, and rounding adds less than 2 units: after n steps
-        a ratio's ends are 4 n + 2 units apart, a term's 3 (n + 1)², a sum's (n + 2)³, which is less
-        than 2**-24 units of the result.
+    Why: ends are multiplied as whole numbers of more bits, rounded outwards. After n steps those of
+        a ratio are at most 4 n + 2 units apart, of a term 3 (n + 1)², of a sum (n + 2)³.
 
     >>> progression(lambda: real(1) / 2, lambda: real(1) / 2, count=3, bits=4, summed=True)
     [(8, 8), (12, 12), (14, 14)]
     """
-    more = 3 * (count + 2).bit_length() + 24
-    fine = bits + more
+    fine = bits + (more := 3 * (count + 2).bit_length() + 24)
     (low, high), (low_ratio, high_ratio) = enclose(first, bits=fine), enclose(ratio, bits=fine)
     low_bend, high_bend = (1 << fine,) * 2 if bend is None else enclose(bend, bits=fine)
     found, below, above, most = [], 0, 0, 1 << bits
