@@ -127,6 +127,36 @@ def enclose(compute: Callable[[], Real], *, bits: int) -> tuple[int, int]:
     raise Bug("A real number could not be enclosed.", fix="Report its formula.", about="enclosure")
 
 
+def progression(
+    first: Callable[[], Real],
+    ratio: Callable[[], Real],
+    bend: Callable[[], Real] | None = None,
+    *,
+    count: int,
+    bits: int,
+    summed: bool = False,
+) -> list[tuple[int, int]]:
+    """Enclosures, as `enclose` gives them, of x, x r, x r² s, x r³ s³, … or of their partial sums.
+
+    Claim: where x, r, s and sums are from 0 to 1, so are the ends, and hi - lo <= 2.
+    Why: ends are multiplied as whole numbers of more bits, rounded outwards. After n steps those of
+        a ratio are at most 4 n + 2 units apart, of a term 3 (n + 1)², of a sum (n + 2)³.
+
+    >>> progression(lambda: real(1) / 2, lambda: real(1) / 2, count=3, bits=4, summed=True)
+    [(8, 8), (12, 12), (14, 14)]
+    """
+    fine = bits + (more := 3 * (count + 2).bit_length() + 24)
+    (low, high), (low_ratio, high_ratio) = enclose(first, bits=fine), enclose(ratio, bits=fine)
+    low_bend, high_bend = (1 << fine,) * 2 if bend is None else enclose(bend, bits=fine)
+    found, below, above, most = [], 0, 0, 1 << bits
+    for _ in range(count):
+        below, above = (below + low, above + high) if summed else (low, high)
+        found.append((below >> more, min(-(-above >> more), most)))
+        low, high = low * low_ratio >> fine, -(-high * high_ratio >> fine)
+        low_ratio, high_ratio = low_ratio * low_bend >> fine, -(-high_ratio * high_bend >> fine)
+    return found
+
+
 def lower(compute: Callable[[], Real], *, digits_bits: int = 96) -> Fraction:
     """A rational just below (or equal to) the real number, to about ``digits_bits`` bits."""
     return _rounded(compute, digits_bits)[0]

@@ -7,17 +7,16 @@ are so flat that 99 of 100 draws are accepted; up to σ = 64 the blocks are sing
 draw is. (The law is [CKS20]'s; they propose by a discrete Laplace law, which accepts 3 of 4.)
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache, partial
+from functools import partial
 from math import ceil, isqrt, sqrt
 from typing import Final, final
 
 import numpy as np
 
 from noisegate.errors import SpecError
-from noisegate.exact import Number, Real, enclose, multiples, positive, real
+from noisegate.exact import Number, enclose, multiples, positive, progression, real
 from noisegate.noise.bernoulli import bernoulli_exp
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array, Size, in_chunks
@@ -50,7 +49,9 @@ class Staircase(Law):
     def cdf(self, k: int, bits: int) -> tuple[int, int]:  # noqa: D102
         if not self.support[0] <= k < self.support[1]:
             return (0, 0) if k < 0 else (1 << bits, 1 << bits)
-        reach, sums = _partial_sums(self.variance, self.block_bits, bits)
+        if bits not in self._known:
+            self._known[bits] = _partial_sums(self.variance, self.block_bits, bits)[1]
+        reach, sums = len(self._known[bits]) // 2, self._known[bits]
         if not -reach <= k < reach:
             return (0, 1) if k < 0 else ((1 << bits) - 1, 1 << bits)
         return sums[k + reach]
@@ -60,7 +61,6 @@ class Staircase(Law):
         return (block << self.block_bits) if block >= 0 else ((-1 - block) << self.block_bits) + 1
 
 
-@lru_cache(maxsize=128)
 def _partial_sums(
     variance: Fraction, block_bits: int, bits: int
 ) -> tuple[int, list[tuple[int, int]]]:
@@ -69,14 +69,14 @@ def _partial_sums(
     The 2m weights in between are enclosed at 48 guard bits. With c = B² / 2σ², those beyond are on
     either side at most e^(-c m²) + e^(-c (m+1)²) + … ≤ e^(-c m²) / (1 - e^(-2 c m)).
     """
-    law, guard = Staircase(variance, block_bits), bits + 48
-    curve = Fraction(1 << 2 * block_bits) / (2 * variance)
+    guard, step, exponent = bits + 48, 1 << block_bits, multiples(1 / (2 * variance))
+    curve = Fraction(step**2) / (2 * variance)
     reach = ceil(sqrt(0.6932 * (guard + 8) / float(curve))) + 2
-    starts = [law.start_of(block) for block in range(-reach, reach)]
-    # each once: blocks of one integer have the same on either side of 0
-    exponent = multiples(1 / (2 * variance))
-    known = {z: enclose(partial(_weight, exponent, z), bits=guard) for z in set(starts)}
-    weights = [known[z] for z in starts]
+    # of z, z + B, …; the ratios of neighbours fall by e^(-B² / σ²) from one to the next
+    terms = [(z**2, step * (2 * z + step), 2 * step**2) for z in (1, 0)]
+    powers = [[lambda x=each: (-exponent(x)).exp() for each in side] for side in terms]
+    left, right = (progression(*side, count=reach, bits=guard) for side in powers)
+    weights = [*reversed(left), *right]
     beyond = enclose(
         lambda: (-real(curve * reach**2)).exp() / (1 - (-real(2 * curve * reach)).exp()), bits=guard
     )[1]
@@ -87,11 +87,6 @@ def _partial_sums(
         enclosure = (low << bits) // most, -((-high << bits) // least)
         sums.append(clamp_to_unit(enclosure, bits))
     return reach, sums
-
-
-def _weight(exponent: Callable[[int], Real], z: int) -> Real:
-    """e^(-z² / 2σ²), where ``exponent`` multiplies 1 / 2σ²."""
-    return (-exponent(z * z)).exp()
 
 
 def discrete_gaussian(

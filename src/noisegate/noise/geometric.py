@@ -23,7 +23,7 @@ from typing import Final, cast, final
 import numpy as np
 
 from noisegate.errors import SpecError
-from noisegate.exact import Number, Real, multiples, positive, shown, upper
+from noisegate.exact import Number, Real, multiples, positive, progression, shown, upper
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array, IntArray, Size, in_chunks, whole
 from noisegate.noise.law import (
@@ -42,6 +42,7 @@ SCALE_MAX: Final = Fraction(1 << 40)  # of mechanisms that do more with noise th
 WIDEST: Final = Fraction(1 << 50)
 _DIGIT_BITS: Final = 8
 _LOW_BITS_MAX: Final = 58
+_TAILS: Final = 256  # tails of a leading digit; at 64 bits none lies beyond
 
 
 @final
@@ -85,14 +86,16 @@ class Digit(Law):
     def cdf(self, k: int, bits: int) -> tuple[int, int]:  # noqa: D102
         if k < 0 or k >= self.support[1]:
             return (0, 0) if k < 0 else (1 << bits, 1 << bits)
-        unit, base = self.unit, 1 << self.bits
-        return enclose_probability(
-            lambda: (
-                self.ratio.log_power(unit * (k + 1)).expm1()
-                / self.ratio.log_power(unit * base).expm1()
-            ),
-            bits,
-        )
+        if bits not in self._known:
+            unit, base, power = self.unit, 1 << self.bits, self.ratio.log_power
+            self._known[bits] = progression(
+                lambda: power(unit).expm1() / power(unit * base).expm1(),
+                lambda: power(unit).exp(),
+                count=base,
+                bits=bits,
+                summed=True,
+            )
+        return self._known[bits][k]
 
 
 @final
@@ -120,18 +123,18 @@ class Top(Law):
         if not self.support[0] <= k < self.support[1]:
             return (0, 0) if k < 0 else (1 << bits, 1 << bits)
         # Pr[Z > k] for k >= 0, Pr[Z <= k] below; 1 / (1 + α) and α / (1 + α) are the two sides.
-        steps = k + 1 if k >= 0 else -1 - k
+        n, unit, power = (k + 1 if k >= 0 else -1 - k), self.unit, self.ratio.log_power
 
-        def tail() -> Real:
-            mass = self.ratio.log_power(self.unit * steps).exp()
-            if not self.signed:
-                return mass
-            alpha = self.ratio.log_power(1).exp()
+        def tail(steps: int) -> Real:
+            mass, alpha = power(unit * steps).exp(), power(1).exp() if self.signed else 0
             return mass / (1 + alpha) if k >= 0 else mass * alpha / (1 + alpha)
 
-        low, high = enclose_probability(tail, bits)
-        full = 1 << bits
-        return (full - high, full - low) if k >= 0 else (low, high)
+        if (up := (k >= 0, bits)) not in self._known:
+            self._known[up] = progression(
+                lambda: tail(0), lambda: power(unit).exp(), count=_TAILS, bits=bits
+            )
+        low, high = self._known[up][n] if n < _TAILS else enclose_probability(lambda: tail(n), bits)
+        return ((1 << bits) - high, (1 << bits) - low) if k >= 0 else (low, high)
 
 
 def discrete_laplace(scale: Number, size: Size, *, bits: Bits = SYSTEM) -> Int64Array:

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 from typing import Final, TypeAlias, final
 
 from noisegate.errors import SpecError
@@ -24,6 +25,10 @@ class Law(ABC):
 
     start: int = 0  # some outcome near the middle
     support: tuple[int | None, int | None] = (None, None)
+
+    @cached_property
+    def _known(self) -> dict[Hashable, list[tuple[int, int]]]:  # to hash a law takes longer
+        return {}
 
     @abstractmethod
     def cdf(self, k: int, bits: int) -> tuple[int, int]:

@@ -6,6 +6,7 @@ No private row is looked at here.
 import os
 import re
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cache
 from types import MappingProxyType
@@ -94,10 +95,14 @@ def require_rows(data: Mapping[str, Data], tables: Mapping[str, TableDomain]) ->
         require_stored_rows(connection, files, tables, used)
 
 
-def _seeing_types(files: "Mapping[str, Path | Within | pa.Table]") -> duckdb.DuckDBPyConnection:
+def _seeing_types(
+    files: "Mapping[str, Path | Within | pa.Table]",
+) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
     """A connection for names and types: of an engine of its own where a database is attached."""
     if any(map(is_database, files.values())):
-        return duckdb.connect(":memory:")
+        from noisegate.sources.duckdb.attached import attaching  # noqa: PLC0415 - for databases
+
+        return attaching(files)
     return _shared(os.getpid()).cursor()
 
 
