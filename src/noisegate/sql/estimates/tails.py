@@ -249,8 +249,10 @@ class Sizes:
     @property
     def _near(self) -> float:
         """What part of their distance from the middle bars hold, of draws without another group."""
-        clear = np.count_nonzero(self._units[: self.end] > _CLEAR * self._scale)
         near = min(_NEAR[0] + _NEAR[1] * self._scale, _NEAR[2])
+        if self._apart:  # few bins stand clear where there are few groups
+            return near
+        clear = np.count_nonzero(self._units[: self.end] > _CLEAR * self._scale)
         return near * (1 + _FEWER * max(0, _ENOUGH - int(clear)))
 
     @property
