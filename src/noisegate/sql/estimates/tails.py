@@ -23,7 +23,7 @@ from typing import Final, TypeAlias, final
 import numpy as np
 from numpy.typing import NDArray
 
-from noisegate.sql.estimates.unseen import Bins, Unseen, even_laplace, even_normal
+from noisegate.sql.estimates.unseen import HIDING, Bins, Unseen, even_laplace, even_normal
 from noisegate.sql.laws.laws import Floats
 
 Whole: TypeAlias = NDArray[np.int64]
@@ -64,7 +64,7 @@ class Loss:
     ``drawn`` are even draws of what may be lost, and ``lost`` is their median. ``squares`` are Σ e²
     over units that lose e, in each draw: how unevenly they may spread over groups. ``near``: what
     part of the distance between draws and their median bars hold, beside the doubt ``within`` bins:
-    of a draw with a hidden group of units, all of it.
+    of a draw with a hidden group of units, all of it if the look is coarse.
     """
 
     cap: float
@@ -286,7 +286,7 @@ class Sizes:
         return Loss(
             cap=cap, kept=kept, drawn=drawn, squares=squares,
             unlike=_APART if self._apart else _UNLIKE,
-            near=np.where(groups, 1.0, self._near),
+            near=np.where(groups, max(self._near, min(self._scale / HIDING, 1.0)), self._near),
             within=within,
         )  # fmt: skip
 

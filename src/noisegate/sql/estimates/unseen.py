@@ -52,7 +52,7 @@ _HEIGHTS: Final = np.linspace(-1.8, 1.2, 13)  # logarithms, from the highest of 
 _LESS: Final = (0.7, 0.4)
 _USUAL: Final = 0.7  # units that are expected less often are left out of what a tail holds
 # Units of another group, in scales of the noise; bins beyond the last clear one that it lies
-# around; its spread, in bins; how likely each of the first is at a scale of `_HIDING`, and by
+# around; its spread, in bins; how likely each of the first is at a scale of `HIDING`, and by
 # which power of the scale that falls. By the first caps are chosen: answers stay where they were
 # paid. By the other bars are made: a group that would hardly show would widen all bars alike, and
 # is unlikely; one that would show widens those that numbers speak for. On 19 made-up laws of
@@ -61,7 +61,7 @@ _USUAL: Final = 0.7  # units that are expected less often are left out of what a
 _COARSE: Final = ((0.25, 0.5, 1.0, 2.0, 4.0, 7.0, 12.0), tuple(range(1, 17, 2)), (0.8, 2.5),
                   ((0.1 / 7,) * 7, 1))  # fmt: skip
 _FINE: Final = (3.0, 5.0, 8.0, 12.0), tuple(range(1, 17)), (0.5, 1.5), ((0.05, 0.2, 0.2, 0.2), 2.5)
-_HIDING: Final = 20.0
+HIDING: Final = 20.0
 _SHARE: Final = 2.0  # of what is seen: groups that hold more are less likely, by the square
 _CARRIERS: Final = 24  # curves that a group is added to, by weight
 _PRIMES: Final = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73,
@@ -152,7 +152,7 @@ class Unseen:
     ) -> None:
         self._less = _LESS[fine]
         *self._others, (likely, power) = _FINE if fine else _COARSE
-        self._chances = np.array(likely) * min((scale / _HIDING) ** power, 1.0)
+        self._chances = np.array(likely) * min((scale / HIDING) ** power, 1.0)
         self._units, self._scale, self._bins, self._end = units, scale, bins, end
         self._last = max(end - 1, 0)
         self._first = max(0, self._last - _BACK)
