@@ -23,7 +23,7 @@ from noisegate.errors import NoisegateError
 from noisegate.ledger.memory import MemoryLedger
 from show import Column, Row, console, machine, show
 from truth_exact import forget, remember
-from truth_held import held
+from truth_held import LAWS, held
 from truth_worlds import WORLDS, World
 
 ROOT = Path(__file__).parents[1]
@@ -213,7 +213,7 @@ def main() -> None:
     context = get_context("spawn")
     with ProcessPoolExecutor(options.processes, mp_context=context) as pool:
         for world in worlds(options):
-            if options.only and world.name not in options.only:
+            if options.only and world.name.split("-")[0] not in options.only:
                 continue
             found = measure(world, options, pool)
             show(to, world.name, COLUMNS, found)
@@ -228,7 +228,8 @@ def main() -> None:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", action="append", choices=[world.name for world in WORLDS])
+    names = [*(world.name for world in WORLDS), *(name for name, _, _ in LAWS)]
+    parser.add_argument("--only", action="append", choices=names)
     parser.add_argument("--held", type=int, help="tables of other shapes, of this seed")
     parser.add_argument("--draws", type=int, default=50)
     parser.add_argument("--beside", type=int, default=9, help="draws for each fixed cap; 0: none")

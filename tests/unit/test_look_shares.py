@@ -56,6 +56,24 @@ def test_bars_hold_less_of_the_model_where_a_look_sees_more():
     coins = np.random.default_rng(7)
     rows = np.maximum(1, coins.lognormal(2, 1.2, 8000).astype(int))
     fine, coarse = (profile(rows, scale).loss(20) for scale in (4.0, 30.0))
-    assert fine.near < coarse.near <= 1
+    assert fine.near.min() < coarse.near.min() <= 1
     half = [each.off(np.ones(1), Fraction(95, 100))[0] for each in (fine, coarse)]
     assert half[0] < half[1]
+
+
+def test_bars_hold_more_of_the_model_where_few_bins_stand_clear():
+    """300 units, and 30 times as many, under the same noise; the first draws are without a group."""
+    coins = np.random.default_rng(8)
+    rows = np.maximum(1, coins.lognormal(0, 1, 9000).astype(int))
+    few, many = profile(rows[:300], 20.0).loss(2), profile(rows, 20.0).loss(2)
+    assert few.near[0] >= 1.5 * many.near[0]
+
+
+def test_bars_hold_a_group_of_units_that_stands_out_by_little():
+    """4 scales of noise in one far bin: by chance in one look of 5 or so, and then half of all rows."""
+    coins = np.random.default_rng(9)
+    rows, far = 1 + coins.poisson(2, 5000), STEPS.index(170)
+    usual, raised = profile(rows, 20.0).loss(7), profile(rows, 20.0, [(far, 80)]).loss(7)
+    wide = [each.off(np.ones(1), Fraction(95, 100))[0] for each in (usual, raised)]
+    assert raised.share < 0.1
+    assert wide[0] < 0.1 * rows.sum() < 60 * 150 < wide[1]

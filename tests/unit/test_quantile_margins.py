@@ -14,6 +14,7 @@ import pytest
 
 import noisegate as ng
 from noisegate.errors import Unsupported
+from noisegate.sql.estimates.losses import FORMER_SLACKS
 from refusals import about
 
 FACTS = {
@@ -225,14 +226,15 @@ def test_units_with_caps_and_samples_pay_the_stated_price():
     assert any("the ± covers the noise only" in words for words in sampled.caveats)
 
 
-def test_quantiles_of_older_ledgers_are_found_with_their_wider_margins(monkeypatch):
+@pytest.mark.parametrize("former", FORMER_SLACKS)
+def test_quantiles_of_older_ledgers_are_found_with_their_wider_margins(former, monkeypatch):
     chance = np.random.default_rng(4)  # public test data, not noise
     who = np.repeat(np.arange(2000), np.minimum(chance.zipf(1.7, 2000), 500))
     data = pa.table({"id": who, "x": chance.uniform(0, 100, who.size)})
     gate = ng.open(data, epsilon=99, unit="id", columns={"x": {"between": [0, 100]}}, table="t")
     sql = "SELECT MEDIAN(x) AS m FROM t"
     with monkeypatch.context() as before:
-        before.setattr("noisegate.sql.ordered.slack_of", lambda off, _: off)
+        before.setattr("noisegate.sql.ordered.slack_of", former)
         wide = gate.sql(sql, epsilon=1)
     found = gate.sql(sql, epsilon=1)
     assert found.free

@@ -35,7 +35,7 @@ from noisegate.sql.drafts.purchase import (
 )
 from noisegate.sql.estimates.clipped import Clipped
 from noisegate.sql.estimates.estimate import COUNTED, Estimates, estimate
-from noisegate.sql.estimates.losses import Lost, lost_of, rank_slack, slack_of
+from noisegate.sql.estimates.losses import FORMER_SLACKS, Lost, lost_of, rank_slack, slack_of
 from noisegate.sql.expected import most_rows
 from noisegate.sql.question import Block
 from noisegate.sql.reuse.shelf import Needed, Shelf
@@ -136,8 +136,8 @@ def _order(desk: Desk, asked: Asked, block: Block, *, fresh: bool) -> Order:
         require_findable(keys, terms.rows, _units_max(desk, block), *counted)
     bought = buy(found or ())
     if off and found is not None and not fresh:
-        before = buy(found, slack=lambda _: off)  # twice as wide: as older ledgers have it
-        bought = before if _are_chosen(desk.curator, before) else bought
+        former = (buy(found, slack=partial(each, off)) for each in FORMER_SLACKS)
+        bought = next((each for each in former if _are_chosen(desk.curator, each)), bought)
     if not profiles:
         profiles, looked = known_profile(shelf, block, asked.accountant)
     order = Order(
