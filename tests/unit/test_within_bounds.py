@@ -127,3 +127,16 @@ def test_what_was_bought_with_wider_bounds_is_found_in_older_ledgers(monkeypatch
     assert not gate.plan(sql.replace("< 5", "< 6"), epsilon=1).free
     monkeypatch.setattr("noisegate.sql.job.SINCE", "2000-01-01")
     assert not gate.plan(sql, epsilon=1).free
+
+
+def test_a_condition_of_a_left_join_says_nothing_of_rows_without_a_partner():
+    """COALESCE(most, 0) is above 20 of partners, and 0 without one, where 21 was added up."""
+    people = pa.table({"id": range(300), "most": [place % 31 for place in range(300)]})
+    facts = {"most": {"type": "integer", "between": [0, 30]}}
+    gate = ng.open(people, table="v", columns=facts, unit="id", rows_per_unit=1, epsilon=10**6)
+    sql = (
+        "SELECT SUM(z) AS s FROM (SELECT COALESCE(p.most, 0) AS z FROM v LEFT JOIN (SELECT id AS "
+        "whose, most FROM v) AS p ON v.id = p.whose AND COALESCE(p.most, 0) > 20) AS t"
+    )
+    (answer,) = gate.sql(sql, epsilon=10_000).rows
+    assert answer == duckdb.from_arrow(people).query("v", sql).fetchall()[0]

@@ -100,6 +100,7 @@ def _join(relation: Join, public: Public | None) -> Facts:
         of = {
             each: replace(fact, domain=replace(fact.domain, nullable=True), closed=False)
             for each, fact in right.of.items()
+            if type(each) is Field  # COALESCE has other values where there is no partner
         }
         alone = (replace(one, rows=(*one.rows, (None,) * len(one.columns))) for one in right.listed)
         right = Facts(of, tuple(alone))

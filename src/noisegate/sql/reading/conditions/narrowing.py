@@ -262,14 +262,15 @@ def either(cases: Iterable[Facts]) -> Facts:
         if all(each in case.of for case in possible)
     }
     listed = first.listed
+    same = tuple(pair for pair in first.same if all(pair in case.same for case in others))
     for case in others:
         if [each.columns for each in case.listed] != [each.columns for each in listed]:
-            return Facts(of, same=first.same)
+            return Facts(of, same=same)
         listed = tuple(
             Listed(one.columns, tuple(dict.fromkeys((*one.rows, *two.rows))))
             for one, two in zip(listed, case.listed, strict=True)
         )
-    return Facts(of, listed, first.same)
+    return Facts(of, listed, same)
 
 
 def _any(facts: Sequence[Fact]) -> Fact:
