@@ -114,6 +114,9 @@ def test_a_range_below_the_key_leaves_what_it_holds(key, where, keys):
         ("r, COUNT(*) FROM (SELECT region AS r FROM patients WHERE region = 'north' UNION ALL SELECT code FROM visits WHERE code = 'A1') GROUP BY r", [["north", "A1"]]),
         ("z, COUNT(*) FROM (SELECT COALESCE(chapter, 'none') AS z FROM visits v LEFT JOIN codes c ON v.code = c.code AND COALESCE(chapter, 'none') = 'A') GROUP BY z", [["A", "none"]]),
         ("y, COUNT(*) FROM (SELECT p.region AS x, r.region AS y FROM patients p JOIN regions r ON p.region = r.region UNION ALL SELECT 'north', region FROM patients) WHERE x = 'north' GROUP BY y", [["east", "north", "south", None]]),
+        ("region, COUNT(*) FROM patients WHERE 'zz' NOT BETWEEN region AND 'z' GROUP BY 1", [["north", "south", None]]),
+        ("region, COUNT(*) FROM patients WHERE ('a' BETWEEN region AND 'z') = FALSE GROUP BY 1", [["north", "south"]]),
+        ("region, COUNT(*) FROM patients WHERE (region BETWEEN NULL AND 'o') = FALSE GROUP BY 1", [["south"]]),
         ("code, COUNT(*) FROM visits WHERE code IN ('A1', 'Z9') GROUP BY 1", [["A1", "Z9"]]),
         ("code, COUNT(*) FROM visits GROUP BY 1", [None]),
         ("code, COUNT(*) FROM visits JOIN codes USING (code) GROUP BY 1", [None]),  # found, as without
