@@ -117,6 +117,7 @@ def test_a_range_below_the_key_leaves_what_it_holds(key, where, keys):
         ("region, COUNT(*) FROM patients WHERE 'zz' NOT BETWEEN region AND 'z' GROUP BY 1", [["north", "south", None]]),
         ("region, COUNT(*) FROM patients WHERE ('a' BETWEEN region AND 'z') = FALSE GROUP BY 1", [["north", "south"]]),
         ("region, COUNT(*) FROM patients WHERE (region BETWEEN NULL AND 'o') = FALSE GROUP BY 1", [["south"]]),
+        ("size % 2 AS m, COUNT(*) FROM orders WHERE (size > 5) IS NULL GROUP BY 1", [[None]]),
         ("code, COUNT(*) FROM visits WHERE code IN ('A1', 'Z9') GROUP BY 1", [["A1", "Z9"]]),
         ("code, COUNT(*) FROM visits GROUP BY 1", [None]),
         ("code, COUNT(*) FROM visits JOIN codes USING (code) GROUP BY 1", [None]),  # found, as without
