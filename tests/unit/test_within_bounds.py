@@ -123,8 +123,9 @@ def wide(*args):
     return replace(question, blocks=tuple(replace(each, wide=True) for each in question.blocks))
 
 
-def test_what_was_bought_with_wider_bounds_is_found_in_older_ledgers(monkeypatch, tmp_path):
-    sql = "SELECT SUM(stay) AS s, COUNT(*) AS n FROM v WHERE stay < 5"
+@pytest.mark.parametrize("also", ["", " AND cost > (SELECT AVG(cost) FROM v)"])
+def test_what_was_bought_with_wider_bounds_is_found_in_older_ledgers(monkeypatch, tmp_path, also):
+    sql = f"SELECT SUM(stay) AS s, COUNT(*) AS n FROM v WHERE stay < 5{also}"
     with monkeypatch.context() as once:
         once.setattr("noisegate.sql.job._read", wide)
         bought = opened(ledger=tmp_path / "v.ledger").sql(sql, epsilon=1)
