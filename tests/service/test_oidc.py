@@ -87,6 +87,17 @@ def test_the_only_key_needs_no_name_and_one_of_several_does(issuer, tmp_path):
         several.name_of(token(kid=None))
 
 
+def test_keys_of_another_kind_are_passed_over(issuer, tmp_path):
+    """A provider that adds a key of a new kind goes on signing in."""
+    file = tmp_path / "keys.json"
+    new = {"kty": "AKP", "kid": "k9", "alg": "ML-DSA-65"}
+    file.write_text(json.dumps({"keys": [new, *json.loads(file.read_text())["keys"]]}))
+    assert issuer.name_of(token()) == "ana"
+    for kid in ("k9", None):
+        with pytest.raises(Unauthenticated):
+            issuer.name_of(token(kid=kid))
+
+
 def test_a_token_without_a_signature_is_refused(issuer):
     head, body, _ = token().split(".")
     unsigned = jwt.encode({"email": "ana"}, None, algorithm="none")

@@ -77,6 +77,19 @@ def test_the_trade_off_of_a_pure_step_is_exact_and_that_of_a_gaussian_is_never_a
     assert certified == pytest.approx(gauss, abs=0.03)  # some δ alone are looked at
 
 
+def test_the_trade_off_without_false_positives_misses_no_more_than_delta_allows():
+    """Who names the outcome that shows it has no false positives, and misses it seven times in ten."""
+    shown = dp.Curve(dp.DeclaredEvent(epsilon=1, delta=Fraction(3, 10)))
+    assert 0.5 <= shown.tradeoff([0.0])[0] <= 0.7
+    assert dp.Curve(dp.DeclaredEvent(epsilon=0, delta=1)).tradeoff([0.0, 0.5]) == [0, 0]
+
+
+def test_a_delta_is_that_of_the_epsilon_as_it_is_written():
+    nearest = dp.Curve(dp.DeclaredEvent(epsilon=Fraction(0.1)))  # the double, above 1/10
+    assert nearest.delta(Fraction(0.1)) == 0
+    assert nearest.delta("0.1") > 0
+
+
 def test_a_curve_is_drawn():
     drawn = (dp.Curve(COUNT) * 10).plot().to_dict()
     assert len(drawn["data"]["values"]) == 202

@@ -112,6 +112,12 @@ def test_a_range_below_the_key_leaves_what_it_holds(key, where, keys):
         ("region, COUNT(*) FROM patients p WHERE region <> 'north' AND EXISTS (SELECT 1 FROM visits v WHERE v.patient_id = p.patient_id) GROUP BY 1", [["south"]]),
         ("k, COUNT(*) FROM (SELECT patient_id, region AS k, COUNT(*) FROM patients WHERE region = 'north' GROUP BY ALL) GROUP BY k", [["north"]]),
         ("r, COUNT(*) FROM (SELECT region AS r FROM patients WHERE region = 'north' UNION ALL SELECT code FROM visits WHERE code = 'A1') GROUP BY r", [["north", "A1"]]),
+        ("z, COUNT(*) FROM (SELECT COALESCE(chapter, 'none') AS z FROM visits v LEFT JOIN codes c ON v.code = c.code AND COALESCE(chapter, 'none') = 'A') GROUP BY z", [["A", "none"]]),
+        ("y, COUNT(*) FROM (SELECT p.region AS x, r.region AS y FROM patients p JOIN regions r ON p.region = r.region UNION ALL SELECT 'north', region FROM patients) WHERE x = 'north' GROUP BY y", [["east", "north", "south", None]]),
+        ("region, COUNT(*) FROM patients WHERE 'zz' NOT BETWEEN region AND 'z' GROUP BY 1", [["north", "south", None]]),
+        ("region, COUNT(*) FROM patients WHERE ('a' BETWEEN region AND 'z') = FALSE GROUP BY 1", [["north", "south"]]),
+        ("region, COUNT(*) FROM patients WHERE (region BETWEEN NULL AND 'o') = FALSE GROUP BY 1", [["south"]]),
+        ("size % 2 AS m, COUNT(*) FROM orders WHERE (size > 5) IS NULL GROUP BY 1", [[None]]),
         ("code, COUNT(*) FROM visits WHERE code IN ('A1', 'Z9') GROUP BY 1", [["A1", "Z9"]]),
         ("code, COUNT(*) FROM visits GROUP BY 1", [None]),
         ("code, COUNT(*) FROM visits JOIN codes USING (code) GROUP BY 1", [None]),  # found, as without

@@ -20,6 +20,7 @@ from noisegate.privacy.event import Event, Repeated, Sequential
 
 CERTIFIED: Final = tuple(name for name in METHODS if name != "pld")  # proven and rounded up
 _DELTAS: Final = tuple(Fraction(1, 2**place) for place in range(1, 34))
+_EXP_MAX: Final = 700  # its power is a double; more says nothing of rates that matter
 _DIGITS: Final = 2**10  # of a δ that is searched for
 
 
@@ -61,6 +62,9 @@ class Curve:
 
     def epsilon(self, delta: Number = 0, *, by: str | None = None) -> float:
         """The least ε that is proven at δ; or that of one method, of `noisegate ledger report`."""
+        return _float_up(self._least(fraction(delta, name="delta"), by))
+
+    def _least(self, delta: Fraction, by: str | None) -> Fraction:
         names = CERTIFIED if by is None else (by,)
         rows = report([self.event], delta=delta, methods=names)
         found = [row.epsilon for row in rows if row.epsilon is not None]
@@ -69,11 +73,11 @@ class Curve:
                 f"There is no bound at this δ: {rows[-1].note}",
                 fix="Allow a larger δ, or use another method.", about="curve",
             )  # fmt: skip
-        return _float_up(min(found))
+        return min(found)
 
     def delta(self, epsilon: Number, *, by: str | None = None) -> float:
         """The least δ, to three digits, at which ε is proven; 1.0 where none is."""
-        wanted = float(fraction(epsilon, name="epsilon"))
+        wanted = fraction(epsilon, name="epsilon")
         if self._holds(wanted, Fraction(0), by):
             return 0.0
         high = Fraction(1)
@@ -85,9 +89,9 @@ class Curve:
             low, high = (low, middle) if self._holds(wanted, middle, by) else (middle, high)
         return _float_up(high)
 
-    def _holds(self, epsilon: float, delta: Fraction, by: str | None) -> bool:
+    def _holds(self, epsilon: Fraction, delta: Fraction, by: str | None) -> bool:
         try:
-            return delta < 1 and self.epsilon(delta, by=by) <= epsilon
+            return delta < 1 and self._least(delta, by) <= epsilon
         except Unsupported:
             return False
 
@@ -100,17 +104,18 @@ class Curve:
         """
         pairs = list(self._pairs(by))
         return [
-            max(0.0, *(max(1 - d - exp(min(e, 700)) * a, exp(-e) * (1 - d - a)) for e, d in pairs))
+            max([0.0, *(max(1 - d - exp(e) * a, exp(-e) * (1 - d - a)) for e, d in pairs)])
             for a in alphas
         ]
 
     def _pairs(self, by: str | None) -> Iterable[tuple[float, float]]:
-        yield inf, 0.0
         for delta in (Fraction(0), *_DELTAS):
             try:
-                yield self.epsilon(delta, by=by), float(delta)
+                epsilon = self.epsilon(delta, by=by)
             except Unsupported:
                 continue
+            if epsilon < _EXP_MAX:
+                yield epsilon, float(delta)
 
     def plot(self, *, by: str | None = None) -> Any:  # noqa: ANN401 - altair may be missing
         """The trade-off beside that of perfect privacy: an altair chart."""

@@ -133,9 +133,10 @@ class Issuer:
         jwt = extra("jwt", "Tokens of a provider", "server")
         text = fetched(self.keys) if "://" in self.keys else Path(self.keys).read_bytes()
         listed = [each for each in json.loads(text)["keys"] if each.get("use") != "enc"]
-        found = {each["kid"]: jwt.PyJWK(each).key for each in listed if "kid" in each}
+        known = jwt.PyJWKSet(listed).keys  # without those of a kind that is not known (RFC 7517, 5)
+        found = {each.key_id: each.key for each in known if each.key_id is not None}
         if len(listed) == 1:  # then tokens need not say which (OpenID Connect Core, 10.1)
-            found[_ONLY] = jwt.PyJWK(listed[0]).key
+            found[_ONLY] = known[0].key
         return found
 
 

@@ -224,12 +224,16 @@ def _known(desk: Desk, reading: Reading, terms: Terms, *, fresh: bool) -> Questi
     older = not fresh and desk.read_as(Ledger.begun) < SINCE and not job.is_paid(desk.curator)
     if not older or not any(map(is_narrowed, blocks)):
         return job
-    wide = replace(reading.question, blocks=tuple(replace(each, wide=True) for each in blocks))
     try:
-        former = _job(desk, replace(reading, question=wide), terms, fresh=fresh)
+        former = _job(desk, _wide(reading), terms, fresh=fresh)
     except NoisegateError:
         return job
     return former if former.is_paid(desk.curator) else job
+
+
+def _wide(reading: Reading) -> Reading:
+    blocks = tuple(replace(each, wide=True) for each in reading.question.blocks)
+    return replace(reading, question=replace(reading.question, blocks=blocks))
 
 
 def _reading(desk: Desk, sql: str, terms: Terms, known: Mapping[str, First]) -> Reading:
@@ -330,7 +334,8 @@ def _with_found(
     free = {sql: job.known(firsts[sql]) for sql, job in jobs.items() if job.is_paid(desk.curator)}
     if free:
         reading = _reading(desk, asked.reading.sql, terms, firsts | free)
-        asked = asked_of(desk, reading, terms)
+        wide = any(each.wide for each in asked.reading.question.blocks)
+        asked = asked_of(desk, _wide(reading) if wide else reading, terms)
     return asked, {sql: job for sql, job in jobs.items() if sql not in free}
 
 

@@ -15,6 +15,9 @@ from noisegate.privacy.domain import EPOCH, Domain, Kind
 LEVELS_BITS: Final = 26  # steps of a sum over the largest value: rounding stays far below noise
 COUNT_BITS: Final = 20  # steps of one row where rows have weights
 POINT_BITS: Final = 24  # steps of a quantile's grid
+FAR: Final = (
+    1 << 15
+)  # steps of at least 2**-39 of the largest value: 2**40 are the most there can be
 WHOLE_MAX: Final = 1 << 31  # whole numbers up to here are added as they are
 
 
@@ -107,11 +110,14 @@ def sum_term(expression: Expression, domain: Domain, *, cap: int | None) -> Term
 
 
 def value_term(expression: Expression, domain: Domain) -> Term:
-    """The expression as a quantile sees it: whole numbers, or a grid of about 2**24 points."""
+    """The expression as a quantile sees it: whole numbers, or a grid of about 2**24 points.
+
+    There are fewer where bounds are close together, of values that are far from 0.
+    """
     low, high = require_bounds(domain, "A quantile")
     grain = Fraction(1)
     if domain.kind is not Kind.INTEGER or high - low >= 1 << (POINT_BITS + 8):
-        grain = _grain(high - low, POINT_BITS)
+        grain = _grain(max(high - low, max(abs(low), abs(high)) / FAR), POINT_BITS)
     return _term(expression, low, high, grain)
 
 

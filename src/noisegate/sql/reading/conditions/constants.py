@@ -26,7 +26,9 @@ def value_of(expression: Expression, row: Mapping[str, Any]) -> Any:  # noqa: AN
         return expression.value
     if type(expression) is Field:
         return row.get(expression.name, UNKNOWN)
-    args = [value_of(arg, row) for arg in expression.args]
+    between = expression.function == "between"
+    inner = two_sided("ge", "le", expression) if between else expression.args
+    args = [value_of(arg, row) for arg in inner]
     if expression.function in _CHOICES:
         return _CHOICES[expression.function](args)
     if UNKNOWN in args or None in args:
@@ -35,6 +37,12 @@ def value_of(expression: Expression, row: Mapping[str, Any]) -> Any:  # noqa: AN
         return _called(expression.function, *args)
     except (TypeError, ValueError, OverflowError, NoisegateError):
         return UNKNOWN
+
+
+def two_sided(one: str, other: str, between: Call) -> tuple[Call, Call]:
+    """Two comparisons for BETWEEN: one may be false where the other's end is missing."""
+    value, low, high = between.args
+    return Call(one, (value, low)), Call(other, (value, high))
 
 
 @lru_cache(maxsize=1 << 14, typed=True)
@@ -157,6 +165,7 @@ def _date_diff(unit: str, *moments: date) -> int:
 
 _CHOICES: Final[dict[str, Callable[[Sequence[Any]], Any]]] = {
     "and": _and,
+    "between": _and,
     "or": _or,
     "is_null": lambda args: UNKNOWN if args[0] is UNKNOWN else args[0] is None,
     "is_true": lambda args: UNKNOWN if args[0] is UNKNOWN else args[0] is True,
@@ -169,7 +178,6 @@ _CHOICES: Final[dict[str, Callable[[Sequence[Any]], Any]]] = {
 _PLAIN: Final[dict[str, Callable[..., Any]]] = {
     **_COMPARED,
     "not": operator.not_,
-    "between": lambda x, low, high: low <= x <= high,
     "in": lambda x, *listed: x in listed,
     "like": _like(0),
     "starts_with": str.startswith,

@@ -182,7 +182,7 @@ def _imaged(facts: Facts, expression: Expression) -> Fact:
         fact = facts.of[Field(name)]
         values, closed = _values(fact), fact.closed
         others = [
-            (each, {*known.domain.keys})
+            (each, {*known.domain.keys, *([None] if known.domain.nullable else [])})
             for each, known in facts.of.items()
             if type(each) is Call and known.domain.keys is not None and {*fields_of(each)} == fields
         ]

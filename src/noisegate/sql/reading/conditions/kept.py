@@ -97,9 +97,10 @@ def _join(relation: Join, public: Public | None) -> Facts:
         right = matched(right, other, left.fact(one))
         left = matched(left, one, right.fact(other)) if inner else left
     if not inner:
-        of = {
+        of: dict[Expression, Fact] = {
             each: replace(fact, domain=replace(fact.domain, nullable=True), closed=False)
             for each, fact in right.of.items()
+            if type(each) is Field  # COALESCE has other values where there is no partner
         }
         alone = (replace(one, rows=(*one.rows, (None,) * len(one.columns))) for one in right.listed)
         right = Facts(of, tuple(alone))

@@ -12,7 +12,7 @@ from noisegate.algebra.expression import Call, Expression, Field, Literal, field
 from noisegate.algebra.rules_dates import UNITS
 from noisegate.algebra.rules_logic import DAY
 from noisegate.privacy.domain import EPOCH, KEY_TYPES, Key, Kind, ordinal
-from noisegate.sql.reading.conditions.constants import UNKNOWN, value_of
+from noisegate.sql.reading.conditions.constants import UNKNOWN, two_sided, value_of
 from noisegate.sql.reading.conditions.facts import (
     Fact,
     Facts,
@@ -34,6 +34,8 @@ def narrowed(facts: Facts, condition: Expression) -> Facts:
     """The facts of rows for which the condition is true."""
     if type(condition) is Literal:
         return facts if condition.value is True else replace(facts, none=True)
+    if type(condition) is Call and condition.function == "between":
+        return reduce(narrowed, two_sided("ge", "le", condition), facts)
     name, args = (condition.function, condition.args) if type(condition) is Call else ("", ())
     if name == "and":
         return reduce(narrowed, args, facts)
@@ -86,6 +88,8 @@ def _turned(condition: Expression) -> Expression | None:
         return Call(other, tuple(Call("not", (each,)) for each in args))
     if name == "not":
         return args[0]
+    if name == "between":
+        return Call("or", two_sided("lt", "gt", condition))
     return Call(_OPPOSITE[name], args) if name in _OPPOSITE else None
 
 
@@ -109,7 +113,8 @@ def _needed(expression: Expression) -> Iterator[str]:
         for arg in inner.args if strict and type(inner) is Call else (inner,):
             yield from _needed(arg)
     elif type(expression) is Call and expression.function not in _LAX:
-        for arg in expression.args:
+        between = expression.function == "between"  # false above one end, whatever the other is
+        for arg in expression.args[:1] if between else expression.args:
             yield from _needed(arg)
 
 
@@ -129,7 +134,7 @@ def _constrained(facts: Facts, condition: Expression) -> Facts:
     if name in _FLIPPED and type(args[0]) is Literal:
         name, args = _FLIPPED[name], args[::-1]
     listed = [arg for arg in args[1:] if type(arg) is Literal and arg.value is not None]
-    if name not in (*_FLIPPED, "in", "between") or len(listed) < len(args) - 1 or not listed:
+    if name not in (*_FLIPPED, "in") or len(listed) < len(args) - 1 or not listed:
         return facts
     return _compared(facts, name, args[0], listed)
 
@@ -173,8 +178,6 @@ def _ends(
     """The least and the largest value that a comparison leaves."""
     if None in places:
         return None, None
-    if name == "between":
-        return _ends("ge", places[:1], kind)[0], _ends("le", places[1:], kind)[1]
     at = places[0]
     if at is None:
         return None, None
@@ -262,14 +265,15 @@ def either(cases: Iterable[Facts]) -> Facts:
         if all(each in case.of for case in possible)
     }
     listed = first.listed
+    same = tuple(pair for pair in first.same if all(pair in case.same for case in others))
     for case in others:
         if [each.columns for each in case.listed] != [each.columns for each in listed]:
-            return Facts(of, same=first.same)
+            return Facts(of, same=same)
         listed = tuple(
             Listed(one.columns, tuple(dict.fromkeys((*one.rows, *two.rows))))
             for one, two in zip(listed, case.listed, strict=True)
         )
-    return Facts(of, listed, first.same)
+    return Facts(of, listed, same)
 
 
 def _any(facts: Sequence[Fact]) -> Fact:
