@@ -105,9 +105,11 @@ def _ran(cell: Cell, scope: dict[str, Any], render: Callable[[Any], Shown]) -> I
             if last is not None:
                 value = eval(compile(ast.Expression(last.value), "<cell>", "eval"), scope)  # noqa: S307
         except Exception as error:
-            if "refused" not in cell.tags or not hasattr(error, "_render_traceback_"):
+            from noisegate.desk.notebook import shown_refusal  # noqa: PLC0415 - built without it
+
+            if "refused" not in cell.tags or not hasattr(error, "fix"):
                 raise
-            refused = "\n".join(error._render_traceback_())
+            refused = "\n".join(shown_refusal(error))
     if "refused" in cell.tags and not refused:
         raise AssertionError(f"This was not refused: {cell.text}")
     if said := printed.getvalue() + refused:

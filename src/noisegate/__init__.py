@@ -72,6 +72,8 @@ _HOME = {
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - any public name, imported when first used
     from importlib import import_module  # noqa: PLC0415 - keeps `noisegate --help` quick
 
+    if "IPython" in sys.modules:
+        import_module("noisegate.desk.notebook")  # refusals are short there
     if name in ("audit", "dp", "learners", "orders"):
         return import_module(f"noisegate.{name}")
     if name not in _HOME:

@@ -35,18 +35,6 @@ class NoisegateError(Exception):
         self.code = f"{type(self).code}.{about}" if about else type(self).code
         super().__init__(f"{self.problem} {self.fix}")
 
-    def _render_traceback_(self) -> list[str]:
-        """What a notebook shows: what is wrong, what to do, and where it was asked."""
-        if os.environ.get(DEBUG):
-            return traceback.format_exception(self)
-        calls = traceback.extract_tb(self.__traceback__)
-        cells = [
-            each for each in calls if "<ipython" in each.filename or "ipykernel" in each.filename
-        ]
-        asked = [each for each in cells[-1:] if "run_cell_magic" not in str(each.line)]
-        where = [f"  line {each.lineno} of the cell: {each.line}" for each in asked]
-        return [f"{self.code}: {self.problem}", f"  {self.fix}", *where]
-
 
 class UserError(NoisegateError):
     """The analyst may read it and can mend it."""

@@ -9,6 +9,8 @@ nothing is loaded from anywhere, and nothing in it runs.
     SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward
 """
 
+import os
+import traceback
 from base64 import b64encode
 from collections.abc import Callable
 from functools import cache
@@ -17,8 +19,9 @@ from importlib.util import find_spec
 from io import StringIO
 from typing import Any, Final
 
-from noisegate.errors import NoisegateError, SpecError
+from noisegate.errors import DEBUG, NoisegateError, SpecError
 
+_CELLS: Final = ("<ipython", "ipykernel")  # in the names of files that are cells
 ROWS_MIN: Final = 3  # of an answer that is worth a picture: fewer are read
 _SVG: Final = "image/svg+xml"
 _OPTIONS: Final = {
@@ -30,6 +33,20 @@ _OPTIONS: Final = {
     "--fresh": "pay for a new draw",
     "--to": "a variable for the answer",
 }
+
+
+def shown_refusal(error: NoisegateError) -> list[str]:
+    """What a notebook shows of one: what is wrong, what to do, and where it was asked."""
+    if os.environ.get(DEBUG):
+        return traceback.format_exception(error)
+    calls = traceback.extract_tb(error.__traceback__)
+    cells = [each for each in calls if any(name in each.filename for name in _CELLS)]
+    asked = [each for each in cells[-1:] if "run_cell_magic" not in str(each.line)]
+    where = [f"  line {each.lineno} of the cell: {each.line}" for each in asked]
+    return [f"{error.code}: {error.problem}", f"  {error.fix}", *where]
+
+
+NoisegateError._render_traceback_ = shown_refusal  # type: ignore[attr-defined]  # IPython asks for it
 
 
 def svg(chart: Any) -> str:  # noqa: ANN401 - a chart

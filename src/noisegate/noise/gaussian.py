@@ -49,9 +49,9 @@ class Staircase(Law):
     def cdf(self, k: int, bits: int) -> tuple[int, int]:  # noqa: D102
         if not self.support[0] <= k < self.support[1]:
             return (0, 0) if k < 0 else (1 << bits, 1 << bits)
-        if bits not in self._known:
-            self._known[bits] = _partial_sums(self.variance, self.block_bits, bits)[1]
-        reach, sums = len(self._known[bits]) // 2, self._known[bits]
+        if (sums := self._known.get(bits)) is None:
+            sums = self._known[bits] = _partial_sums(self.variance, self.block_bits, bits)[1]
+        reach = len(sums) // 2
         if not -reach <= k < reach:
             return (0, 1) if k < 0 else ((1 << bits) - 1, 1 << bits)
         return sums[k + reach]

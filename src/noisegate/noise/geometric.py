@@ -86,16 +86,16 @@ class Digit(Law):
     def cdf(self, k: int, bits: int) -> tuple[int, int]:  # noqa: D102
         if k < 0 or k >= self.support[1]:
             return (0, 0) if k < 0 else (1 << bits, 1 << bits)
-        if bits not in self._known:
+        if (found := self._known.get(bits)) is None:
             unit, base, power = self.unit, 1 << self.bits, self.ratio.log_power
-            self._known[bits] = progression(
+            found = self._known[bits] = progression(
                 lambda: power(unit).expm1() / power(unit * base).expm1(),
                 lambda: power(unit).exp(),
                 count=base,
                 bits=bits,
                 summed=True,
             )
-        return self._known[bits][k]
+        return found[k]
 
 
 @final
@@ -129,11 +129,11 @@ class Top(Law):
             mass, alpha = power(unit * steps).exp(), power(1).exp() if self.signed else 0
             return mass / (1 + alpha) if k >= 0 else mass * alpha / (1 + alpha)
 
-        if (up := (k >= 0, bits)) not in self._known:
-            self._known[up] = progression(
+        if (found := self._known.get((k >= 0, bits))) is None:
+            found = self._known[k >= 0, bits] = progression(
                 lambda: tail(0), lambda: power(unit).exp(), count=_TAILS, bits=bits
             )
-        low, high = self._known[up][n] if n < _TAILS else enclose_probability(lambda: tail(n), bits)
+        low, high = found[n] if n < _TAILS else enclose_probability(lambda: tail(n), bits)
         return ((1 << bits) - high, (1 << bits) - low) if k >= 0 else (low, high)
 
 
