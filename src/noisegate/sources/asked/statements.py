@@ -17,6 +17,7 @@ from noisegate.sources.writing.tallies import (
 )
 from noisegate.sources.writing.words import (
     as_,
+    binary,
     cast,
     clamp,
     col,
@@ -115,9 +116,11 @@ def cells_statement(tally: Cells, writer: RelationWriter) -> exp.Query:
     ctes = rows.args.pop("with_", None)
     number = col("c", "m")
     low = exp.Literal.number(_LOW)
+    rest = exp.Mod(this=number, expression=low)
+    even = binary(exp.Sub, number.copy(), rest)  # so that nothing is rounded, whatever its type
     query = exp.select(
-        as_(exp.IntDiv(this=number, expression=low), "h"),
-        as_(exp.Mod(this=number.copy(), expression=low.copy()), "c"),
+        as_(exp.IntDiv(this=even, expression=low), "h"),
+        as_(rest.copy(), "c"),
         as_(exp.Count(this=exp.Star()), "n"),
     )
     query = query.from_(rows.subquery("m", copy=False), copy=False)
