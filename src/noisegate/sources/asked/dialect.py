@@ -9,7 +9,7 @@ from sqlglot import exp
 from noisegate.privacy.domain import WHOLE_MAX, Column, Kind
 from noisegate.sources.asked import doubles
 from noisegate.sources.writing.dialect import Dialect
-from noisegate.sources.writing.words import call, case, cast, number, whole, within
+from noisegate.sources.writing.words import binary, call, case, cast, number, whole, within
 
 WHOLE_TYPES: Final = frozenset({"tinyint", "smallint", "int", "bigint"})
 # Stored types by kind (a decimal's without its digits), and what each may be declared as.
@@ -136,3 +136,11 @@ class DecimalDialect(Dialect):
 def _short(value: exp.Expr) -> exp.Expr:
     size = call("OCTET_LENGTH", value)
     return case((exp.LTE(this=size, expression=exp.Literal.number(TEXT_MAX)), value.copy()))
+
+
+def same_or_missing(one: exp.Expr, other: exp.Expr) -> exp.Expr:
+    """Equal, or both missing, by plain equality: of keys, whose texts are equal where they are."""
+    texts = [exp.Coalesce(this=cast(each, "VARCHAR"), expressions=[exp.Literal.string("")])
+             for each in (one, other)]  # fmt: skip
+    missing = [exp.paren(exp.Is(this=each.copy(), expression=exp.null())) for each in (one, other)]
+    return exp.paren(exp.and_(binary(exp.EQ, *texts), binary(exp.EQ, *missing), copy=False))

@@ -1,0 +1,281 @@
+"""Parquet files in DataFusion through the gate: the same answers, and nothing but answers."""
+
+import os
+import shutil
+import threading
+import time
+
+import engine_worlds
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from test_engines_gate import QUESTIONS
+from test_engines_spark import REFUSED
+
+import noisegate
+from noisegate.errors import Cancelled, NoisegateError, PolicyError, SourceError, Unsupported
+from noisegate.sources.asked.parquet import path_of
+from noisegate.sources.datafusion import session
+from noisegate.sources.stopping import Stop, stopping
+from refusals import about
+
+COUNT = "SELECT COUNT(*) FROM visits"
+LONG = "SELECT sum(sin(a.value)) AS n FROM generate_series(1, 100000000000) a"
+
+
+def on_fusion(folder, rows, accountant="pure"):
+    """The policy of the same rows, a folder of Parquet files for each table."""
+    for name, frame in rows.items():
+        (folder / name).mkdir(parents=True)
+        half = frame.num_rows // 2
+        pq.write_table(frame.slice(0, half), folder / name / "part-0.parquet")
+        pq.write_table(frame.slice(half), folder / name / "part-1.parquet")
+    return engine_worlds.written(folder, f"datafusion://{folder}", accountant)
+
+
+def opened(file, ledger=":memory:"):
+    return noisegate.open(file, analyst="ann", ledger=ledger)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    folder, rows = tmp_path_factory.mktemp("clinic"), engine_worlds.frames()
+    files = engine_worlds.in_files(folder / "files", rows)
+    return [opened(file) for file in (files, on_fusion(folder / "fusion", rows))]
+
+
+@pytest.fixture
+def clinic(tmp_path):
+    return on_fusion(tmp_path / "fusion", engine_worlds.frames(2, people=20))
+
+
+def replaced(file, old, new):
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new))
+    return file
+
+
+def test_answers_are_the_same_as_from_the_default_engine(world):
+    """At ε = 20,000 noise on a count is 0 but with a chance of e**-20000/4, so answers are equal."""
+    for question in QUESTIONS:
+        files, fusion = (gate.sql(question, epsilon=20_000) for gate in world)
+        assert fusion.cost == files.cost
+        assert fusion.to_pandas().round(3).equals(files.to_pandas().round(3)), question
+
+
+def test_releases_and_samples_are_made(world):
+    fusion, sql = world[1], "SELECT code, COUNT(*) FROM visits GROUP BY code"
+    assert fusion.release("histogram", sql, epsilon=9000) is not None
+    assert fusion.release("sparse", sql, epsilon=900) is not None
+    assert fusion.sample(0.5).sql(COUNT, epsilon=900) is not None
+    found = fusion.release("synthetic", table="visits", columns=["code", "cost"], epsilon=9000)
+    assert found is not None
+
+
+def test_what_it_cannot_say_is_refused_before_it_is_paid_for(world):
+    files, fusion = world
+    before = fusion.spent
+    for question in REFUSED:
+        assert files.plan(question, epsilon=1).price
+        for ask in (fusion.plan, fusion.sql):
+            with pytest.raises(Unsupported, check=about("engine")):
+                ask(question, epsilon=1)
+    with pytest.raises(Unsupported, check=about("engine")):
+        noisegate.learners.KMeans(n_clusters=2, epsilon=1).fit(fusion.matrix("visits", ["cost"]))
+    assert fusion.spent == before
+
+
+def test_zcdp_prices_and_the_share_of_an_analyst_are_the_same(tmp_path):
+    rows = engine_worlds.frames(1, people=20)
+    files = engine_worlds.in_files(tmp_path / "files", rows, "zcdp")
+    fusion = on_fusion(tmp_path / "fusion", rows, "zcdp")
+    asked = "SELECT ward, COUNT(*) FROM people GROUP BY ward"
+    one, other = (opened(file).sql(asked, epsilon=5) for file in (files, fusion))
+    assert one.cost == other.cost
+    bob = noisegate.open(fusion, analyst="bob", ledger=":memory:")
+    with pytest.raises(noisegate.errors.OverBudget):
+        bob.sql(asked, epsilon=11)
+
+
+def test_a_public_table_is_the_same(world):
+    files, fusion = (gate.door.public("drugs").sort_by("code").to_pylist() for gate in world)
+    assert fusion == files
+
+
+def test_files_are_listed_once(clinic):
+    gate, folder = opened(clinic), clinic.parent / "visits"
+    held = gate.sql(COUNT, epsilon=20_000).to_pandas().iloc[0, 0]
+    shutil.copy(folder / "part-0.parquet", folder / "part-2.parquet")
+    asked = f"{COUNT} WHERE TRUE OR vid > 0"
+    assert gate.sql(asked, epsilon=20_000).to_pandas().iloc[0, 0] == held
+    assert opened(clinic).sql(COUNT, epsilon=20_000).to_pandas().iloc[0, 0] > held
+
+
+@pytest.mark.parametrize("change", ["removed", "written anew"])
+def test_a_file_that_changed_is_refused_before_it_is_paid_for(clinic, change):
+    gate, file = opened(clinic), clinic.parent / "visits" / "part-0.parquet"
+    rows = pq.read_table(file)
+    file.unlink()
+    if change == "written anew":
+        pq.write_table(rows.slice(1), file)
+    before = gate.spent
+    with pytest.raises(SourceError, check=about("drift")) as told:
+        gate.sql(COUNT, epsilon=1)
+    assert "part-0" not in f"{told.value!r} {told.value.__cause__!r} {told.value.__context__!r}"
+    assert gate.spent == before
+
+
+def test_a_file_that_changes_meanwhile_releases_nothing_and_stays_charged(clinic, monkeypatch):
+    gate, file = opened(clinic), clinic.parent / "visits" / "part-0.parquet"
+    source = gate.door._source
+    real = type(source)._asked
+
+    def slow(self, line, text):
+        os.utime(file, (1, 1))
+        return real(self, line, text)
+
+    monkeypatch.setattr(type(source), "_asked", slow)
+    with pytest.raises(SourceError, check=about("drift")):
+        gate.sql(COUNT, epsilon=1)
+    assert gate.spent.epsilon == 1
+
+
+def test_a_missing_folder_and_a_file_of_another_kind_are_named_to_the_steward(clinic):
+    shutil.rmtree(clinic.parent / "taken")
+    with pytest.raises(SourceError, check=about("file"), match="taken"):
+        opened(clinic)
+    (clinic.parent / "taken.parquet").write_text("no Parquet at all")
+    with pytest.raises(SourceError, check=about("file")) as told:
+        opened(clinic)
+    assert told.value.__cause__ is told.value.__context__ is None
+    (clinic.parent / "taken.parquet").unlink()
+    (clinic.parent / "taken").mkdir()
+    with pytest.raises(SourceError, check=about("file"), match="taken"):
+        opened(clinic)
+
+
+def test_files_with_other_columns_and_columns_of_other_types_are_refused(clinic):
+    folder = clinic.parent / "taken"
+    pq.write_table(pa.table({"vid": [1], "dose": ["much"]}), folder / "part-2.parquet")
+    with pytest.raises(SourceError, check=about("drift")):
+        opened(clinic)
+    (folder / "part-2.parquet").unlink()
+    with pytest.raises(PolicyError, check=about("stored")):
+        opened(replaced(clinic, "city = {}", 'city = { type = "integer" }'))
+    with pytest.raises(PolicyError, check=about("column")):
+        opened(replaced(clinic, 'city = { type = "integer" }', "town = {}"))
+
+
+def test_a_key_that_repeats_is_not_relied_on(clinic):
+    folder = clinic.parent / "drugs"
+    shutil.copy(folder / "part-0.parquet", folder / "part-2.parquet")
+    with pytest.raises(PolicyError, check=about("key")):
+        opened(clinic)
+
+
+@pytest.mark.parametrize("address", ["datafusion://visits", "datafusion://data/visits.parquet"])
+def test_an_address_has_the_whole_path(address):
+    with pytest.raises(PolicyError, check=about("address")):
+        path_of(address)
+
+
+def test_rows_have_one_budget_and_one_owner_whatever_engine_reads_them(clinic, tmp_path):
+    gate = opened(clinic, tmp_path / "ledger.sqlite")
+    assert gate.spent.epsilon == 0
+    part = tmp_path / "linked.parquet"
+    part.symlink_to(clinic.parent / "visits" / "part-1.parquet")
+    with pytest.raises(PolicyError, check=about("origin")):
+        noisegate.open(part, epsilon=1, ledger=tmp_path / "ledger.sqlite")
+    source = f'source = "datafusion://{clinic.parent}/visits/part-0.parquet"'
+    said = f"[tables.again]\n{source}\nevery_row_is_one_person = true\n"
+    clinic.write_text(f"{clinic.read_text()}{said}[tables.again.columns]\ncost = {{}}\n")
+    with pytest.raises(PolicyError, check=about("owner")):
+        opened(clinic)
+
+
+def test_a_session_reaches_nothing_but_its_tables(world, tmp_path):
+    source = world[1].door._source
+    file = tmp_path / "out.parquet"
+    pq.write_table(pa.table({"a": [1]}), file)
+    for text in (
+        f"COPY (SELECT 1 AS a) TO '{tmp_path}/new.parquet'",
+        f"CREATE EXTERNAL TABLE t STORED AS PARQUET LOCATION '{file}'",
+        "CREATE TABLE t AS SELECT 1 AS a",
+        "SET datafusion.catalog.information_schema = true",
+        "INSERT INTO base0 SELECT * FROM base0",
+        f"SELECT * FROM '{file}'",
+        "SELECT * FROM information_schema.tables",
+        "SELECT CAST('secret row' AS BIGINT) AS a",
+    ):
+        with pytest.raises(SourceError) as told:
+            source._table(text)
+        chain = [told.value, told.value.__cause__, told.value.__context__]
+        assert not any("secret" in str(each) for each in chain)
+    assert list(tmp_path.iterdir()) == [file]
+    assert source._table("SELECT 1 AS n").num_rows == 1
+
+
+def test_a_cancel_ends_one_question_and_touches_no_other(world):
+    source, stops, found = world[1].door._source, (Stop(), Stop()), {}
+
+    def ask(stop, name, text):
+        try:
+            with stopping(stop):
+                found[name] = source._table(text).num_rows
+        except NoisegateError as refusal:
+            found[name] = refusal.code
+
+    asked = zip(stops, ("long", "short"), (LONG, LONG.replace("0000000", "")), strict=True)
+    threads = [threading.Thread(target=ask, args=each) for each in asked]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.3)
+    stops[0].set()
+    for thread in threads:
+        thread.join(20)
+    assert found == {"long": "cancelled", "short": 1}
+    with pytest.raises(Cancelled), stopping(stops[0]):
+        source._table("SELECT 1 AS n")
+    before = time.process_time()
+    time.sleep(0.4)
+    assert time.process_time() - before < 0.2  # nothing goes on behind our back
+
+
+def test_a_question_that_takes_too_long_ends(world, monkeypatch):
+    source = world[1].door._source
+    monkeypatch.setattr(source, "_seconds", 0.2)
+    with pytest.raises(SourceError):
+        source._table(LONG)
+    monkeypatch.undo()
+    assert source._table("SELECT 1 AS n").num_rows == 1
+
+
+def test_a_question_beyond_its_memory_fails_and_others_go_on(world, monkeypatch):
+    source = world[1].door._source
+    source._lines._free.clear()
+    monkeypatch.setattr(session, "_BYTES", 1 << 20)
+    many = "SELECT array_agg(a.value) AS n FROM generate_series(1, 10000000) a"
+    with pytest.raises(SourceError):
+        source._table(many)
+    monkeypatch.undo()
+    source._lines._free.clear()
+    assert source._table("SELECT 1 AS n").num_rows == 1
+
+
+def test_a_forked_child_is_refused_instead_of_waiting_for_ever(world):
+    if (child := os.fork()) == 0:
+        ended = 1
+        try:
+            world[1].door._source._table("SELECT 1 AS n")
+        except SourceError:
+            ended = 0
+        finally:
+            os._exit(ended)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_without_the_package_the_fix_is_said(clinic, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "datafusion", None)
+    with pytest.raises(Unsupported, check=about("package"), match=r"noisegate-dp\[datafusion\]"):
+        opened(clinic)
