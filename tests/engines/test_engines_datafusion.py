@@ -1,11 +1,19 @@
 """Parquet files in DataFusion through the gate: the same answers, and nothing but answers."""
 
+# ruff: noqa: DTZ001, DTZ901 - times in tables have no zone here
+
+import math
 import os
 import shutil
 import threading
 import time
+from collections import Counter
+from datetime import date, datetime
+from decimal import Decimal
+from types import MappingProxyType
 
 import engine_worlds
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -13,13 +21,47 @@ from test_engines_gate import QUESTIONS
 from test_engines_spark import REFUSED
 
 import noisegate
+from noisegate.algebra.expression import Field
+from noisegate.algebra.relation import Table
+from noisegate.algebra.tally import Keys
 from noisegate.errors import Cancelled, NoisegateError, PolicyError, SourceError, Unsupported
+from noisegate.privacy.domain import Column, Kind, TableDomain
+from noisegate.privacy.unit import PrivacyUnit
 from noisegate.sources.asked.parquet import path_of
 from noisegate.sources.datafusion import session
+from noisegate.sources.datafusion.source import DataFusionSource
 from noisegate.sources.stopping import Stop, stopping
 from refusals import about
 
+DAY, FAR, WHOLE_MAX = 86_400 * 10**6, 253_402_300_800 * 10**6, (1 << 63) - 1
+# stored type, values as they lie in the file, kind, what they mean (None: NULL)
+STORED = [
+    (pa.uint32(), [4294967295, 0], Kind.INTEGER, [4294967295, 0]),
+    (pa.int8(), [-3, 0], Kind.BOOLEAN, [True, False]),
+    (pa.int64(), [WHOLE_MAX, -WHOLE_MAX - 1], Kind.TEXT, [str(WHOLE_MAX), str(-WHOLE_MAX - 1)]),
+    (pa.float32(), [0.1, math.nan, -math.inf, 1e-45], Kind.NUMBER,
+     [0.10000000149011612, None, None, 1.401298464324817e-45]),
+    (pa.float64(), [2.5, -3.5, 1e19, math.nan, -(2.0**63)], Kind.INTEGER,
+     [2, -4, None, None, -WHOLE_MAX - 1]),
+    (pa.decimal128(12, 3), [Decimal("0.5"), Decimal("-1.115")], Kind.NUMBER, [0.5, -1.115]),
+    (pa.decimal128(38, 0), [Decimal(10) ** 37, Decimal(WHOLE_MAX)], Kind.INTEGER,
+     [None, WHOLE_MAX]),
+    (pa.decimal128(5, 1), [Decimal("2.5"), Decimal("-2.5")], Kind.INTEGER, [3, -3]),
+    (pa.bool_(), [True, False], Kind.TEXT, ["true", "false"]),
+    (pa.large_string(), ["é", "x" * 65_537], Kind.TEXT, ["é", None]),
+    (pa.dictionary(pa.int32(), pa.string()), ["a", ""], Kind.TEXT, ["a", ""]),
+    (pa.date32(), [-(2**31), 2**31 - 1, 2_932_896, -719_163], Kind.DATE,
+     [None, None, date.max, None]),
+    (pa.date32(), [-(2**31), 2**31 - 1, 1], Kind.TIMESTAMP, [None, None, datetime(1970, 1, 2)]),
+    (pa.timestamp("us"), [WHOLE_MAX, FAR, FAR - 1, -WHOLE_MAX], Kind.TIMESTAMP,
+     [None, None, datetime.max, None]),
+    (pa.timestamp("ms"), [WHOLE_MAX, 1], Kind.TIMESTAMP, [None, datetime(1970, 1, 1, 0, 0, 0, 1000)]),
+    (pa.timestamp("us", "Asia/Tokyo"), [DAY - 1, WHOLE_MAX], Kind.DATE, [date(1970, 1, 1), None]),
+    (pa.timestamp("ns"), [1499, -1500], Kind.TIMESTAMP,
+     [datetime(1970, 1, 1, 0, 0, 0, 1), datetime(1969, 12, 31, 23, 59, 59, 999998)]),
+]  # fmt: skip
 COUNT = "SELECT COUNT(*) FROM visits"
+WORDS = {pa.date32().id: pa.int32(), pa.timestamp("us").id: pa.int64()}
 LONG = "SELECT sum(sin(a.value)) AS n FROM generate_series(1, 100000000000) a"
 
 
@@ -101,6 +143,29 @@ def test_zcdp_prices_and_the_share_of_an_analyst_are_the_same(tmp_path):
 def test_a_public_table_is_the_same(world):
     files, fusion = (gate.door.public("drugs").sort_by("code").to_pylist() for gate in world)
     assert fusion == files
+
+
+def test_stored_values_mean_what_the_policy_says(tmp_path):
+    """And none can make a question fail: a missing value is beside them in each column."""
+    named = [(f"x{n}", *each) for n, each in enumerate(STORED)]
+    columns = MappingProxyType(
+        {name: Column(name=name, kind=kind) for name, _, _, kind, _ in named}
+    )
+    unit = PrivacyUnit(column="who", ids="who")
+    domain = TableDomain(dataset="d", name="t", unit=unit, columns=columns)
+    frame = {"who": range(6)}
+    for name, stored, values, _, _ in named:
+        held = pa.array([*values, *[None] * (6 - len(values))], WORDS.get(stored.id, stored))
+        frame[name] = held.view(stored) if stored.id in WORDS else held
+    pq.write_table(pa.table(frame), tmp_path / "t.parquet")
+    source = DataFusionSource({"t": tmp_path / "t.parquet"}, {"t": domain})
+    for name, stored, _, _, expected in named:
+        tally = Keys(relation=Table(domain), by=((name, Field(name)),), keys_per_unit=1)
+        held = source.keys(tally)
+        found = [key for (key,) in held.take(np.arange(held.counts.size))]
+        wanted = Counter([*expected, *[None] * (6 - len(expected))])
+        wanted.pop(-WHOLE_MAX - 1, None)  # which is no key, since its negative is no number
+        assert dict(zip(found, held.counts.tolist(), strict=True)) == wanted, stored
 
 
 def test_files_are_listed_once(clinic):
