@@ -24,9 +24,17 @@ import noisegate
 from noisegate.algebra.expression import Field
 from noisegate.algebra.relation import Table
 from noisegate.algebra.tally import Keys
-from noisegate.errors import Cancelled, NoisegateError, PolicyError, SourceError, Unsupported
+from noisegate.errors import (
+    Cancelled,
+    NoisegateError,
+    PolicyError,
+    SourceError,
+    SpecError,
+    Unsupported,
+)
 from noisegate.privacy.domain import Column, Kind, TableDomain
 from noisegate.privacy.unit import PrivacyUnit
+from noisegate.root import draft_policy
 from noisegate.sources.asked.parquet import path_of
 from noisegate.sources.datafusion import session
 from noisegate.sources.datafusion.source import DataFusionSource
@@ -104,6 +112,16 @@ def test_answers_are_the_same_as_from_the_default_engine(world):
         files, fusion = (gate.sql(question, epsilon=20_000) for gate in world)
         assert fusion.cost == files.cost
         assert fusion.to_pandas().round(3).equals(files.to_pandas().round(3)), question
+
+
+def test_a_question_that_is_nested_deeply_is_answered(world):
+    """The engine's own parser would stop at 50 brackets, after the charge."""
+    value = "cost"
+    for step in range(30):
+        value = f"({value} + {step})" if step % 2 else f"ABS({value})"
+    question = f"SELECT COUNT(*) FROM visits WHERE {value} > 3"
+    files, fusion = (gate.sql(question, epsilon=20_000).to_pandas() for gate in world)
+    assert fusion.equals(files)
 
 
 def test_releases_and_samples_are_made(world):
@@ -252,6 +270,13 @@ def test_rows_have_one_budget_and_one_owner_whatever_engine_reads_them(clinic, t
     part.symlink_to(clinic.parent / "visits" / "part-1.parquet")
     with pytest.raises(PolicyError, check=about("origin")):
         noisegate.open(part, epsilon=1, ledger=tmp_path / "ledger.sqlite")
+    linked = tmp_path / "hard.parquet"
+    linked.hardlink_to(clinic.parent / "visits" / "part-0.parquet")
+    assert (
+        noisegate.open(linked, epsilon=1, ledger=tmp_path / "other.sqlite").remaining.epsilon == 1
+    )
+    with pytest.raises(PolicyError, check=about("origin")):
+        opened(clinic, tmp_path / "other.sqlite")
     source = f'source = "datafusion://{clinic.parent}/visits/part-0.parquet"'
     said = f"[tables.again]\n{source}\nevery_row_is_one_person = true\n"
     clinic.write_text(f"{clinic.read_text()}{said}[tables.again.columns]\ncost = {{}}\n")
@@ -338,6 +363,11 @@ def test_a_forked_child_is_refused_instead_of_waiting_for_ever(world):
         finally:
             os._exit(ended)
     assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_policy_is_drafted_from_the_files_themselves(clinic):
+    with pytest.raises(SpecError, check=about("name")):
+        draft_policy([f"datafusion://{clinic.parent}"])
 
 
 def test_without_the_package_the_fix_is_said(clinic, monkeypatch):

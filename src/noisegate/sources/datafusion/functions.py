@@ -15,7 +15,6 @@ from noisegate.sources.writing.dialect import Args, Writer
 from noisegate.sources.writing.letters import blanks
 from noisegate.sources.writing.words import as_kind, binary, call, case, cast, whole
 
-_DAY: Final = 86_400 * MICROSECONDS
 _SAME: Final = ("year", "quarter", "month", "week", "day", "hour", "minute", "second")
 _PARTS: Final = {name: name for name in _SAME} | {"dayofweek": "dow", "dayofyear": "doy"}
 
@@ -29,7 +28,7 @@ def _part(name: str, time: exp.Expr) -> exp.Expr:
 
 
 def _moved(time: exp.Expr, days: exp.Expr) -> exp.Expr:
-    length = binary(exp.Mul, as_whole(days), whole(_DAY))
+    length = binary(exp.Mul, as_whole(days), whole(86_400 * MICROSECONDS))
     return cast(binary(exp.Add, as_whole(time), length), Kind.TIMESTAMP)
 
 

@@ -22,6 +22,7 @@ def session(tables: Iterable[Parquet] = ()) -> Any:  # noqa: ANN401 - a SessionC
         "datafusion.catalog.information_schema": "false",
         "datafusion.execution.parquet.schema_force_view_types": "false",
         "datafusion.sql_parser.map_string_types_to_utf8view": "false",
+        "datafusion.sql_parser.recursion_limit": "2000",
     })  # fmt: skip
     found = fusion.SessionContext(settings, room)
     for place, each in enumerate(tables):
