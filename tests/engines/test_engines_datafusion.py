@@ -116,10 +116,10 @@ def test_answers_are_the_same_as_from_the_default_engine(world):
 
 def test_a_question_that_is_nested_deeply_is_answered(world):
     """The engine's own parser would stop at 50 brackets, after the charge."""
-    value = "cost"
-    for step in range(30):
-        value = f"({value} + {step})" if step % 2 else f"ABS({value})"
-    question = f"SELECT COUNT(*) FROM visits WHERE {value} > 3"
+    rows = "SELECT pid, cost FROM visits"
+    for step in range(20):
+        rows = f"SELECT pid, cost + 1 AS cost FROM ({rows}) AS t{step} WHERE cost > {step}"
+    question = f"SELECT COUNT(*) FROM ({rows}) AS t"
     files, fusion = (gate.sql(question, epsilon=20_000).to_pandas() for gate in world)
     assert fusion.equals(files)
 
