@@ -5,6 +5,7 @@
 import math
 import os
 import shutil
+import signal
 import threading
 import time
 from collections import Counter
@@ -338,6 +339,16 @@ def test_a_question_that_takes_too_long_ends(world, monkeypatch):
     with pytest.raises(SourceError):
         source._table(LONG)
     monkeypatch.undo()
+    assert source._table("SELECT 1 AS n").num_rows == 1
+
+
+def test_a_question_can_be_interrupted_and_another_asked(world):
+    source = world[1].door._source
+    clock = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    clock.start()
+    with pytest.raises(KeyboardInterrupt):
+        source._table(LONG)
+    clock.join()
     assert source._table("SELECT 1 AS n").num_rows == 1
 
 
