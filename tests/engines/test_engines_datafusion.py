@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from datetime import date, datetime
 from decimal import Decimal
+from fractions import Fraction
 from types import MappingProxyType
 
 import engine_worlds
@@ -24,7 +25,7 @@ from test_engines_spark import REFUSED
 import noisegate
 from noisegate.algebra.expression import Field
 from noisegate.algebra.relation import Table
-from noisegate.algebra.tally import Keys
+from noisegate.algebra.tally import Keys, Sums, Term
 from noisegate.errors import (
     Cancelled,
     NoisegateError,
@@ -185,6 +186,26 @@ def test_stored_values_mean_what_the_policy_says(tmp_path):
         wanted = Counter([*expected, *[None] * (6 - len(expected))])
         wanted.pop(-WHOLE_MAX - 1, None)  # which is no key, since its negative is no number
         assert dict(zip(found, held.counts.tolist(), strict=True)) == wanted, stored
+
+
+def test_what_a_row_holds_is_not_read_from_others(tmp_path):
+    """A file's statistics leave NaN out: where all else is 50, the engine would read 50 for it.
+
+    So would a filter pass over NaN because of them; whatever that is, the row itself decides.
+    """
+    columns = MappingProxyType({"x": Column(name="x", kind=Kind.NUMBER)})
+    domain = TableDomain(
+        dataset="d", name="t", unit=PrivacyUnit(column="who", ids="who"), columns=columns
+    )
+    rows = pa.table({"who": [1, 2], "x": [math.nan, 50.0]})
+    pq.write_table(rows, tmp_path / "t.parquet")
+    source = DataFusionSource({"t": tmp_path / "t.parquet"}, {"t": domain})
+    term = Term(expression=Field("x"), grain=Fraction(1), low=0, high=100)
+    assert source.sums(Sums(relation=Table(domain), terms=(term,), rows_per_unit=1)) == [[50]]
+    asked = "SELECT COUNT(*) AS n, MAX(x) AS x FROM base0 WHERE x > 60"
+    (found,) = source._table(asked).to_pylist()
+    assert found["n"] == 1
+    assert math.isnan(found["x"])
 
 
 def test_files_are_listed_once(clinic):
