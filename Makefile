@@ -85,7 +85,7 @@ bench-truth: $(STAMP)  ## how often the ± covers the exact SQL answer, on heavy
 
 lock: $(STAMP)  ## resolve requirements.lock anew
 	$(RUN)python -m pip install --quiet uv
-	$(RUN)uv pip compile --universal --python-version 3.11 --group dev --extra postgres --extra spark --extra report --extra plot --extra server \
+	$(RUN)uv pip compile --universal --python-version 3.11 --group dev --extra postgres --extra spark --extra datafusion --extra report --extra plot --extra server \
 		--no-header --no-annotate --upgrade pyproject.toml -o requirements.lock
 
 SITE := .site/venv/.installed

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from engines import Database, OnPostgres, OnSpark
+from engines import Database, OnDataFusion, OnPostgres, OnSpark
 
 sys.path.append(str(Path(__file__).parents[1] / "property"))
 
@@ -31,9 +31,16 @@ def sail():
     found.close()
 
 
-@pytest.fixture(scope="module", params=["postgres", "spark"])
+@pytest.fixture(scope="session")
+def fusion():
+    found = OnDataFusion()
+    yield found
+    found.close()
+
+
+@pytest.fixture(scope="module", params=["postgres", "spark", "datafusion"])
 def engine(request):
     """How to show rows to an engine that is not the embedded one."""
     if request.param == "postgres":
         return OnPostgres(request.getfixturevalue("shared_database"))
-    return request.getfixturevalue("sail")
+    return request.getfixturevalue({"spark": "sail", "datafusion": "fusion"}[request.param])

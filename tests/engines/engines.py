@@ -10,6 +10,10 @@ import psycopg
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from noisegate.sources.asked.parquet import parquet_table
+from noisegate.sources.datafusion.dialect import DATAFUSION
+from noisegate.sources.datafusion.session import columns_of, session
+from noisegate.sources.datafusion.source import DataFusionSource
 from noisegate.sources.postgres.dialect import POSTGRES
 from noisegate.sources.postgres.server import Place
 from noisegate.sources.postgres.source import PostgresSource
@@ -142,3 +146,20 @@ class OnSpark(Folders):
     def close(self):
         self._server.stop()
         super().close()
+
+
+class OnDataFusion(Folders):
+    """An engine of this process."""
+
+    name, dialect, questions = "DataFusion", DATAFUSION, 4
+
+    def show(self, frames, tables):
+        return DataFusionSource(self.write(frames), tables)
+
+    def ask(self, frame, texts):
+        """Columns of expressions over one table, in the order of its rows."""
+        (folder,) = self.write({"rows": frame}).values()
+        asked = session([parquet_table(folder, columns_of)])
+        shown = ", ".join(f"{text} AS r{n}" for n, text in enumerate(texts))
+        found = asked.sql(f'SELECT {shown} FROM base0 ORDER BY "row number"')
+        return [column.to_pylist() for column in found.to_arrow_table().columns]

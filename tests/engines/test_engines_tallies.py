@@ -16,7 +16,7 @@ import pytest
 import test_sensitivity as made
 from hypothesis import given, settings
 
-from noisegate.algebra.expression import Field, Literal
+from noisegate.algebra.expression import Call, Field, Literal
 from noisegate.algebra.relation import Sampled, Table
 from noisegate.algebra.tally import Axis, Cells, Distinct, Grouping, Keys, Marginals, Sums, Term
 from noisegate.errors import Unsupported
@@ -182,6 +182,20 @@ def test_many_columns_are_tallied_at_once(engine):
     sets = (*((n,) for n in range(40)), (0, 39), (38, 3), ())
     tally = Marginals(relation=Table(made.VISITS), by=by, sets=sets, term=COUNTED, rows_per_unit=2)
     np.testing.assert_equal(source.marginals(tally), embedded.marginals(tally))
+
+
+def test_a_missing_key_stays_where_other_lists_have_none(engine):
+    """An engine may take the equality of one list, which is plain, for that of all of them."""
+    source, embedded = shown(engine, Random(14))
+    whole = Call("is_null", (Field("cost"),))
+    by = (
+        Grouping(name="code", expression=Field("code"), keys=("a", "b", None)),
+        Grouping(name="none", expression=whole, keys=(True, False)),
+    )
+    tally = Sums(relation=Table(made.VISITS), by=by, terms=(COUNTED,), rows_per_unit=9)
+    held = source.sums(tally)
+    assert held.tolist() == embedded.sums(tally).tolist()
+    assert held[0, 4:].sum() > 0  # those without a code
 
 
 def test_cells_beyond_63_bits_keep_their_numbers(engine):

@@ -102,6 +102,11 @@ def origin_of(file: str, table: str = "", schema: str = "main") -> Origin:
     return Origin(f"{place}#{f'{schema}.{table}'.lower()}" if table else place, mark)
 
 
+def lying_in(place: str) -> Origin:
+    """The origin that an engine itself names; with the mark of a file, where it is one."""
+    return Origin(place, _mark(unquote(place)))
+
+
 def _server(url: str) -> str:
     """Host, port and database, without user, password and settings."""
     parts = urlsplit(url)

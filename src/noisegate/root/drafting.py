@@ -126,13 +126,13 @@ def _name(data: Within) -> str:
 
 def _server(files: Sequence[str | Path]) -> _Found:
     """All tables of a database: types, foreign keys and comments."""
-    if len(files) != 1:
+    engine_of([str(files[0])])
+    if len(files) != 1 or not str(files[0]).startswith("postgres"):
         raise SpecError(
             "A policy is drafted from files, or from one database.",
             fix="Give files, or one address such as postgresql://USER@HOST/DATABASE.",
             about="name",
         )
-    engine_of([str(files[0])])
     from noisegate.sources.postgres.facts import catalogue, origin_of  # noqa: PLC0415 - an extra
 
     data, links, notes = catalogue(str(files[0]))

@@ -11,7 +11,7 @@ from noisegate.errors import NoisegateError, PolicyError, RequestConflict, UserE
 from noisegate.files import POLICY, TABLE, keep
 from noisegate.gate import Gate
 from noisegate.ledger.account import Account, Balance
-from noisegate.ledger.origin import Origin, origins_of
+from noisegate.ledger.origin import lying_in, origins_of
 from noisegate.ledger.store import Ledger
 from noisegate.privacy.domain import Key, TableDomain
 from noisegate.privacy.guarantee import units_of
@@ -257,7 +257,7 @@ def _origins(tables: Mapping[str, TableDomain], source: Source) -> Origins:
             if table.is_public == is_public
             for origin in (
                 *origins_of(table.origin, table.name),
-                *(Origin(place) for place in sorted(source.lies_in(table.name))),
+                *map(lying_in, sorted(source.lies_in(table.name))),
             )
         ]
         for is_public in (False, True)

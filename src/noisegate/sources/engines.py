@@ -18,6 +18,7 @@ _SERVERS: Final = {
     "postgresql": "noisegate.sources.postgres.facts",
     "postgres": "noisegate.sources.postgres.facts",
     "sc": "noisegate.sources.spark.facts",
+    "datafusion": "noisegate.sources.datafusion.source",
 }
 
 
@@ -58,8 +59,8 @@ def engine_of(origins: Iterable[str]) -> Engine:
     if "" in modules:
         raise PolicyError(
             f"There is no engine for {min(schemes - _SERVERS.keys() - {''})!r} addresses.",
-            fix="Use files, DATABASE.duckdb#TABLE, postgresql://USER@HOST/DATABASE#TABLE, or "
-            "sc://HOST:PORT#TABLE.",
+            fix="Use files, DATABASE.duckdb#TABLE, postgresql://USER@HOST/DATABASE#TABLE, "
+            "sc://HOST:PORT#TABLE, or datafusion:///FOLDER#TABLE.",
             about="engine",
         )
     if len(modules) != 1:

@@ -34,6 +34,20 @@ def widened(query: exp.Expr) -> exp.Expr:
     return found
 
 
+def divided(node: exp.IntDiv) -> exp.Expr:
+    """A quotient for engines whose ``/`` is a whole number for whole numbers, and not for decimals.
+
+    Why: what is not said to be a decimal is made BIGINT, since an engine may have made one of it
+        (of unsigned and signed numbers). Decimals are divided to some digits more than there are,
+        rounded as it may be: without the rest these are 0, and `widened` leaves room for four.
+    """
+    one, other = exp.Paren(this=node.this), exp.Paren(this=node.expression)
+    if not any(kind.this is exp.DType.DECIMAL for kind in node.find_all(exp.DataType)):
+        return binary(exp.Div, cast(one, "BIGINT"), cast(other, "BIGINT"))
+    even = binary(exp.Sub, one, exp.Mod(this=one.copy(), expression=other.copy()))
+    return exp.Cast(this=binary(exp.Div, even, other), to=exp.DataType.build(DECIMAL))
+
+
 def _is_wide(value: exp.Expr) -> bool:
     return isinstance(value, exp.Cast) and value.to.this.value in _WIDE
 

@@ -109,16 +109,19 @@ def bin_of(args: Args, made: Domain) -> exp.Expr:
     return one_zero(binary(exp.Div, edge, number(scale)))
 
 
-def pattern(said: str, escape: str | None) -> tuple[str, str]:
-    """A pattern of LIKE, escaped only where it must be, by a letter that it does not have."""
+def pattern(said: str, escape: str | None, sign: str | None = None) -> tuple[str, str]:
+    """A pattern of LIKE, escaped only where it must be, by a letter that it does not have.
+
+    Or by ``sign``, which is then escaped, too.
+    """
     parts: list[tuple[str, bool]] = []
     letters = iter(said)
     for letter in letters:
         quoted = letter == escape
         parts.append((next(letters, "") if quoted else letter, not quoted))
-    sign = next(each for each in _signs() if each not in said)
+    sign = sign or next(each for each in _signs() if each not in said)
     marked = (
-        f"{sign}{letter}" if letter in ("%", "_") and not special else letter
+        f"{sign}{letter}" if letter == sign or (letter in ("%", "_") and not special) else letter
         for letter, special in parts
     )
     return "".join(marked), sign

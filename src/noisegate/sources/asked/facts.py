@@ -1,17 +1,69 @@
 """What is public about tables, from what an engine says of their columns; see `engines.Engine`."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol, final
 
 from noisegate.algebra.intervals import SCALE_MAX
 from noisegate.errors import PolicyError
 from noisegate.privacy.domain import Column, Key, Kind, TableDomain
+from noisegate.sources.asked.dialect import KIND_OF
 from noisegate.sources.held import held_column
 from noisegate.sources.source import Source
 
+Described = Callable[[Mapping[str, Any]], Mapping[str, "Typed"]]
 Open = Callable[[Mapping[str, Any], Mapping[str, TableDomain]], Source]
+
+
+class Typed(Protocol):
+    """A table as an engine knows it: the types of its columns, and the digits of decimals."""
+
+    @property
+    def types(self) -> Mapping[str, str]:
+        """By column, under the names of `asked/dialect.py`."""
+
+    @property
+    def scales(self) -> Mapping[str, int]:
+        """Digits behind the point."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class FileFacts:
+    """The functions of `engines.Engine` for stored files, from how tables are described."""
+
+    described: Described
+    opened: Open
+
+    def stored_kinds(self, data: Mapping[str, Any]) -> dict[str, dict[str, Kind]]:
+        """For each table the columns that questions can use, and their kinds. Reads no rows."""
+        return {
+            name: {column: KIND_OF[kind] for column, kind in each.types.items() if kind in KIND_OF}
+            for name, each in self.described(data).items()
+        }
+
+    def as_stored(
+        self,
+        data: Mapping[str, Any],
+        tables: Mapping[str, TableDomain],
+        terms: Mapping[str, Mapping[str, Mapping[str, Any]]],  # noqa: ARG002 - all have types
+    ) -> dict[str, TableDomain]:
+        """The tables, with how many digits their stored decimals have. Reads no rows."""
+        found = self.described({name: data[name] for name in tables})
+        return {name: with_scales(table, found[name].scales) for name, table in tables.items()}
+
+    def require_rows(self, data: Mapping[str, Any], tables: Mapping[str, TableDomain]) -> None:
+        """Nothing more: only stored files are read."""
+
+    def public_keys(self, data: Any, table: str, column: str) -> tuple[Key, ...]:  # noqa: ANN401
+        """The values of a public table's column, in order: keys to be referenced."""
+        kinds = self.stored_kinds({table: data})[table]
+        return keys_in(data, table, column, kinds, self.opened)
+
+    def as_held(self, data: Any, table: TableDomain) -> TableDomain:  # noqa: ANN401
+        """A public table with its size, and the values of its columns as keys, if few."""
+        return held(data, table, self.opened)
 
 
 def with_scales(table: TableDomain, scales: Mapping[str, int]) -> TableDomain:

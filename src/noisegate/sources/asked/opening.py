@@ -1,6 +1,7 @@
 """What is checked when tables of an engine are opened; and rows of public ones."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from itertools import combinations
 from typing import TYPE_CHECKING, Any, Final
 
 from noisegate.errors import PolicyError
@@ -9,6 +10,8 @@ from noisegate.privacy.domain import Column, Kind, TableDomain
 if TYPE_CHECKING:
     import pyarrow as pa
 
+UNREACHABLE: Final = "The engine could not read the table."
+AGAIN: Final = "Nothing was released; ask again with the same request id."
 _OWNER_KINDS: Final = (Kind.INTEGER, Kind.TEXT)
 
 
@@ -42,6 +45,36 @@ def require_kinds(
                 "a unit.",
                 fix="Store it as text or as a whole number.",
                 about="id",
+            )
+
+
+def require_files(table: TableDomain, engine: str) -> None:
+    """Refuse the steward's word for a view, where only stored files are read."""
+    if table.views:
+        raise PolicyError(
+            f"The source of {table.name!r} is not a view.",
+            fix=f"Leave out trusted_view: {engine} reads stored files alone.",
+            about="no-view",
+        )
+
+
+def require_one_owner(
+    parts: Mapping[str, Collection[Any]], tables: Mapping[str, TableDomain]
+) -> None:
+    """Rows that are reached by two names, or as a part of others, have one owner in both.
+
+    Why: see `policy/tables.py`, which compares names; an engine knows where rows lie.
+    """
+    for (one, first), (other, second) in combinations(parts.items(), 2):
+        said = [
+            (t.is_public, t.unit and t.unit.column, t.unit and t.unit.ids, t.path)
+            for t in (tables[one], tables[other])
+        ]
+        if set(first) & set(second) and said[0] != said[1]:
+            raise PolicyError(
+                f"Tables {one!r} and {other!r} have rows in common, and declare different owners.",
+                fix="Declare the rows once, or with the same unit: a row has one owner.",
+                about="owner",
             )
 
 

@@ -33,7 +33,15 @@ from noisegate.algebra.tally import (
     Values,
     fields_used,
 )
+from noisegate.errors import PolicyError
 from noisegate.privacy.domain import Key, Kind, TableDomain
+from noisegate.sources.asked.dialect import KIND_OF, READ_AS
+from noisegate.sources.asked.opening import (
+    require_files,
+    require_kinds,
+    require_one_owner,
+    require_public,
+)
 from noisegate.sources.asked.statements import (
     cells_statement,
     marginals_statement,
@@ -42,6 +50,7 @@ from noisegate.sources.asked.statements import (
     whole_rows,
 )
 from noisegate.sources.source import SUM_MAX, Batch, Held, HeldCells, Source, Used, Whole
+from noisegate.sources.used import used_columns
 from noisegate.sources.writing.dialect import Dialect
 from noisegate.sources.writing.relations import Coins, RelationWriter, base_view
 from noisegate.sources.writing.tallies import (
@@ -50,7 +59,7 @@ from noisegate.sources.writing.tallies import (
     rows_query,
     sums_query,
 )
-from noisegate.sources.writing.words import as_, col, shown_value
+from noisegate.sources.writing.words import as_, base_value, col, is_not_null, shown_value
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -216,7 +225,7 @@ class AskedSource(Source):
 
 
 class ArrowSource(AskedSource):
-    """An engine that answers in Arrow tables. Only what is folded comes back, never rows."""
+    """An engine over Parquet files that answers in Arrow tables, never in rows of private ones."""
 
     @abstractmethod
     def _table(self, text: str) -> "pa.Table":
@@ -230,6 +239,38 @@ class ArrowSource(AskedSource):
             else np.zeros(0, np.int64)
             for place in range(columns)
         ]
+
+    def _require_tables(self) -> None:
+        """Refuse tables that are not as the policy says; keys are looked up last, in the rows."""
+        require_one_owner({name: self.lies_in(name) for name in self._tables}, self._tables)
+        for name, table in self._tables.items():
+            require_files(table, self.dialect.name)
+            used_columns(name, self._tables, self._types[name])
+            require_kinds(table, self._types, KIND_OF, READ_AS, self.dialect.name)
+        for table in self._tables.values():
+            self._require_key(table)
+
+    def _require_key(self, table: TableDomain) -> None:
+        """Rely on no key that repeats in these files. Tables with a declared key are public."""
+        if not table.key:
+            return
+        types, dialect = self._types[table.name], self.dialect
+        values = [base_value(table.columns[n], types[n], col(n), dialect) for n in table.key]
+        query = exp.select(as_(exp.Count(this=exp.Star()), "n"))
+        query = query.from_(base_view(self._place(table.name)))
+        query = query.where(*(is_not_null(each.copy()) for each in values))
+        query = query.group_by(*values).having("COUNT(*) > 1").limit(1)
+        if self._table(dialect.text(query)).num_rows:
+            raise PolicyError(
+                f"The key of {table.name!r} has duplicates: {', '.join(table.key)}.",
+                fix="Name columns without duplicates, or leave out key.",
+                about="key",
+            )
+
+    def public(self, table: str) -> "pa.Table":
+        """All rows of a public table: exact and free."""
+        require_public(self._tables[table])
+        return self._table(self._shown(table))
 
     def keys(self, tally: Keys) -> Held:  # noqa: D102 - see Source
         found = self._table(self._statement(tally, ()))

@@ -113,11 +113,11 @@ def cells_statement(tally: Cells, writer: RelationWriter) -> exp.Query:
     """Columns h and c, the high and the low 32 bits of a cell's number, and n, its rows."""
     rows = cells_query(tally, writer)
     ctes = rows.args.pop("with_", None)
-    number = col("c", "m")
-    low = exp.Literal.number(_LOW)
+    number, low = col("c", "m"), exp.Literal.number(_LOW)
+    wide = cast(number, "UBIGINT")  # so that an engine knows what it divides
     query = exp.select(
-        as_(exp.IntDiv(this=number, expression=low), "h"),
-        as_(exp.Mod(this=number.copy(), expression=low.copy()), "c"),
+        as_(exp.IntDiv(this=wide, expression=low), "h"),
+        as_(exp.Mod(this=wide.copy(), expression=low.copy()), "c"),
         as_(exp.Count(this=exp.Star()), "n"),
     )
     query = query.from_(rows.subquery("m", copy=False), copy=False)

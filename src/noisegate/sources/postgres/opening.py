@@ -1,11 +1,10 @@
 """What is checked when tables of a Postgres server are opened; and rows of public ones."""
 
 from collections.abc import Mapping
-from itertools import combinations
 
 from noisegate.errors import PolicyError, SourceError
 from noisegate.privacy.domain import Kind, TableDomain
-from noisegate.sources.asked.opening import require_kinds
+from noisegate.sources.asked.opening import require_kinds, require_one_owner
 from noisegate.sources.postgres.dialect import KIND_OF, READ_AS
 from noisegate.sources.postgres.server import Place, Stored
 from noisegate.sources.used import used_columns
@@ -23,7 +22,7 @@ def checked(
         types[name] = dict(stored.types)
         _require_rights(tables[name], stored)
         _require_stored(tables[name], stored)
-    _require_one_owner(form, tables)
+    require_one_owner({name: stored.parts for name, stored in form.items()}, tables)
     for name, table in tables.items():
         used_columns(name, tables, types[name])
         require_kinds(table, types, KIND_OF, READ_AS, "Postgres")
@@ -91,24 +90,6 @@ def _require_stored(table: TableDomain, stored: Stored) -> None:
             fix="Leave out trusted_view.",
             about="no-view",
         )
-
-
-def _require_one_owner(form: Mapping[str, Stored], tables: Mapping[str, TableDomain]) -> None:
-    """Rows that are reached by two names, or as a partition, have one owner in both.
-
-    Why: see `policy/tables.py`, which compares names; the catalogue knows them by their numbers.
-    """
-    for (one, first), (other, second) in combinations(form.items(), 2):
-        said = [
-            (t.is_public, t.unit and t.unit.column, t.unit and t.unit.ids, t.path)
-            for t in (tables[one], tables[other])
-        ]
-        if first.parts & second.parts and said[0] != said[1]:
-            raise PolicyError(
-                f"Tables {one!r} and {other!r} have rows in common, and declare different owners.",
-                fix="Declare the rows once, or with the same unit: a row has one owner.",
-                about="owner",
-            )
 
 
 def _require_key(table: TableDomain, stored: Stored, types: Mapping[str, str]) -> None:

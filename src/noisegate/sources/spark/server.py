@@ -20,8 +20,6 @@ from noisegate.errors import DEBUG, PolicyError, SourceError
 from noisegate.extras import extra
 from noisegate.files import place_of, table_of
 
-AGAIN: Final = "Nothing was released; ask again with the same request id."
-UNREACHABLE: Final = "The engine could not read the table."
 REMOTE: Final = "SPARK_REMOTE"  # of the environment: the server of addresses without a host
 _HOME: Final = "SPARK_HOME"
 _SAID: Final = frozenset({"use_ssl", "user_id", "token_file"})

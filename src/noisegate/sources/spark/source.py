@@ -17,17 +17,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
-from sqlglot import exp
-
 from noisegate.errors import DEBUG, PolicyError, SourceError
 from noisegate.privacy.domain import TableDomain
-from noisegate.sources.asked.opening import require_kinds, require_public
+from noisegate.sources.asked.dialect import KIND_OF
+from noisegate.sources.asked.opening import AGAIN, UNREACHABLE
 from noisegate.sources.asked.pool import Pool
 from noisegate.sources.asked.source import ArrowSource
-from noisegate.sources.spark.dialect import KIND_OF, READ_AS, SPARK
+from noisegate.sources.spark.dialect import SPARK
 from noisegate.sources.spark.server import (
-    AGAIN,
-    UNREACHABLE,
     Place,
     connect,
     stored_table,
@@ -35,9 +32,7 @@ from noisegate.sources.spark.server import (
     view_of,
 )
 from noisegate.sources.stopping import cuttable, require_going_on
-from noisegate.sources.used import used_columns
 from noisegate.sources.writing.relations import base_view
-from noisegate.sources.writing.words import base_value, col, is_not_null
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -76,24 +71,14 @@ class SparkSource(ArrowSource):
             for name, each in self._form.items()
         }
         super().__init__(tables, known)
-        for name, table in tables.items():
-            _require_stored(table)
-            used_columns(name, tables, known[name])
-            require_kinds(table, known, KIND_OF, READ_AS, SPARK.name)
         self._lines = Pool(_Line)
         with self._lines.taken() as line, told():
             self._opened(line, session)
-        for table in tables.values():
-            self._require_key(table)
+        self._require_tables()
 
     def lies_in(self, table: str) -> frozenset[str]:
         """The folders of its files, by the name that the server has for them."""
         return self._form[table].folders
-
-    def public(self, table: str) -> "pa.Table":
-        """All rows of a public table: exact and free."""
-        require_public(self._tables[table])
-        return self._table(self._shown(table))
 
     def _opened(self, line: "_Line", session: Any) -> None:  # noqa: ANN401 - a SparkSession
         """Name the tables in a new session."""
@@ -136,22 +121,6 @@ class SparkSource(ArrowSource):
             if base_view(place) in text
         )
 
-    def _require_key(self, table: TableDomain) -> None:
-        """Rely on no key that repeats in these files. Tables with a declared key are public."""
-        if not table.key:
-            return
-        types = self._types[table.name]
-        values = [base_value(table.columns[n], types[n], col(n), SPARK) for n in table.key]
-        query = exp.select(exp.Count(this=exp.Star())).from_(base_view(self._place(table.name)))
-        query = query.where(*(is_not_null(each.copy()) for each in values))
-        query = query.group_by(*values).having("COUNT(*) > 1").limit(1)
-        if self._table(SPARK.text(query)).num_rows:
-            raise PolicyError(
-                f"The key of {table.name!r} has duplicates: {', '.join(table.key)}.",
-                fix="Name columns without duplicates, or leave out key.",
-                about="key",
-            )
-
 
 def one_server(data: Mapping[str, Place]) -> Place:
     """The one server of all tables."""
@@ -163,15 +132,6 @@ def one_server(data: Mapping[str, Place]) -> Place:
             about="engines",
         )
     return next(iter(places.values()))
-
-
-def _require_stored(table: TableDomain) -> None:
-    if table.views:
-        raise PolicyError(
-            f"The source of {table.name!r} is not a view.",
-            fix="Leave out trusted_view: views of a Spark server are not read.",
-            about="no-view",
-        )
 
 
 def _stop(session: Any) -> None:  # noqa: ANN401 - a SparkSession

@@ -1,0 +1,42 @@
+"""Answers that an engine of this process gives as a stream, which ends where it is cancelled."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterable
+from functools import cache
+from typing import TypeVar
+
+from noisegate.sources.stopping import cuttable
+
+Part = TypeVar("Part")
+
+
+def collected(stream: AsyncIterable[Part], seconds: float) -> list[Part]:
+    """All parts of a stream. It is cut after so many seconds, or when the question is to stop."""
+    held = [stream]
+    del stream  # which ends when nobody has it
+    work = asyncio.run_coroutine_threadsafe(_parts(held), _loop())
+
+    def cut() -> None:
+        work.cancel()
+
+    try:
+        with cuttable(cut, seconds):
+            return work.result()
+    finally:
+        work.cancel()
+
+
+async def _parts(held: list[AsyncIterable[Part]]) -> list[Part]:
+    try:
+        return [part async for part in held[0]]
+    finally:
+        held.clear()
+
+
+@cache
+def _loop() -> asyncio.AbstractEventLoop:
+    """Where this process waits for streams."""
+    found = asyncio.new_event_loop()
+    threading.Thread(target=found.run_forever, name="streams", daemon=True).start()
+    return found

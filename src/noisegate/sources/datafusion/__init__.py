@@ -1,0 +1,1 @@
+"""Parquet files that Apache DataFusion reads, in this process: a second embedded engine."""
