@@ -71,8 +71,9 @@ _HOME = {
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - any public name, imported when first used
     from importlib import import_module  # noqa: PLC0415 - keeps `noisegate --help` quick
+    from sys import modules  # noqa: PLC0415
 
-    if "IPython" in sys.modules:
+    if "IPython" in modules:
         import_module("noisegate.desk.notebook")  # refusals are short there
     if name in ("audit", "dp", "learners", "orders"):
         return import_module(f"noisegate.{name}")
