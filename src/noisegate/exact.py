@@ -128,14 +128,9 @@ def enclose(compute: Callable[[], Real], *, bits: int) -> tuple[int, int]:
 
 
 def progression(
-    first: Callable[[], Real],
-    ratio: Callable[[], Real],
-    bend: Callable[[], Real] | None = None,
-    *,
-    count: int,
-    bits: int,
-    summed: bool = False,
-) -> list[tuple[int, int]]:
+    first: Callable[[], Real], ratio: Callable[[], Real], bend: Callable[[], Real] | None = None,
+    *, count: int, bits: int, summed: bool = False,
+) -> list[tuple[int, int]]:  # fmt: skip
     """Enclosures, as `enclose` gives them, of x, x r, x r² s, x r³ s³, … or of their partial sums.
 
     Claim: where x, r, s and sums are from 0 to 1, so are the ends, and hi - lo <= 2.

@@ -13,7 +13,7 @@ MODULE = {  # where a package's module has another name
     "pyspark-client": "pyspark", "python-flint": "flint", "scikit-learn": "sklearn",
     "vl-convert-python": "vl_convert",
 }  # fmt: skip
-THEIRS = {"pandas", "polars"}  # frames of those who have them
+THEIRS = {"pandas", "polars", "IPython"}  # frames and notebooks of those who have them
 BROUGHT = {  # by a package that is declared, and cannot do without it
     "anyio": "starlette", "joblib": "sklearn", "markdown_it": "rich", "markupsafe": "jinja2",
     "mcp_types": "mcp", "pydantic": "mcp",

@@ -90,11 +90,8 @@ class Digit(Law):
             unit, base, power = self.unit, 1 << self.bits, self.ratio.log_power
             found = self._known[bits] = progression(
                 lambda: power(unit).expm1() / power(unit * base).expm1(),
-                lambda: power(unit).exp(),
-                count=base,
-                bits=bits,
-                summed=True,
-            )
+                lambda: power(unit).exp(), count=base, bits=bits, summed=True,
+            )  # fmt: skip
         return found[k]
 
 
