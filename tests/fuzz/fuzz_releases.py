@@ -3,6 +3,7 @@
 import copy
 import io
 import json
+import re
 import tempfile
 import warnings
 from contextlib import contextmanager, suppress
@@ -88,7 +89,7 @@ def said(release):
         release.to_json(),
         shown.to_pylist(),
         str(shown.schema),
-        release._repr_html_(),
+        re.sub(r"<img [^>]*>", "", release._repr_html_()),  # drawn anew, and not always alike
         release.card().to_markdown(),
     )
 

@@ -123,7 +123,7 @@ def test_the_command_line_saves_a_fit(tmp_path, monkeypatch):
     run = CliRunner()
     refused = run.invoke(app, [*words, "--family", "own.py:none"])
     assert refused.exception.about == "log-partition"
-    refused = run.invoke(app, [*words, "--save", "means.md"])
+    refused = run.invoke(app, [*words, "--save", "means.xlsx"])
     assert refused.exception.about == "save"
     made = run.invoke(app, [*words, "--family", "own.py:a", "--save", "fit.card.json", "--json"])
     assert json.loads(made.stdout)["price"] == 2  # nothing was charged before

@@ -20,7 +20,11 @@ def shell(tmp_path_factory):
     settings = Config()
     settings.HistoryManager.enabled = False
     settings.ProfileDir.location = str(tmp_path_factory.mktemp("ipython"))
+    main = sys.modules["__main__"]
     made = InteractiveShell(config=settings)
+    sys.modules["__main__"] = (
+        main  # a shell puts its own there, which no process can be started from
+    )
     rows = pa.table({"ward": ["north", "south", "west"] * 50})
     made.user_ns["gate"] = noisegate.open(
         rows, epsilon=3, table="visits", columns={"ward": {"in": ["north", "south", "west"]}}

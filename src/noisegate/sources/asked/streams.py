@@ -4,9 +4,12 @@ import asyncio
 import threading
 from collections.abc import AsyncIterable
 from functools import cache
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from noisegate.sources.stopping import cuttable
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 Part = TypeVar("Part")
 
@@ -15,16 +18,18 @@ def collected(stream: AsyncIterable[Part], seconds: float) -> list[Part]:
     """All parts of a stream. It is cut after so many seconds, or when the question is to stop."""
     held = [stream]
     del stream  # which ends when nobody has it
-    work = asyncio.run_coroutine_threadsafe(_parts(held), _loop())
+    works: list[Future[list[Part]]] = []  # an interrupt may come as soon as there is one
 
     def cut() -> None:
-        work.cancel()
+        for work in works:
+            work.cancel()
 
     try:
+        works.append(asyncio.run_coroutine_threadsafe(_parts(held), _loop()))
         with cuttable(cut, seconds):
-            return work.result()
+            return works[0].result()
     finally:
-        work.cancel()
+        cut()
 
 
 async def _parts(held: list[AsyncIterable[Part]]) -> list[Part]:
