@@ -3,15 +3,14 @@
 import asyncio
 import threading
 from collections.abc import AsyncIterable
+from concurrent.futures import Future, wait
 from functools import cache
-from typing import TYPE_CHECKING, TypeVar
+from typing import Final, TypeVar
 
 from noisegate.sources.stopping import cuttable
 
-if TYPE_CHECKING:
-    from concurrent.futures import Future
-
 Part = TypeVar("Part")
+_LOOK_S: Final = 0.1
 
 
 def collected(stream: AsyncIterable[Part], seconds: float) -> list[Part]:
@@ -27,6 +26,8 @@ def collected(stream: AsyncIterable[Part], seconds: float) -> list[Part]:
     try:
         works.append(asyncio.run_coroutine_threadsafe(_parts(held), _loop()))
         with cuttable(cut, seconds):
+            while not wait(works, _LOOK_S).done:  # a signal may have woken another thread
+                pass
             return works[0].result()
     finally:
         cut()
