@@ -1,13 +1,24 @@
 """Engines that hold the same rows; generators are shared with tests/property."""
 
 import sys
+import warnings
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 from engines import Database, OnDataFusion, OnPostgres, OnSpark
+from noisegate.sources.spark.server import _at_home
 
 sys.path.append(str(Path(__file__).parents[1] / "property"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _spark_client():
+    """Load it as noisegate does: a test that loads it by itself would be taken for one of its own."""
+    with warnings.catch_warnings(), _at_home():
+        warnings.simplefilter("ignore")
+        import_module("pyspark.sql.connect.session")
 
 
 @pytest.fixture
