@@ -3,7 +3,6 @@
 import copy
 import io
 import json
-import re
 import tempfile
 import warnings
 from contextlib import contextmanager, suppress
@@ -89,7 +88,7 @@ def said(release):
         release.to_json(),
         shown.to_pylist(),
         str(shown.schema),
-        re.sub(r"<img [^>]*>", "", release._repr_html_()),  # drawn anew, and not always alike
+        release._repr_html_(),
         release.card().to_markdown(),
     )
 

@@ -10,6 +10,7 @@ nothing is loaded from anywhere, and nothing in it runs.
 """
 
 import os
+import re
 import traceback
 from base64 import b64encode
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from typing import Any, Final
 
 from noisegate.errors import DEBUG, NoisegateError, SpecError
 
+_GRADIENT: Final = re.compile(r"gradient_\d+")
 _CELLS: Final = ("<ipython", "ipykernel")  # in the names of files that are cells
 ROWS_MIN: Final = 3  # of an answer that is worth a picture: fewer are read
 _SVG: Final = "image/svg+xml"
@@ -50,10 +52,12 @@ NoisegateError._render_traceback_ = shown_refusal  # type: ignore[attr-defined] 
 
 
 def svg(chart: Any) -> str:  # noqa: ANN401 - a chart
-    """A chart as text."""
+    """A chart as text: the same for the same chart, though gradients are numbered by process."""
     page = StringIO()
     chart.save(page, format="svg")
-    return page.getvalue()
+    text = page.getvalue()
+    places = {name: n for n, name in enumerate(dict.fromkeys(_GRADIENT.findall(text)))}
+    return _GRADIENT.sub(lambda found: f"gradient_{places[found[0]]}", text)
 
 
 def image(plot: Callable[[], Any]) -> str:
