@@ -1,10 +1,14 @@
 """How much of a price looks at caps take, and what caps are chosen by."""
 
+from dataclasses import replace
 from fractions import Fraction
+from functools import partialmethod
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
+import noisegate as ng
 from noisegate.sql.bounds.profiles import STEPS, Profile
 from noisegate.sql.bounds.shares import former_share_of, share_of
 
@@ -52,21 +56,21 @@ def test_a_far_bin_that_noise_may_have_raised_makes_no_cap_of_its_own():
     assert profile(rows, 5.0, [(far, 300)]).best(1.0) > 1000  # such units would be seen
 
 
-def test_bars_hold_less_of_the_model_where_a_look_sees_more():
+def test_bars_are_narrower_where_a_look_sees_more():
     coins = np.random.default_rng(7)
     rows = np.maximum(1, coins.lognormal(2, 1.2, 8000).astype(int))
     fine, coarse = (profile(rows, scale).loss(20) for scale in (4.0, 30.0))
-    assert fine.near.min() < coarse.near.min() <= 1
     half = [each.off(np.ones(1), Fraction(95, 100))[0] for each in (fine, coarse)]
-    assert half[0] < half[1]
+    assert half[0] < half[1] / 2
 
 
-def test_bars_hold_more_of_the_model_where_few_bins_stand_clear():
-    """300 units, and 30 times as many, under the same noise; the first draws are without a group."""
+def test_bars_are_wider_where_few_bins_stand_clear():
+    """300 units, and 30 times as many, under the same noise: of what is lost, how far it is off."""
     coins = np.random.default_rng(8)
     rows = np.maximum(1, coins.lognormal(0, 1, 9000).astype(int))
     few, many = profile(rows[:300], 20.0).loss(2), profile(rows, 20.0).loss(2)
-    assert few.near[0] >= 1.5 * many.near[0]
+    half = [each.off(np.ones(1), Fraction(95, 100))[0] / each.lost for each in (few, many)]
+    assert half[0] >= 1.5 * half[1]
 
 
 def test_bars_hold_a_group_of_units_that_stands_out_by_little():
@@ -77,3 +81,32 @@ def test_bars_hold_a_group_of_units_that_stands_out_by_little():
     wide = [each.off(np.ones(1), Fraction(95, 100))[0] for each in (usual, raised)]
     assert raised.share < 0.1
     assert wide[0] < 0.1 * rows.sum() < 60 * 150 < wide[1]
+
+
+@pytest.mark.parametrize("sql", ["SELECT COUNT(*) AS n FROM t", "SELECT SUM(x) AS s FROM t"])
+def test_what_was_bought_under_a_former_cap_is_found_in_older_ledgers(monkeypatch, tmp_path, sql):
+    """The former choice is taken to have been larger by 50."""
+    rows = pa.table({"who": np.repeat(np.arange(2000), 24), "x": np.ones(48_000)})
+    place, columns = tmp_path / "t.ledger", {"x": {"between": [0, 2]}}
+
+    def opened():
+        return ng.open(
+            rows, epsilon=100, table="t", unit="who", columns=columns, ledger=place, delta=1e-6
+        )
+
+    chosen = Profile.best_part
+
+    def larger(self, *args, always=False, **more):
+        return chosen(replace(self, former=True), *args, **more) + 50 * (always or self.former)
+
+    with monkeypatch.context() as once:
+        once.setattr(Profile, "best_part", partialmethod(larger, always=True))
+        bought = opened().sql(sql, epsilon=1)
+    monkeypatch.setattr(Profile, "best_part", larger)
+    monkeypatch.setattr("noisegate.sql.job.CAPS_SINCE", "2000-01-01")
+    assert not opened().plan(sql, epsilon=1).free
+    monkeypatch.setattr("noisegate.sql.job.CAPS_SINCE", "9999-12-31")
+    gate = opened()
+    assert gate.plan(sql, epsilon=1).free
+    assert gate.sql(sql, epsilon=1).rows == bought.rows
+    assert not gate.plan(sql, epsilon=1, fresh=True).free

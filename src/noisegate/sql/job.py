@@ -10,8 +10,10 @@ answer     estimate, and run the free SQL
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import product
 from typing import TYPE_CHECKING, Any, Final, final
 
 from noisegate.algebra.expression import Expression
@@ -30,6 +32,7 @@ from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.release import Release
 from noisegate.sql.asked import Asked, asked_of
 from noisegate.sql.bounds.clipping import clipping
+from noisegate.sql.bounds.profiles import CAPS_SINCE
 from noisegate.sql.drafts.within import SINCE, is_narrowed
 from noisegate.sql.expected import Expectation
 from noisegate.sql.first import First, Reading, after_paying, number_of
@@ -219,20 +222,23 @@ def question_job(desk: Desk, sql: str, terms: Terms, *, fresh: bool = False) -> 
 
 
 def _known(desk: Desk, reading: Reading, terms: Terms, *, fresh: bool) -> QuestionJob:
-    """The job; in older ledgers the one that was paid for, where bounds were as declared."""
+    """The job; in older ledgers the one that was paid for, with bounds and caps as they were."""
     job, blocks = _job(desk, reading, terms, fresh=fresh), reading.question.blocks
-    older = not fresh and desk.read_as(Ledger.begun) < SINCE and not job.is_paid(desk.curator)
-    if not older or not any(map(is_narrowed, blocks)):
+    if fresh or not blocks or job.is_paid(desk.curator):
         return job
-    try:
-        former = _job(desk, _wide(reading), terms, fresh=fresh)
-    except NoisegateError:
-        return job
-    return former if former.is_paid(desk.curator) else job
+    begun = desk.read_as(Ledger.begun)
+    wide = (False, True) if begun < SINCE and any(map(is_narrowed, blocks)) else (False,)
+    former = (False, True) if begun < CAPS_SINCE and job.asked.looks else (False,)
+    for way in list(product(former, wide))[1:]:
+        with suppress(NoisegateError):
+            other = _job(desk, _formerly(reading, *way), terms, fresh=fresh)
+            if other.is_paid(desk.curator):
+                return other
+    return job
 
 
-def _wide(reading: Reading) -> Reading:
-    blocks = tuple(replace(each, wide=True) for each in reading.question.blocks)
+def _formerly(reading: Reading, former: bool, wide: bool) -> Reading:  # noqa: FBT001 - a way
+    blocks = tuple(replace(each, wide=wide, former=former) for each in reading.question.blocks)
     return replace(reading, question=replace(reading.question, blocks=blocks))
 
 
@@ -327,15 +333,16 @@ def _with_found(
     """The question with all numbers that cost nothing, and the jobs of the others."""
     firsts = {each.sql: each for each in asked.reading.firsts}
     jobs = {
-        sql: _job(desk, each.reading, each.terms, fresh=fresh)
+        sql: _known(desk, each.reading, each.terms, fresh=fresh)
         for sql, each in firsts.items()
         if not each.is_known
     }
     free = {sql: job.known(firsts[sql]) for sql, job in jobs.items() if job.is_paid(desk.curator)}
     if free:
         reading = _reading(desk, asked.reading.sql, terms, firsts | free)
-        wide = any(each.wide for each in asked.reading.question.blocks)
-        asked = asked_of(desk, _wide(reading) if wide else reading, terms)
+        blocks = asked.reading.question.blocks
+        former, wide = any(each.former for each in blocks), any(each.wide for each in blocks)
+        asked = asked_of(desk, _formerly(reading, former, wide), terms)
     return asked, {sql: job for sql, job in jobs.items() if sql not in free}
 
 

@@ -76,7 +76,8 @@ class Block:
     and, where there are several grouping sets, an INTEGER column ``grouping_id`` as in SQL's
     GROUPING(all keys). ``sets`` are the grouping sets as indexes into ``by``; an ordinary GROUP BY
     is the one set of all. ``path`` says in words how the rows were made. ``wide``: values have
-    their declared bounds also where conditions leave less, as it was once.
+    their declared bounds also where conditions leave less, as it was once. ``former``: caps are
+    chosen as they were once.
     """
 
     name: str
@@ -86,6 +87,7 @@ class Block:
     aggregates: tuple[Aggregate, ...]
     path: tuple[str, ...] = ()
     wide: bool = False
+    former: bool = False
 
 
 @final

@@ -461,7 +461,7 @@ def owner_table(block: Block) -> TableDomain:
 def _profile(block: Block, counted: Counted, sight: Sight) -> Profile:
     return Profile(
         table=owner_table(block).name, units=sight.values, scale=sight.scale,
-        part=counted.part, people=counted.people, sums=bool(counted.sums),
+        part=counted.part, people=counted.people, sums=bool(counted.sums), former=block.former,
     )  # fmt: skip
 
 

@@ -30,6 +30,7 @@ STEPS: Final = tuple(sorted({round(1.33**power) for power in range(49)}))
 PARTS: Final = tuple(sorted({round(1.33**power) for power in range(64)}))
 PART: Final = Fraction(1, 4096)
 BIN: Final = Field("bin")  # what sizes are grouped by
+CAPS_SINCE: Final = "2026-11-19"  # ledgers that began later hold no numbers under former caps
 DIGITS: Final = 64  # binary digits of a value before and after the point
 _SURE: Final = 1e-3  # the chance that an empty bin widens a range
 
@@ -146,11 +147,17 @@ class Profile:
     part: Fraction = Fraction(1)
     people: bool = False  # sizes are numbers of groups
     sums: bool = False  # sizes are what units add to direct sums that are weighed apart
+    former: bool = False  # caps are chosen as they were once
 
     @property
     def sizes(self) -> Sizes:
         """The numbers with their bins, as caps are chosen by them."""
         return _sizes(self.units, self.scale, self.part, people=self.people, fine=False)
+
+    @property
+    def fine(self) -> Sizes:
+        """The same, as bars are made by them."""
+        return _sizes(self.units, self.scale, self.part, people=self.people, fine=True)
 
     @property
     def rows(self) -> float:
@@ -163,13 +170,8 @@ class Profile:
         return max(1, ceil(sum(self.units) + 3 * self.scale * sqrt(2 * len(self.units)) + 1))
 
     def loss(self, cap: int | Fraction) -> Loss:
-        """What a cap loses, and how sure that is.
-
-        Hidden units are looked for more finely than caps are chosen by: a finer choice of caps
-        would be another one, and answers under the old ones would be paid for again.
-        """
-        fine = _sizes(self.units, self.scale, self.part, people=self.people, fine=True)
-        return fine.loss(float(cap))
+        """What a cap loses, and how sure that is."""
+        return self.fine.loss(float(cap))
 
     def lost(self, cap: int) -> float:
         """About which share of the rows does not count under a cap."""
@@ -179,11 +181,18 @@ class Profile:
         self, epsilon: float, *, cells: int = 1, ratios: float = 0, differ: float = DIFFER
     ) -> int:
         """The cap with the least error of a count per cell, or of an average: see `Sizes.best`."""
+        if not ratios:
+            return ceil(self.best_part(epsilon, cells=cells))
         return ceil(self.sizes.best(epsilon, cells=cells, ratios=ratios, differ=differ))
 
     def best_part(self, epsilon: float, *, cells: int = 1) -> Fraction:
-        """The same for counts and sums, also of less than a row's worth."""
-        return Fraction(self.sizes.best(epsilon, cells=cells))
+        """The same for counts and sums, also of less than a row's worth.
+
+        That is the former choice, or a smaller cap where bars say that less is lost by it than
+        noise would add: no unit is so large.
+        """
+        best = self.sizes.best(epsilon, cells=cells)
+        return Fraction(best if self.former else self.fine.best(epsilon, cells=cells, most=best))
 
     def __str__(self) -> str:
         total = max(sum(self.units), 0)

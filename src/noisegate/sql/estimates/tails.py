@@ -17,13 +17,14 @@ it. `bench/truth.py` holds the model to account, by how often the ± covers the 
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from math import ceil, log, log10, sqrt
+from math import ceil, inf, log, log10, sqrt
 from typing import Final, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from noisegate.sql.estimates.unseen import HIDING, Bins, Unseen, even_laplace, even_normal
+from noisegate.sql.estimates.hidden import Hidden
+from noisegate.sql.estimates.unseen import DRAWS, HIDING, Bins, Unseen, even_laplace, even_normal
 from noisegate.sql.laws.laws import Floats
 
 Whole: TypeAlias = NDArray[np.int64]
@@ -31,6 +32,7 @@ Whole: TypeAlias = NDArray[np.int64]
 _NEIGHBOURS: Final = (1, 2, 4, 8)  # bins that are looked at together
 _ALARM: Final = 0.01  # the chance that noise alone makes the next bin stand clear
 _FADING: Final = 0.75  # of that chance, for each bin that lies between
+_RARER: Final = (0.005, 0.6)  # both, where empty bins are weighed by the model
 _DOUBT: Final = 1e-6  # the least such chance
 _FARTHEST: Final = 16  # bins beyond the last clear one in which a bound may lie
 _UNLIKE: Final = 0.25  # of what is lost: how far large units may differ from others
@@ -45,6 +47,7 @@ _NEAR: Final = (0.3, 0.034, 0.9)  # without noise; more, for each unit of its sc
 _ENOUGH, _CLEAR, _FEWER = 6, 3.0, 0.2
 _APART: Final = 0.5  # the same of groups: those that all are in lose least, at best nothing
 _TYPICAL: Final = 0.96  # of all draws: those that are no farther off, for the choice of a bound
+_RARE: Final = (0.88, 1.55)  # the same as a quantile; how many deviations that is of normal laws
 _SPREAD: Final = 1.5  # times their mean distance from the middle, about a standard deviation
 _SHARES: Final = np.concatenate([[0.0], np.geomspace(1e-6, 1.0, 48)])  # between: a straight line
 _NOISE: Final = 39  # the dimension of draws of noise: others are those of units and groups
@@ -195,8 +198,9 @@ class Sizes:
         """
         counts, first = self._units, self._body
         end = first
+        alarm, fading = _RARER if self._fine else (_ALARM, _FADING)
         while first < counts.size:
-            chance = max(_ALARM * _FADING ** max(0, first - end - 1), _DOUBT)
+            chance = max(alarm * fading ** max(0, first - end - 1), _DOUBT)
             wide = next((each for each in (1, 2, 4) if first + each <= counts.size and
                          noise_tail(each, counts[first : first + each].sum() / self._scale)
                          < chance), 0)  # fmt: skip
@@ -220,7 +224,10 @@ class Sizes:
     @cached_property
     def _tails(self) -> tuple[int, Floats, NDArray[np.bool_]]:
         """Draws of how many units there are in each bin from some bin on, about `end`."""
-        unseen = Unseen(self._units, self._scale, self._bins, self.end, fine=self._fine)
+        if self._fine:
+            hidden = Hidden(self._units, self._scale, self._bins, self.end)
+            return hidden.first, hidden.draws(), np.ones(DRAWS, np.bool_)
+        unseen = Unseen(self._units, self._scale, self._bins, self.end)
         return unseen.first, *unseen.draws()
 
     @cached_property
@@ -249,6 +256,8 @@ class Sizes:
     @property
     def _near(self) -> float:
         """What part of their distance from the middle bars hold, of draws without another group."""
+        if self._fine:
+            return 1.0
         near = min(_NEAR[0] + _NEAR[1] * self._scale, _NEAR[2])
         if self._apart:  # few bins stand clear where there are few groups
             return near
@@ -291,19 +300,32 @@ class Sizes:
         )  # fmt: skip
 
     def best(
-        self, epsilon: float, *, cells: int = 1, ratios: float = 0, differ: float = DIFFER
+        self,
+        epsilon: float,
+        *,
+        cells: int = 1,
+        ratios: float = 0,
+        differ: float = DIFFER,
+        most: float = inf,
     ) -> float:
         """The bound with the least error of a sum per cell; with ``ratios``, of averages.
 
-        That is noise of scale cap / ε, and what is not known of what the bound loses. ``ratios``
-        is how many times as much noise an average has, in half-widths of its bounds: about 2.
-        Averages of units ``differ`` by so much of them. Above one row's worth bounds are whole.
+        It is at most ``most``, or the first one. Its error is noise of scale cap / ε, and what is
+        not known of what the bound loses. ``ratios`` is how many times as much noise an average
+        has, in half-widths of its bounds: about 2. Averages of units ``differ`` by so much of them.
+        Above one row's worth bounds are whole.
         """
-        last = self._highs[min(self._highs.size - 1, self.end + _FARTHEST)]
+        last = min(self._highs[min(self._highs.size - 1, self.end + _FARTHEST)], most)
         ends: list[float] = self._highs.tolist()
         caps = sorted({high if high < 1 else ceil(high) for high in ends if high <= last})
-        terms = {"cells": float(cells), "ratios": ratios, "differ": differ}
-        return min(caps, key=lambda cap: self.error(cap, epsilon, **terms))
+        best, least = caps[0], inf
+        for cap in caps:
+            if not ratios and sqrt(2) * cap / epsilon >= least:
+                break  # its noise alone is more
+            error = self.error(cap, epsilon, cells=cells, ratios=ratios, differ=differ)
+            if error < least:
+                best, least = cap, error
+        return best
 
     def error(
         self,
@@ -323,6 +345,8 @@ class Sizes:
         squares = min(squares, lost) if self._apart else squares
         far = np.sort(np.abs(loss.drawn - lost))
         typical = _SPREAD * float(far[: int(_TYPICAL * far.size)].mean())
+        if self._fine:
+            typical = float(far[int(_RARE[0] * far.size)]) / _RARE[1]
         noise, part = sqrt(2) * cap / epsilon, 1 / cells
         if not ratios:
             own = np.hypot(typical, loss.unlike * lost) * part

@@ -1,4 +1,7 @@
-"""Units that the noise of a look hides: how many of which size there may be, as even draws.
+"""Units that the noise of a look hides, as caps are chosen: how many of which size there may be.
+
+Bars are made by `hidden.py`, which knows more laws. By this model caps of averages and quantiles
+are chosen and the largest cap of counts and sums, so that answers are found where they were paid.
 
 The look is noisy numbers of units in bins that grow by a constant factor. Beyond the last bin that
 stands clear of noise, single large units may hold much of all rows. Let t be the logarithm of a
@@ -9,7 +12,7 @@ size, from that bin on. What is taken to be, before any number is seen:
   place of t²/2: exponential, gamma, and nearly Poisson ones. 1 / (1 + a) is spread evenly.
 - With some chance there is another group of larger units besides: few enough to be hidden by noise,
   around any size, much alike or not. The more the noise can hide, the larger is the chance, up to a
-  scale of 20. It widens a bar at 95 % where numbers speak for it, and hardly where none does.
+  scale of 20.
 - Tails that hold many times what is seen are less likely than others.
 
 All curves on a grid are weighed by how well they agree with the noisy numbers, the farther back
@@ -33,7 +36,7 @@ from noisegate.sql.laws.laws import Floats
 
 DRAWS: Final = 1024
 _BACK, _AHEAD = 12, 16  # bins before and after the last clear one that curves are fitted to
-_REACH: Final = 20  # bins beyond it that they are extrapolated to
+REACH: Final = 20  # bins beyond it that they are extrapolated to
 _MISFIT, _FARTHER = 0.08, 0.03  # of a number: how far a curve may be off; more, a bin back
 _FADING: Final = 0.9  # what a bin farther back counts, since curves may bend there
 _AWAY: Final = 2.0  # deviations: from there on a clear number is less and less what curves expect
@@ -46,21 +49,12 @@ _BREAKS: Final = (0.0, 0.0, 4.0)
 _SUDDEN: Final = (False, True, False)  # whether they bend ever more
 _BROKEN: Final = (0.55, 0.4, 0.05)  # how likely these are
 _HEIGHTS: Final = np.linspace(-1.8, 1.2, 13)  # logarithms, from the highest of the last bins
-# Tails that hold more than what is seen are less likely, by this power of it: for caps, and for
-# bars. On 14 laws of sizes and 3 of few rows with heavy tails (12 and 20 draws each, seeds 1 and 2,
-# ε = .1) bars held 0.92 and 0.77 at 0.7, 0.94 and 0.80 at 0.4, 0.94 and 0.84 at 0.25.
-_LESS: Final = (0.7, 0.4)
+_LESS: Final = 0.7  # tails that hold more than what is seen are less likely, by this power of it
 _USUAL: Final = 0.7  # units that are expected less often are left out of what a tail holds
 # Units of another group, in scales of the noise; bins beyond the last clear one that it lies
-# around; its spread, in bins; how likely each of the first is at a scale of `HIDING`, and by
-# which power of the scale that falls. By the first caps are chosen: answers stay where they were
-# paid. By the other bars are made: a group that would hardly show would widen all bars alike, and
-# is unlikely; one that would show widens those that numbers speak for. On 19 made-up laws of
-# sizes (16 draws each, seed 1, ε = .1) bars held 0.65 of counts and sums with such a group, and
-# 0.40 with even chances; at ε = 1, as many as before with bars as wide.
-_COARSE: Final = ((0.25, 0.5, 1.0, 2.0, 4.0, 7.0, 12.0), tuple(range(1, 17, 2)), (0.8, 2.5),
-                  ((0.1 / 7,) * 7, 1))  # fmt: skip
-_FINE: Final = (3.0, 5.0, 8.0, 12.0), tuple(range(1, 17)), (0.5, 1.5), ((0.05, 0.2, 0.2, 0.2), 2.5)
+# around; its spread, in bins; how likely each of the first is at a scale of `HIDING`.
+_OTHERS: Final = (0.25, 0.5, 1.0, 2.0, 4.0, 7.0, 12.0), tuple(range(1, 17, 2)), (0.8, 2.5)
+_LIKELY: Final = 0.1 / 7
 HIDING: Final = 20.0
 _SHARE: Final = 2.0  # of what is seen: groups that hold more are less likely, by the square
 _CARRIERS: Final = 24  # curves that a group is added to, by weight
@@ -78,15 +72,15 @@ def even(dimension: int) -> Floats:
 
 
 @cache
-def _evens() -> Floats:
+def evens() -> Floats:
     """The same for each bin, a column each."""
-    return np.stack([even(place + 4) for place in range(_REACH)], axis=1)
+    return np.stack([even(place + 4) for place in range(REACH)], axis=1)
 
 
 @cache
-def _normals() -> Floats:
+def normals() -> Floats:
     """The same of the standard normal law, for bins that curves are fitted to."""
-    return np.stack([even_normal(place + 4 + _REACH) for place in range(_BACK + 1)], axis=1)
+    return np.stack([even_normal(place + 4 + REACH) for place in range(_BACK + 1)], axis=1)
 
 
 @cache
@@ -142,17 +136,10 @@ class Bins:
 
 @final
 class Unseen:
-    """Even draws of the numbers of units in bins around ``end``, from which on noise hides them.
+    """Even draws of the numbers of units in bins around ``end``, from which on noise hides them."""
 
-    ``fine``: a hidden group may be around any bin, and all of it in one.
-    """
-
-    def __init__(
-        self, units: Floats, scale: float, bins: Bins, end: int, *, fine: bool = False
-    ) -> None:
-        self._less = _LESS[fine]
-        *self._others, (likely, power) = _FINE if fine else _COARSE
-        self._chances = np.array(likely) * min((scale / HIDING) ** power, 1.0)
+    def __init__(self, units: Floats, scale: float, bins: Bins, end: int) -> None:
+        self._chance = _LIKELY * min(scale / HIDING, 1.0)
         self._units, self._scale, self._bins, self._end = units, scale, bins, end
         self._last = max(end - 1, 0)
         self._first = max(0, self._last - _BACK)
@@ -172,8 +159,8 @@ class Unseen:
         numbers that no curve comes near are what the look says.
         """
         curves, fit, smooth = self._weighed()
-        drawn = _drawn(fit, DRAWS)
-        curve = curves[drawn, : self._end - self._first + _REACH]
+        picked = drawn(fit, DRAWS)
+        curve = curves[picked, : self._end - self._first + REACH]
         clear, size = self._end - self._first, curve.shape[1]
         noise = 2 * self._scale**2
         off = self._units[self._first : self._first + size] - curve
@@ -185,14 +172,12 @@ class Unseen:
         told[:, :clear] += (1 - told[:, :clear]) * np.clip(far / _AWAY - 1, 0.0, 1.0)
         mean = curve + told * off
         found = np.empty((DRAWS, size))
-        found[:, :clear] = (
-            mean[:, :clear] + np.sqrt(told[:, :clear] * noise) * _normals()[:, :clear]
-        )
+        found[:, :clear] = mean[:, :clear] + np.sqrt(told[:, :clear] * noise) * normals()[:, :clear]
         rest = _ROUGH * np.sqrt(1 - told[:, clear:])
         hidden = np.maximum(mean[:, clear:], 0.0)
         hidden = hidden * np.exp(even_normal(0)[:, None] * rest - rest**2 / 2)
-        found[:, clear:] = _poisson(hidden, _evens()[:, : size - clear])
-        return found, drawn >= smooth
+        found[:, clear:] = poisson(hidden, evens()[:, : size - clear])
+        return found, picked >= smooth
 
     @cached_property
     def _misfit(self) -> Floats:
@@ -211,9 +196,9 @@ class Unseen:
         The last is how many come first that are without another group.
         """
         curves, prior = self._smooth()
-        fit = self._fit(curves) + prior - np.log1p(self._share(curves) ** self._less)
+        fit = self._fit(curves) + prior - np.log1p(self._share(curves) ** _LESS)
         groups, likely = self._groups()
-        carriers = curves[_drawn(fit, _CARRIERS)]
+        carriers = curves[drawn(fit, _CARRIERS)]
         more = (carriers[:, None] + groups).reshape(-1, curves.shape[1])
         mass = np.log(np.exp(fit - fit.max()).sum()) + fit.max() - log(_CARRIERS)
         gained = self._fit(more) - np.repeat(self._fit(carriers), len(groups))
@@ -236,13 +221,13 @@ class Unseen:
     def _groups(self) -> tuple[Floats, Floats]:
         """Groups of units that noise may hide, and the logarithms of how likely each is."""
         step = np.arange(self._first - self._last, self._units.size - self._last)
-        axes = np.meshgrid(*self._others, indexing="ij")
+        axes = np.meshgrid(*_OTHERS, indexing="ij")
         units, middle, wide = (axis.reshape(-1, 1) for axis in axes)
         shape = np.exp(-(((step - middle) / wide) ** 2) / 2)
         groups = self._scale * units * shape / shape.sum(axis=1, keepdims=True)
         less = np.log1p((self._share(groups) / _SHARE) ** 2)
-        each = len(groups) // len(self._chances)
-        return groups, np.log(np.repeat(self._chances, each) / each) - less
+        each = len(groups) // len(_OTHERS[0])
+        return groups, np.log(self._chance / each) - less
 
     def _fit(self, curves: Floats) -> Floats:
         """Logarithms of how likely the noisy numbers are."""
@@ -263,13 +248,13 @@ class Unseen:
     def _share(self, curves: Floats) -> Floats:
         """What units beyond the last clear bin usually add up to, of what all others do."""
         beyond = self._end - self._first
-        tail = curves[:, beyond : beyond + _REACH]
+        tail = curves[:, beyond : beyond + REACH]
         more = np.cumsum(tail[:, ::-1], axis=1)[:, ::-1]  # units expected from a bin on
-        found: Floats = (tail * (more > _USUAL)) @ self._bins.middle[self._end : self._end + _REACH]
+        found: Floats = (tail * (more > _USUAL)) @ self._bins.middle[self._end : self._end + REACH]
         return found / self._held
 
 
-def _drawn(fit: Floats, count: int) -> NDArray[np.intp]:
+def drawn(fit: Floats, count: int) -> NDArray[np.intp]:
     """Places, so many, each as often as its weight says."""
     weight = np.cumsum(np.exp(fit - fit.max()))
     at = (np.arange(count) + 0.5) / count * weight[-1]
@@ -277,7 +262,7 @@ def _drawn(fit: Floats, count: int) -> NDArray[np.intp]:
     return found
 
 
-def _poisson(mean: Floats, at: Floats) -> Floats:
+def poisson(mean: Floats, at: Floats) -> Floats:
     """Poisson numbers by their distribution function; large ones by the normal law."""
     from scipy.special import ndtri  # noqa: PLC0415 - only when asked for
 
