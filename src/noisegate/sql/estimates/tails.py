@@ -3,7 +3,7 @@
 A unit of size s (its rows, or what it adds) loses s - C beyond a bound C. A released histogram says
 about how many units there are of each size, up to a few units that noise can hide; yet few large
 units may add much. What lies beyond the last bin that stands clear of its noise is drawn from a
-posterior (`unseen.py`), so that what is lost has a distribution: its median is what is added to an
+posterior (`hidden.py`), so that what is lost has a distribution: its median is what is added to an
 answer, and the ± holds 95 of 100 draws of it together with the noise. Nothing proves the model, and
 these neither:
 
@@ -172,7 +172,8 @@ class Sizes:
     ``lows`` and ``highs`` are the smallest and the largest size in each bin. ``apart``: sizes are
     numbers of groups. Then the best bound is one for groups that lose 1 of a unit, and not all that
     it loses; and bars are wide, since units in many groups are in others than units in few.
-    ``fine``: hidden units are looked for more finely.
+    ``fine``: units that noise hides are drawn as bars hold them (`hidden.py`), and not as caps were
+    first chosen by (`unseen.py`).
     """
 
     def __init__(
