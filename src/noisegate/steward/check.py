@@ -235,18 +235,18 @@ def _table(policy: Policy, table: TablePolicy) -> Iterator[Finding]:
             "Add key = ['the columns whose values do not repeat'].",
         )
     if table.unit is not None and table.rows_per_unit is None:
-        yield _warning(
+        yield _advice(
             place,
-            "Without rows_per_unit, COUNT(*) and sums need a contribution bound in each question; "
-            f"only each {policy.noun(table.name)} can be counted once.",
-            "Add rows_per_unit: the most rows of one person that count.",
+            "Without rows_per_unit, each question estimates its own contribution bound, for a "
+            "share of its price.",
+            f"Add rows_per_unit if you know the most rows that one {policy.noun(table.name)} has.",
         )
     if table.unit is not None and table.groups_per_unit is None:
         yield _advice(
             place,
             f"Without groups_per_unit, counts of {policy.noun(table.name)}s by group, and groups "
-            "that are not declared, need a contribution bound in each question.",
-            "Add groups_per_unit.",
+            "that are not declared, estimate a contribution bound for a share of their price.",
+            "Add groups_per_unit if you know it.",
         )
     if table.every_row_is_one_person:
         units = {other.unit for other in policy.tables.values() if other.unit}
@@ -276,8 +276,9 @@ def _columns(policy: Policy, table: TablePolicy, domain: TableDomain) -> Iterato
         elif column.kind.is_numeric and column.between is None and column.keys is None:
             yield _advice(
                 place,
-                f"Without bounds, {_NEEDS_BOUNDS} of it are refused.",
-                "Add between = [low, high].",
+                f"Without bounds, {_NEEDS_BOUNDS} of it are refused, unless a question has "
+                "bounds estimated (--choose bounds).",
+                "Add between = [low, high]; an id needs none.",
             )
         elif column.kind in (Kind.TEXT, Kind.BOOLEAN) and column.keys is None:
             fix = "Add in = [...] or references = 'table.column'"
