@@ -251,7 +251,7 @@ class Desk:
             say = progress or _silent
             drawn = job.drawn(self.curator, say, fresh=fresh)
             say(1.0, "done")
-        promised = job.promise(drawn)
+        promised = all_of((*job.based, job.promise(drawn))) if job.based else job.promise(drawn)
         guarantee = job.guarantee(self.curator.loss_of(promised))
         receipt = self.receipt(
             *job.paid, *(() if drawn.free else (drawn.used,)),
