@@ -15,7 +15,7 @@ from functools import lru_cache
 from math import ceil, floor
 from typing import TypeAlias
 
-from noisegate.accounting.search import digits_down, digits_up, largest, least
+from noisegate.accounting.search import digits_up, largest, least
 from noisegate.accounting.tails import (
     discrete_gaussian_mass_from,
     discrete_gaussian_tail,
@@ -23,7 +23,7 @@ from noisegate.accounting.tails import (
     geometric_tail,
 )
 from noisegate.errors import SpecError
-from noisegate.exact import Number, Real, fraction, lower, positive, real, upper
+from noisegate.exact import Number, Real, fraction, positive, real, upper
 from noisegate.privacy.distance import L1, L2
 from noisegate.privacy.loss import ApproxDP
 
@@ -72,25 +72,6 @@ def discrete_gaussian_count_delta_up(epsilon: Fraction, *, variance: Fraction) -
         return near - real(epsilon).exp() * discrete_gaussian_mass_from(variance, first + 1)
 
     return max(Fraction(0), upper(delta))
-
-
-def discrete_gaussian_count_variance_up(budget: ApproxDP) -> Fraction:
-    """A nearly least σ² for one count of sensitivity 1 to be (ε, δ)-private.
-
-    Claim: the returned σ² satisfies `discrete_gaussian_count_delta_up` ≤ δ. Rounding: up.
-    """
-    _require_delta(budget)
-    start = discrete_gaussian_variance_up(budget, sensitivity=L2(squared=1))
-    if start > 1 << 20:
-        return start  # sums would be long; the bound for vectors is a valid answer too
-
-    def holds(variance: Fraction) -> bool:
-        found = discrete_gaussian_count_delta_up(budget.epsilon, variance=variance)
-        return found <= budget.delta
-
-    found = least(holds, guess=start)
-    # δ need not fall with σ² on a lattice, so the number after rounding is tested once more.
-    return found if found < start and holds(found) else start
 
 
 def gaussian_delta_up(epsilon: Fraction, *, variance: Fraction, sensitivity: L2) -> Fraction:
@@ -165,13 +146,6 @@ def laplace_error(scale: Number, *, confidence: Number, cells: int = 1) -> Fract
     """
     checked = _confidence(confidence, cells)
     return digits_up(positive(scale, name="scale") * upper(lambda: _laplace_reach(checked, cells)))
-
-
-def laplace_scale_for_error(within: Number, *, confidence: Number, cells: int = 1) -> Fraction:
-    """The largest scale that keeps the error within ``within``. Rounding: down."""
-    checked = _confidence(confidence, cells)
-    reach = positive(within, name="within")
-    return digits_down(lower(lambda: real(reach) / _laplace_reach(checked, cells)))
 
 
 def gaussian_error(variance: Number, *, confidence: Number, cells: int = 1) -> Fraction:

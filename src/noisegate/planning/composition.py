@@ -15,7 +15,6 @@ from math import ceil
 from noisegate.errors import Bug, SpecError
 from noisegate.exact import Real, lower, real, upper
 from noisegate.privacy.loss import ApproxDP
-from noisegate.privacy.unit import Adjacency
 
 
 def sequential(losses: Iterable[ApproxDP]) -> ApproxDP:
@@ -26,53 +25,12 @@ def sequential(losses: Iterable[ApproxDP]) -> ApproxDP:
     return sum(losses, start=ApproxDP(0))
 
 
-def parallel(losses: Iterable[ApproxDP], *, adjacency: Adjacency) -> ApproxDP:
-    """Steps on disjoint blocks of units, the blocks fixed without looking at the data.
-
-    Claim: add/remove: the componentwise maximum. Change-one: the sum of the two largest, because
-        the unit may leave one block and enter another.
-    Adjacency: as asked for; under change-one each loss must hold under both relations, since the
-        unit may also change inside its block. Why: [McS09, Thm 4] and basic composition of the two
-        blocks touched. Rounding: none.
-    """
-    parts = list(losses)
-    touched = 1 if adjacency is Adjacency.ADD_REMOVE else 2
-    epsilon = sum(sorted((part.epsilon for part in parts), reverse=True)[:touched], Fraction(0))
-    delta = sum(sorted((part.delta for part in parts), reverse=True)[:touched], Fraction(0))
-    return ApproxDP(epsilon, min(delta, Fraction(1)))
-
-
-def advanced_drv_up(epsilon: Fraction, *, count: int, slack: Fraction) -> Fraction:
-    """The first theorem of its kind, kept for comparison with the literature.
-
-    Claim: k adaptive ε-private steps are (ε √(2k ln(1/δ')) + kε(e^ε - 1), δ')-private.
-    Adjacency: any. Why: [DRV10, Thm III.3]. Rounding: up.
-    """
-    _require(epsilon, count, slack)
-    return upper(
-        lambda: _deviation(epsilon, count, slack) + real(count * epsilon) * real(epsilon).expm1()
-    )
-
-
-def advanced_up(epsilon: Fraction, *, count: int, slack: Fraction) -> Fraction:
-    """Advanced composition with the exact mean of the privacy loss.
-
-    Claim: k adaptive ε-private steps are (ε √(2k ln(1/δ')) + kε tanh(ε/2), δ')-private; steps with
-        a δ of their own add kδ to δ'.
-    Adjacency: any. Why: the loss of each step lies in [-ε, ε] and has mean at most
-        ε (e^ε - 1)/(e^ε + 1); Azuma's inequality [DRV10], [KOV15]. Rounding: up.
-    """
-    _require(epsilon, count, slack)
-    return upper(
-        lambda: _deviation(epsilon, count, slack) + real(count * epsilon) * real(epsilon / 2).tanh()
-    )
-
-
 def advanced_mixed_up(losses: Iterable[ApproxDP], *, delta: Fraction) -> Fraction:
     """Advanced composition of steps with different ε and δ, all fixed beforehand.
 
     Claim: the steps are (√(2 ln(1/δ') Σεᵢ²) + Σ εᵢ tanh(εᵢ/2), δ' + Σδᵢ)-private. Adjacency: any.
-    Why: as `advanced_up`, with Azuma's inequality for unequal ranges [KOV15]. Rounding: up.
+    Why: the loss of a step lies in [-ε, ε] and has mean at most ε (e^ε - 1)/(e^ε + 1); Azuma's
+        inequality for unequal ranges [DRV10], [KOV15]. Rounding: up.
     """
     counts = Counter((part.epsilon, part.delta) for part in losses if part.epsilon or part.delta)
     slack = delta - sum((own * count for (_, own), count in counts.items()), Fraction(0))
@@ -155,10 +113,6 @@ def exponential_epsilon_up(epsilon: Fraction, *, count: int, delta: Fraction) ->
         else:
             low = middle
     return count * epsilon * Fraction(high, 1 << 20)
-
-
-def _deviation(epsilon: Fraction, count: int, slack: Fraction) -> Real:
-    return real(epsilon) * (real(2 * count) * real(1 / slack).log()).sqrt()
 
 
 def _active(epsilon: Fraction, count: int, total: Fraction) -> int:

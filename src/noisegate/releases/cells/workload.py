@@ -115,30 +115,3 @@ def marginals(shape: Sequence[int], sets: Sequence[Sequence[int]]) -> Workload:
     return Workload(
         tuple(shape), np.vstack(lows).astype(np.int64), np.vstack(highs).astype(np.int64), words
     )
-
-
-def totals(shape: Sequence[int], axis: int, parents: Sequence[Sequence[int]]) -> Workload:
-    """Every cell, and the sums of one axis by its keys' parents, their parents and so on.
-
-    ``parents`` are numbers from 0, level by level; keys of one parent stand side by side.
-    """
-    every = np.indices(tuple(shape)).reshape(len(shape), -1).T.astype(np.int64)
-    lows, highs = [every], [every]
-    node = np.arange(shape[axis])
-    for level in parents:
-        node = np.asarray(level)[node]
-        starts = np.flatnonzero(np.diff(node, prepend=-1))
-        if len(starts) != len(set(node.tolist())):
-            raise SpecError(
-                "The keys of one parent are not adjacent.",
-                fix="Order the keys by parent.",
-                about="hierarchy",
-            )
-        ends = np.append(starts[1:], len(node)) - 1
-        first = every[np.isin(every[:, axis], starts)]
-        last = first.copy()
-        last[:, axis] = ends[np.searchsorted(starts, first[:, axis])]
-        lows.append(first)
-        highs.append(last)
-    words = f"every cell, and totals by {len(parents)} levels"
-    return Workload(tuple(shape), np.vstack(lows), np.vstack(highs), words)
