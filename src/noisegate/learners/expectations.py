@@ -132,8 +132,7 @@ class Means:
 
     def _unscaled(self, inside: Floats) -> Floats:
         middles = np.array([float(each.middle) for each in self.coordinates])
-        found: Floats = middles + self._halves * inside
-        return found
+        return middles + self._halves * inside
 
 
 def means_record(means: Means) -> dict[str, Any]:

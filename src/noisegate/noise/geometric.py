@@ -168,8 +168,7 @@ def geometric_tail(threshold: int, scale: Number, size: Size, *, bits: Bits = SY
     Why: beyond 0 the law is geometric and has no memory: threshold + G.
     """
     start = whole(threshold, "threshold", least=0, below=SATURATION)
-    tail: Int64Array = start + geometric(scale, size, bits=bits)
-    return tail
+    return start + geometric(scale, size, bits=bits)
 
 
 def truncated_geometric(

@@ -70,5 +70,4 @@ def _weights(rows: Numbers, sick: NDArray[np.bool_], penalty: float) -> Numbers:
         slope = held.T @ (odds - sick) + penalty * weights
         bend = (held.T * (odds * (1 - odds))) @ held + penalty * np.eye(held.shape[1])
         weights = weights - np.linalg.solve(bend, slope)
-    found: Numbers = weights.astype(np.float64)
-    return found
+    return weights.astype(np.float64)

@@ -66,8 +66,7 @@ class LikelihoodFit(Charged):
     def within(self, confidence: Number = USUAL) -> Floats:
         """How far each parameter may be off, about: errors are nearly normal for many rows."""
         factor = NormalDist().inv_cdf(1 - float(failure_of(confidence)) / 2)
-        found: Floats = factor * np.sqrt(np.diag(self.sampling) + np.diag(self.noise))
-        return found
+        return factor * np.sqrt(np.diag(self.sampling) + np.diag(self.noise))
 
     def answer(self, rows: int | None = None) -> Answer:
         """A row for each statistic: its mean, and its parameter."""

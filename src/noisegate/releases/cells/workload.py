@@ -94,8 +94,7 @@ def _pairs(size: int, step: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArr
     low = ((far - np.sqrt(float(far) ** 2 - 8.0 * step)) / 2).astype(np.int64)
 
     def first(row: NDArray[np.int64]) -> NDArray[np.int64]:
-        place: NDArray[np.int64] = row * size - row * (row - 1) // 2
-        return place
+        return row * size - row * (row - 1) // 2
 
     low -= first(low) > step  # where the root was rounded
     low += first(low + 1) <= step

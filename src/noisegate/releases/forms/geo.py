@@ -119,8 +119,7 @@ class Map:
         """Five corners of each box, against the clock, the first again at the end."""
         left, low, right, high = self.rectangles.T
         corners = [(left, low), (right, low), (right, high), (left, high), (left, low)]
-        found: Floats = np.stack([np.stack(corner, axis=1) for corner in corners], axis=1)
-        return found
+        return np.stack([np.stack(corner, axis=1) for corner in corners], axis=1)
 
     def bounds(self) -> list[float]:
         """x, y of the lower and the upper corner of all boxes."""

@@ -176,8 +176,7 @@ def _along(n: int, level: Level, low: NDArray[np.int64], end: NDArray[np.int64])
     if level is None:
         return (end - low).astype(np.float64)
     if level == 0:
-        whole: Floats = ((end - low) / (1 << (n - 1).bit_length())) ** 2
-        return whole
+        return ((end - low) / (1 << (n - 1).bit_length())) ** 2
     first, last = low >> level, (end - 1) >> level
 
     def tilt(stretch: NDArray[np.int64]) -> Floats:
@@ -188,8 +187,7 @@ def _along(n: int, level: Level, low: NDArray[np.int64], end: NDArray[np.int64])
         squared: Floats = ((left - right) / (1 << level)) ** 2
         return squared
 
-    found: Floats = tilt(first) + np.where(first == last, 0.0, tilt(last))
-    return found
+    return tilt(first) + np.where(first == last, 0.0, tilt(last))
 
 
 def _block(

@@ -224,12 +224,8 @@ class SparseRelease(Charged):
         sizes = np.abs(self.values)
         if isinstance(self.noise, SparsePriority):
             full = self.values.size >= self.noise.size
-            raised: NDArray[np.bool_] = sizes > (sizes.min(initial=1 << 62) if full else 0)
-            return raised
-        plain: NDArray[np.bool_] = (sizes > self.noise.tau) | (
-            self.noise.tau == self.noise.threshold
-        )
-        return plain
+            return sizes > (sizes.min(initial=1 << 62) if full else 0)
+        return (sizes > self.noise.tau) | (self.noise.tau == self.noise.threshold)
 
     @property
     def total(self) -> SparseNumber:
