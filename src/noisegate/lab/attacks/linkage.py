@@ -25,7 +25,7 @@ def one_table(setting: Setting) -> Outcome:
     coarse = generalised(people, QUASI, _K)
     gate = _gate(people)
     return Outcome(
-        name="linkage",
+        name=setting.name,
         title="Linkage by age, town and sex",
         story="Names are gone, but few people share an age, a town and a sex with somebody. "
         f"Coarser values, so that {_K} people look alike, still leave a short list of illnesses. "
@@ -50,7 +50,7 @@ def two_hospitals(setting: Setting) -> Outcome:
     coarse = [generalised(table, QUASI, _K) for table in tables]
     gates = [_gate(table) for table in tables]
     return Outcome(
-        name="two-hospitals",
+        name=setting.name,
         title="Two hospitals, one patient",
         story=f"Each hospital publishes a {_K}-anonymous table and neither knows of the other. Who "
         "went to both has one illness that both tables list. Anonymity does not compose; ε does: "
