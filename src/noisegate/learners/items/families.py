@@ -20,11 +20,12 @@ from numpy.typing import NDArray
 
 from noisegate.desk.job import Receipt
 from noisegate.desk.plan import Plan
+from noisegate.desk.terms import USUAL
 from noisegate.errors import SpecError
 from noisegate.exact import Number
 from noisegate.learners.asking import Floats, Measured, RowsAsk
 from noisegate.learners.carded import Carded
-from noisegate.learners.expectations import USUAL, count_share
+from noisegate.learners.expectations import count_share
 from noisegate.learners.fitting import FitExpected, Fitted, Task, known_job, learn
 from noisegate.learners.linear.scores import square_of
 from noisegate.learners.matrix import Classes, Coordinate, Handles, Matrix

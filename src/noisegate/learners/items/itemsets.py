@@ -19,10 +19,10 @@ import numpy as np
 from noisegate.curator.allowance import Allowance
 from noisegate.desk.job import Progress
 from noisegate.desk.plan import Plan as DeskPlan
+from noisegate.desk.terms import USUAL
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number, fraction
 from noisegate.learners.carded import Carded
-from noisegate.learners.expectations import USUAL
 from noisegate.learners.fitting import FitExpected, FitJob, fit_job
 from noisegate.learners.items.baskets import (
     AT_ONCE,
