@@ -153,7 +153,7 @@ def _purpose_words(each: dict[str, Any]) -> str:
 
 def _page(visit: Visit, view: View, said: dict[str, str], **values: Any) -> Response:  # noqa: ANN401 - of a template
     facts = facts_of(visit, view)
-    shared = {
+    shared: dict[str, Any] = {
         "title": f"Ask {view.name}",
         "names": visit.names(),
         "facts": {
@@ -171,8 +171,7 @@ def _page(visit: Visit, view: View, said: dict[str, str], **values: Any) -> Resp
         "plan": None,
         "run": None,
     }
-    status = values.pop("status", 200)
-    return visit.page("ask.html", status, **(shared | values))
+    return visit.page("ask.html", **(shared | values))
 
 
 def _blank(view: View) -> dict[str, str]:

@@ -133,7 +133,7 @@ def _form(
         said["epsilon"] = field(default)
     elif said.get("epsilon"):
         said["epsilon"] = said_again(said["epsilon"])
-    shared = {
+    shared: dict[str, Any] = {
         "title": f"Order: {kind}",
         "names": visit.names(),
         "data": view.name,
@@ -147,8 +147,7 @@ def _form(
         "key": uuid4().hex,
         "plan": None,
     }
-    status = values.pop("status", 200)
-    return visit.page("order.html", status, **(shared | values))
+    return visit.page("order.html", **(shared | values))
 
 
 def _kind_of(run: Run) -> str:
