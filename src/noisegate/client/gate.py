@@ -19,8 +19,8 @@ from noisegate.client.results import (
     plan_from,
     release_from,
     table_from,
+    table_of,
 )
-from noisegate.client.tables import table_of
 from noisegate.desk.job import Progress
 from noisegate.desk.order import Order
 from noisegate.desk.part import PartOf
