@@ -188,10 +188,10 @@ def pages(service: Service, serving: Serving) -> "Sequence[BaseRoute]":
     """Routes beside those of the API, looked at after them."""
     from starlette.routing import Route  # noqa: PLC0415 - for those who serve
 
-    from noisegate.server.agents import agents_app  # noqa: PLC0415
+    from noisegate.server.agents import AgentsApp  # noqa: PLC0415
     from noisegate.server.console import console_routes  # noqa: PLC0415
 
-    agents = Route("/mcp", agents_app(service))
+    agents = Route("/mcp", AgentsApp(service))
     proxied, sign_in = serving.behind_proxy, serving.sign_in
     return [agents, *console_routes(service, proxied=proxied, sign_in=sign_in)]
 

@@ -1,5 +1,6 @@
 """Ask: the tables, an editor, the price while one types, the answer."""
 
+from collections.abc import Callable
 from functools import cache
 from hashlib import sha256
 from math import ceil, log10
@@ -95,6 +96,21 @@ def priced(visit: Visit, view: View, order: Order[Any, Any]) -> Response:
             "within": field(max(known)) if known and len(known) == len(margins) else None,
         }
     )
+
+
+def ordered(
+    visit: Visit, made: Callable[[Visit], Order[Any, Any]], page: Callable[..., Response]
+) -> Response:
+    """Price, practise or pay. What was ordered has an address: loading it again costs nothing."""
+    view = view_of(visit)
+    try:
+        order = made(visit)
+        if visit.form.get("do") == "price":
+            return page(visit, plan=plan_shown(view.plan(order), view.gate))
+        run = started(visit, view, order)
+    except NoisegateError as error:
+        return page(visit, status=status_of(error), error=visit.refused(error))
+    return visit.to(f"runs/{run.id}")
 
 
 def started(visit: Visit, view: View, order: Order[Any, Any]) -> Run:

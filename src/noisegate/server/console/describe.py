@@ -5,20 +5,17 @@ from uuid import uuid4
 
 from starlette.responses import Response
 
-from noisegate.errors import NoisegateError
 from noisegate.orders import DescribeOrder
 from noisegate.server.console.ask import (
     facts_of,
     field,
+    ordered,
     priced,
     purposes_of,
     slider_of,
-    started,
     view_of,
 )
-from noisegate.server.console.shown import plan_shown
 from noisegate.server.console.visits import Visit
-from noisegate.server.refusals import status_of
 
 
 def describe_page(visit: Visit, **values: Any) -> Response:  # noqa: ANN401 - of a template
@@ -47,15 +44,7 @@ def describe_page(visit: Visit, **values: Any) -> Response:  # noqa: ANN401 - of
 
 def describe(visit: Visit) -> Response:
     """Price, practise or pay for a description."""
-    view = view_of(visit)
-    try:
-        order = _order(visit)
-        if visit.form.get("do") == "price":
-            return describe_page(visit, plan=plan_shown(view.plan(order), view.gate))
-        run = started(visit, view, order)
-    except NoisegateError as error:
-        return describe_page(visit, status=status_of(error), error=visit.refused(error))
-    return visit.to(f"runs/{run.id}")
+    return ordered(visit, _order, describe_page)
 
 
 def describe_price(visit: Visit) -> Response:
