@@ -231,7 +231,7 @@ def _pld(leaves: Leaves, delta: Fraction) -> tuple[Fraction, str]:
     slack = sum(leaves.values()) * FFT_ERROR
     if slack * 2 > delta:
         raise Unsupported("δ is too small for floating point.", fix="See the other rows.")
-    library = extra("dp_accounting.pld.privacy_loss_distribution", "Such reports", "report")  # type: ignore[no-any-return]
+    library = extra("dp_accounting.pld.privacy_loss_distribution", "Such reports", "report")
     grid = _grid(leaves)
     total = library.identity(value_discretization_interval=grid)
     for leaf, count in leaves.items():
