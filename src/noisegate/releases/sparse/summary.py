@@ -14,14 +14,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from noisegate.desk.answer import Answer, HalfWidths
+from noisegate.desk.answer import Answer, HalfWidths, also_in
 from noisegate.desk.display import bare
 from noisegate.desk.plot import drawn, framed, nothing
 from noisegate.desk.release import ENDINGS, Charged, loading, read_held
 from noisegate.errors import SpecError
 from noisegate.exact import Number as Numeric
 from noisegate.exact import fraction, upper
-from noisegate.files import write
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.base import failure_of, to_record
 from noisegate.mechanisms.catalogue import from_record
@@ -345,10 +344,7 @@ class SparseRelease(Charged):
 
         sink = pa.BufferOutputStream()
         csv.write_csv(csv_table(self.to_arrow(confidence)), sink)
-        text: str = sink.getvalue().to_pybytes().decode()
-        if file is not None:
-            write(file, text)
-        return text
+        return also_in(sink.getvalue().to_pybytes().decode(), file)
 
     def record(self) -> dict[str, Any]:
         """Axes and noise, from which the ± follows."""
