@@ -14,6 +14,7 @@ from math import ceil, floor
 from noisegate.accounting.accountant import Accountant
 from noisegate.errors import SpecError
 from noisegate.exact import Number, positive, real, upper
+from noisegate.planning.calibrate import require_delta
 from noisegate.planning.composition import optimal_delta_up
 from noisegate.privacy.event import Event
 from noisegate.privacy.loss import ApproxDP
@@ -59,7 +60,7 @@ def questions_optimal(budget: ApproxDP, *, epsilon_each: Number) -> int:
     Claim: the largest k with `optimal_delta_up` ≤ δ. Why: [KOV15]; valid for a k fixed beforehand.
     """
     each = positive(epsilon_each, name="epsilon_each")
-    _require_delta(budget)
+    require_delta(budget)
     low = floor(budget.epsilon / each)  # basic composition needs no δ
     if budget.delta == 0:
         return low
@@ -86,13 +87,6 @@ def _failure(failure: Number) -> Fraction:
             about="failure",
         )
     return exact
-
-
-def _require_delta(budget: ApproxDP) -> None:
-    if budget.delta >= 1:
-        raise SpecError(
-            "δ is 1, which promises nothing.", fix="Use a δ such as 1e-6.", about="delta"
-        )
 
 
 def _require_count(count: int) -> None:

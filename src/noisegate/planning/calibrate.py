@@ -96,7 +96,7 @@ def gaussian_variance_up(budget: ApproxDP, *, sensitivity: L2) -> Fraction:
         found = upper(lambda: _gaussian_delta(budget.epsilon, variance), digits_bits=bits)
         return found <= budget.delta
 
-    _require_delta(budget)
+    require_delta(budget)
     start = discrete_gaussian_variance_up(budget, sensitivity=L2(squared=1))
     bits = 64 + ceil(1 / budget.delta).bit_length()
     return digits_up(least(holds, guess=start) * sensitivity.squared)
@@ -215,7 +215,8 @@ def _laplace_reach(confidence: Fraction, cells: int) -> Real:
     return -(-(real(confidence).log() / cells).expm1()).log()
 
 
-def _require_delta(budget: ApproxDP) -> None:
+def require_delta(budget: ApproxDP) -> None:
+    """Refuse a budget that promises nothing."""
     if budget.delta >= 1:
         raise SpecError(
             "δ is 1, which promises nothing.", fix="Use a δ such as 1e-6.", about="delta"
