@@ -8,6 +8,7 @@
 20
 """
 
+from bisect import bisect_left
 from fractions import Fraction
 from math import ceil, floor
 
@@ -72,10 +73,7 @@ def questions_optimal(budget: ApproxDP, *, epsilon_each: Number) -> int:
     high = low + 1
     while fits(high):
         low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
+    return bisect_left(range(high), x=True, lo=low + 1, key=lambda count: not fits(count)) - 1
 
 
 def _failure(failure: Number) -> Fraction:

@@ -9,6 +9,7 @@ Fraction(10, 1)
 30
 """
 
+from bisect import bisect_left
 from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
@@ -172,10 +173,7 @@ def _least_error(tail: Tail, noise: Fraction, confidence: Fraction, cells: int) 
     while not holds(high):
         high *= 2
     low = high // 2 if high > 1 else -1
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return high
+    return bisect_left(range(high), x=True, lo=low + 1, key=holds)
 
 
 @lru_cache(maxsize=4096)

@@ -7,6 +7,7 @@ the number of steps and their ε fixed beforehand: they report, and price blocks
 4.774568
 """
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable
 from fractions import Fraction
@@ -104,15 +105,12 @@ def exponential_delta_up(epsilon: Fraction, *, count: int, total: Fraction) -> F
 def exponential_epsilon_up(epsilon: Fraction, *, count: int, delta: Fraction) -> Fraction:
     """The inverse of `exponential_delta_up` to 2^-20 of the basic bound. Rounding: up."""
     _require(epsilon, count, delta)
-    low, high = 0, 1 << 20
-    while high - low > 1:
-        middle = (low + high) // 2
-        total = count * epsilon * Fraction(middle, 1 << 20)
-        if exponential_delta_up(epsilon, count=count, total=total) <= delta:
-            high = middle
-        else:
-            low = middle
-    return count * epsilon * Fraction(high, 1 << 20)
+    step = count * epsilon / (1 << 20)
+
+    def holds(steps: int) -> bool:
+        return exponential_delta_up(epsilon, count=count, total=steps * step) <= delta
+
+    return step * bisect_left(range(1 << 20), x=True, lo=1, key=holds)
 
 
 def _active(epsilon: Fraction, count: int, total: Fraction) -> int:
@@ -140,15 +138,13 @@ def _tails(epsilon: Fraction, count: int, active: int) -> tuple[Real, Real]:
 
 def _optimal_epsilon_guess(epsilon: Fraction, count: int, delta: Fraction) -> Fraction:
     """On each piece between (k - 2l) ε and the next, δ = A - e^total B can be solved for total."""
-    low, high = 1, count // 2 + 1  # the wanted number of active terms is in [low, high]
-    while low < high:
-        middle = (low + high) // 2
-        corner = (count - 2 * middle) * epsilon
-        if optimal_delta_up(epsilon, count=count, total=corner) <= delta:
-            low = middle + 1
-        else:
-            high = middle
-    here_there = _solved(epsilon, count, delta, low)
+
+    def lacks(active: int) -> bool:
+        corner = (count - 2 * active) * epsilon
+        return optimal_delta_up(epsilon, count=count, total=corner) > delta
+
+    active = bisect_left(range(count // 2 + 1), x=True, lo=1, key=lacks)
+    here_there = _solved(epsilon, count, delta, active)
     return max(Fraction(0), min(here_there, count * epsilon))
 
 

@@ -157,10 +157,8 @@ def _levels(shape: tuple[int, ...], plain: tuple[int, ...]) -> tuple[tuple[Level
 
 def _length(shape: tuple[int, ...], levels: tuple[Level, ...]) -> int:
     """Over how many cells a coefficient is spread."""
-    found = 1
-    for n, level in zip(shape, levels, strict=True):
-        found *= 1 if level is None else 1 << (level or (n - 1).bit_length())
-    return found
+    pairs = zip(shape, levels, strict=True)
+    return prod(1 if level is None else 1 << (level or (n - 1).bit_length()) for n, level in pairs)
 
 
 def _needed(shape: tuple[int, ...], levels: tuple[Level, ...], workload: Workload) -> Floats:
