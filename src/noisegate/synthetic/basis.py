@@ -34,6 +34,7 @@ from noisegate.synthetic.columns import (
     usual_unit,
     usual_width,
 )
+from noisegate.transforms.checks import CAP_MAX
 from noisegate.transforms.query import Query
 
 _COLUMN_CELLS_MAX: Final = 1 << 16
@@ -224,6 +225,12 @@ def basis_of(
     known = {**tables, domain.name: replace(domain, columns=facts)}
     sql, edges = sql_of(known, domain.name, hows, where)
     block, axes = axes_of(read(sql, tables), edges=edges)
+    if rows_per_unit is not None and (type(rows_per_unit) is not int or rows_per_unit < 1):
+        raise SpecError(
+            "A contribution bound per unit is out of range.",
+            fix=f"Use a whole number from 1 to {CAP_MAX}.",
+            about="cap",
+        )
     rows = caps_of(block, Terms(rows_per_unit=rows_per_unit)).rows_per_unit
     first = replace(block, by=block.by[:1], sets=((0,),))
     drafted = draft(first, Caps(rows_per_unit=rows), derive=False)

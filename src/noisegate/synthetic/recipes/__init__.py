@@ -1,13 +1,12 @@
 """Synthesizers by name: which tables to measure for a workload, and the model that follows."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from importlib import import_module
 from types import MappingProxyType
 from typing import Any, Final, Protocol, TypeAlias, final
 
-from noisegate.desk.options import require_options
 from noisegate.errors import SpecError
 from noisegate.releases.fit.residuals import Axes, Sizes
 from noisegate.synthetic.asking import TablesAsk
@@ -100,6 +99,11 @@ def synthesizer(name: str, **options: Any) -> Synthesizer:  # noqa: ANN401 - of 
         )
     module, made = SYNTHESIZERS[name].split(":")
     kind = getattr(import_module(f"noisegate.synthetic.recipes.{module}"), made)
-    require_options(name, kind, options)
-    found: Synthesizer = kind(**options)
+    try:
+        found: Synthesizer = kind(**options)
+    except TypeError:
+        options_of = ", ".join(each.name for each in fields(kind)) or "none"
+        raise SpecError(
+            f"{name!r} has an unknown option.", fix=f"Its options: {options_of}.", about="option"
+        ) from None
     return found
