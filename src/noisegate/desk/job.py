@@ -17,7 +17,7 @@ from noisegate.curator.curator import Asked, Curator
 from noisegate.desk.attempts import Attempts
 from noisegate.desk.plan import Expected
 from noisegate.desk.price import Price
-from noisegate.errors import LedgerError
+from noisegate.errors import LedgerError, SpecError
 from noisegate.ledger.anchor import Log
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.event import (
@@ -239,6 +239,14 @@ class Recipe(Job[C, R, E]):
             ) from None
         return Drawn(
             content=content, used=used, question=self.question, request_id=request_id, free=free
+        )
+
+
+def require_progress(progress: object) -> None:
+    """Refuse what cannot be told how far a job has come."""
+    if progress is not None and not callable(progress):
+        raise SpecError(
+            "progress is not callable.", fix="Give a function of a fraction and a text."
         )
 
 
