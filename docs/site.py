@@ -59,6 +59,7 @@ PAGES = {
     "Trust": {
         "Security": "SECURITY.md", "Programs: threats": "src/noisegate/isolated/THREATS.md",
         "Attacks": "docs/attacks.md", "Audits": "docs/audit.md", "Decks": "docs/decks.md",
+        "Benchmarks": "docs/benchmarks.md",
     },
     "Reference": {
         "Names and commands": "docs/reference.md", "Library": "docs/library.md",
@@ -202,6 +203,7 @@ def write(out: Path) -> None:
         (pages / name).write_text(linked(text, source, known), encoding="utf-8")
     for picture in (ROOT / BOOKS).glob("*-[0-9]*"):
         shutil.copy(picture, pages)
+    shutil.copytree(ROOT / "docs" / "benchmarks", pages / "benchmarks")
     for book in notebooks():
         (pages / f"{book.stem}.ipynb").write_text(ipynb(cells(book)), encoding="utf-8")
         with (pages / f"{book.stem}.md").open("a", encoding="utf-8") as page:

@@ -49,6 +49,7 @@ PAGES = (
     "docs/robust.md",
     "docs/agents.md",
     "docs/audit.md",
+    "docs/benchmarks.md",
     "docs/postgres-clients.md",
     "docs/service.md",
     "docs/signing.md",
