@@ -59,7 +59,7 @@ PLACES: dict[str, tuple[Place, ...]] = {
     "Error of releases": (
         Place(
             "Tables that nothing was tuned on", ("held",), "python bench/accuracy.py --only held",
-            "Shapes drawn from a seed that was used for nothing else. `auto` beside the best of the published algorithms "
+            "Shapes drawn from a seed that had no other use. `auto` beside the best of the published algorithms "
             "that are built in, on the same tables at the same ε; and how many exact answers lie within the stated ± at 95 %.",
         ),
         Place(

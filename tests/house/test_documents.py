@@ -50,6 +50,7 @@ PAGES = (
     "docs/agents.md",
     "docs/audit.md",
     "docs/benchmarks.md",
+    "docs/comparison.md",
     "docs/postgres-clients.md",
     "docs/service.md",
     "docs/signing.md",
