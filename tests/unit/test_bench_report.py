@@ -2,14 +2,10 @@
 
 import json
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-ROOT = Path(__file__).parents[2]
 COLUMNS = (
     ("way", "way", ""),
     ("ratio", "ratio", ".2f"),
@@ -108,23 +104,18 @@ def test_every_section_has_its_place_and_every_place_a_section(bench):
     assert set(named) == {*run.SECTIONS, *accuracy.SECTIONS} | truth | others
 
 
-def test_the_page_is_what_the_kept_results_say():
+def test_the_page_is_what_the_kept_results_say(bench):
     """Whoever runs the bench anew writes the page anew: `python bench/report.py`."""
-    command = [sys.executable, str(ROOT / "bench" / "report.py"), "--check"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    page = (ROOT / "docs" / "benchmarks.md").read_text()
-    assert not re.search(r"\b(nan|inf)\b", page, re.IGNORECASE)
-    for record in map(
-        json.loads, (f.read_text() for f in (ROOT / "bench" / "results").glob("*.json"))
-    ):
-        assert record["date"].partition(" ")[0] in page
-        titles = [
-            t["title"] for t in record["tables"] if not record["section"].startswith("truth-")
-        ]
-        assert [
-            title for title in titles if title.replace("*", "\\*").replace("_", "\\_") not in page
-        ] == []
+    report = bench("report")
+    text, drawn = report.page()
+    assert report.PAGE.read_text() == text
+    assert {file.name: file.read_text() for file in report.DRAWN.iterdir()} == drawn
+    assert not re.search(r"\b(nan|inf)\b", text, re.IGNORECASE)
+    for file in report.RESULTS.glob("*.json"):
+        record = json.loads(file.read_text())
+        assert record["date"].partition(" ")[0] in text
+        if not file.stem.startswith("truth-"):
+            assert [t for t in record["tables"] if report._safe(t["title"]) not in text] == []
 
 
 def test_held_shapes_are_those_of_their_seed_and_no_others(bench):
