@@ -1,6 +1,6 @@
 # A fresh clone needs Python 3.11+ and make; everything else is installed into .venv, pinned by requirements.lock.
 .DEFAULT_GOAL := help
-.PHONY: help demo docs notebooks quick test check lint format audit fuzz bench bench-accuracy bench-peers bench-report bench-truth lock clean
+.PHONY: help demo docs notebooks dist quick test check lint format audit fuzz bench bench-accuracy bench-peers bench-report bench-truth lock clean
 
 # The first interpreter on the path that is new enough; `make PYTHON=... demo` overrides it.
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
@@ -104,6 +104,9 @@ $(SITE): docs/requirements.lock
 
 docs: $(SITE)  ## the site: guides, reference, one page a module; opens without a server
 	@.site/venv/bin/python docs/site.py
+
+dist: $(STAMP)  ## wheel, sdist, SBOM, notes and checksums in dist/; signed with KEY=project.key
+	@$(RUN)python deploy/dist.py $(if $(KEY),--key $(KEY))
 
 notebooks: $(STAMP)  ## run the notebooks and write their pages anew; noise differs from run to run
 	@$(RUN)python docs/notebooks.py
