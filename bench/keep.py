@@ -44,7 +44,7 @@ class Run:
 
     def keep(self, make: Callable[[], Iterable[Shown]], see: Callable[[Shown], None]) -> Path:
         """Make the tables, let each be seen as soon as it is known, and keep all of them."""
-        before, start, tables = load(), monotonic(), []
+        before, of, start, tables = load(), commit(), monotonic(), []
         for title, columns, rows in make():
             see(Shown(title, columns, rows))
             tables.append({"title": title, "columns": [list(each) for each in columns],
@@ -55,7 +55,7 @@ class Run:
             "effort": self.effort,
             "quick": self.quick,
             "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-            "commit": commit(),
+            "commit": of,
             "machine": machine(),
             "cores": os.cpu_count(),
             "load": [before, load()],
