@@ -88,7 +88,7 @@ def _glance(place: Place, found: Sequence[Record], tables: Iterable[Table]) -> R
 
 def _unjudged(table: Table) -> Table:
     """Targets are of whole runs."""
-    shown = [each for each in table["columns"] if each[2] != "met" and "target" not in each[1]]
+    shown = [each for each in table["columns"] if each[2] != "met" and each[0].strip() != "target"]
     return table | {"columns": shown}
 
 
