@@ -121,7 +121,7 @@ PLACES: dict[str, tuple[Place, ...]] = {
         Place(
             "Error bars beside exact answers", tuple(f"truth-{name}" for name in ("air", "web", "shop", "clinic", "moves")), "python bench/truth.py",
             "Sixty questions to five tables whose units have heavy tails. An error is the distance from the exact SQL answer, whatever caused it. "
-            "*Found* caps are found privately, *declared* ones stand in the policy; the best cap is the fixed one with the least error in hindsight, "
+            "*Found* caps are found privately, and the ± covers what they cut; under *declared* ones, of the policy, an answer is written as “≥ 19,500 ± 31”, a lower bound whose ± is of the noise alone, so there is no target for it; the best cap is the fixed one with the least error in hindsight, "
             "which nobody can know.",
             tables=truth_tables,
         ),

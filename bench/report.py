@@ -100,7 +100,7 @@ def _facts(place: Place, found: Sequence[Record]) -> str:
         _each(found, lambda each: each["date"]),
         "commit " + _each(found, lambda each: each["commit"]),
         _each(found, lambda each: each["machine"]),
-        f"load {_each(found, _load)}" + " (busy with other work)" * busy,
+        f"load {_load(found)}" + " (busy with other work)" * busy,
         _each(found, lambda each: each["effort"]),
         f"{sum(each['seconds'] for each in found):,.0f} s",
     ]  # fmt: skip
@@ -115,9 +115,9 @@ def _facts(place: Place, found: Sequence[Record]) -> str:
     return f"{said} `{short}`"
 
 
-def _load(record: Record) -> str:
-    before, after = record["load"]
-    return f"{before:.1f} before, {after:.1f} after"
+def _load(found: Sequence[Record]) -> str:
+    before, after = (max(each["load"][place] for each in found) for place in (0, 1))
+    return "up to " * (len(found) > 1) + f"{before:.1f} before, {after:.1f} after"
 
 
 def _each(found: Sequence[Record], fact: Callable[[Record], str]) -> str:

@@ -145,3 +145,21 @@ def test_a_held_release_stands_beside_the_best_published_one_of_the_same_tables(
     found = held.summary("all", [row | {"ratio": 1.0, "within_each": [1.0, 0.9]}, other])
     assert (found["regret"], found["worst"], found["near"], found["ahead"]) == (2.0, 3.0, 1, 1)
     assert (found["within"], found["least"], found["releases"]) == (pytest.approx(0.8), 0.5, 3)
+
+
+def test_targets_of_error_bars_are_of_caps_that_are_found(bench):
+    summed = bench("truth_summary").summary
+    row = {"table": "t", "epsilon": 1.0, "times_best": 1.2, "width": 2.0}
+    rows = [
+        row | {"way": "found", "inside": 1.0},
+        row | {"way": "found", "inside": 0.7},
+        row | {"way": "found", "failed": "refused"},
+        row | {"way": "declared", "inside": 0.1},
+    ]
+    found, declared = summed(rows)
+    assert (found["questions"], found["refused"], found["below"]) == (3, 1, 1)
+    assert (found["inside_met"], found["none_below"], found["times_met"]) == (False, False, True)
+    assert (found["inside"], found["inside_target"]) == (0.85, "≥ 0.95")
+    judged = ("inside_target", "inside_met", "none_below", "times_target", "times_met")
+    assert [declared[name] for name in judged] == [None] * 5
+    assert [each["table"] for each in summed(rows, each_table=True)] == ["t", "t"]
