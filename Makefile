@@ -1,6 +1,6 @@
 # A fresh clone needs Python 3.11+ and make; everything else is installed into .venv, pinned by requirements.lock.
 .DEFAULT_GOAL := help
-.PHONY: help demo docs notebooks quick test check lint format audit fuzz bench bench-accuracy bench-peers bench-truth lock clean
+.PHONY: help demo docs notebooks dist quick test check lint format audit fuzz bench bench-accuracy bench-peers bench-report bench-truth lock clean
 
 # The first interpreter on the path that is new enough; `make PYTHON=... demo` overrides it.
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
@@ -71,17 +71,25 @@ fuzz: $(STAMP)  ## all fuzzers for SECONDS=600 in two processes, and properties 
 	@$(RUN)python tests/fuzz/driver.py --seconds $(SECONDS)
 	NOISEGATE_EXPLORE=1 $(RUN)python -m pytest -m "not audit" -q -n 2 --dist worksteal $$(grep -rl --include="test_*.py" NOISEGATE_EXPLORE tests)
 
+# Each keeps a file a section and then writes docs/benchmarks.md; BENCH="--only noise --resume" are options of the runs.
 bench: $(STAMP)  ## speed of noise, ledger and door beside NumPy and plain queries
-	@$(RUN)python bench/run.py
+	@$(RUN)python bench/run.py $(BENCH)
+	@$(RUN)python bench/report.py
 
 bench-peers: $(STAMP)  ## the same beside OpenDP, PyDP, diffprivlib, Tumult, in environments of their own
-	@$(RUN)python bench/run.py --peers
+	@$(RUN)python bench/run.py --peers $(BENCH)
+	@$(RUN)python bench/report.py
 
 bench-accuracy: $(STAMP)  ## error of releases on the data in ../shared/data, beside published algorithms
-	@$(RUN)python bench/accuracy.py
+	@$(RUN)python bench/accuracy.py $(BENCH)
+	@$(RUN)python bench/report.py
 
 bench-truth: $(STAMP)  ## how often the ± covers the exact SQL answer, on heavy-tailed tables
-	@$(RUN)python bench/truth.py
+	@$(RUN)python bench/truth.py $(BENCH)
+	@$(RUN)python bench/report.py
+
+bench-report: $(STAMP)  ## docs/benchmarks.md from what was run
+	@$(RUN)python bench/report.py
 
 lock: $(STAMP)  ## resolve requirements.lock anew
 	$(RUN)python -m pip install --quiet uv
@@ -96,6 +104,9 @@ $(SITE): docs/requirements.lock
 
 docs: $(SITE)  ## the site: guides, reference, one page a module; opens without a server
 	@.site/venv/bin/python docs/site.py
+
+dist: $(STAMP)  ## wheel, sdist, SBOM, notes and checksums in dist/; signed with KEY=project.key
+	@$(RUN)python deploy/dist.py $(if $(KEY),--key $(KEY))
 
 notebooks: $(STAMP)  ## run the notebooks and write their pages anew; noise differs from run to run
 	@$(RUN)python docs/notebooks.py

@@ -60,7 +60,8 @@ PAGES = {
     "Trust": {
         "Security": "SECURITY.md", "Programs: threats": "src/noisegate/isolated/THREATS.md",
         "Attacks": "docs/attacks.md", "Audits": "docs/audit.md", "Decks": "docs/decks.md",
-        "Benchmarks": "docs/benchmarks.md",
+        "Benchmarks": "docs/benchmarks.md", "Other systems": "docs/comparison.md",
+        "Newcomers": "docs/newcomers.md",
     },
     "Reference": {
         "Names and commands": "docs/reference.md", "Library": "docs/library.md",

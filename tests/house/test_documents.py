@@ -50,6 +50,8 @@ PAGES = (
     "docs/robust.md",
     "docs/agents.md",
     "docs/audit.md",
+    "docs/benchmarks.md",
+    "docs/comparison.md",
     "docs/postgres-clients.md",
     "docs/service.md",
     "docs/signing.md",
