@@ -90,7 +90,7 @@ def run(
     """Read, ask, show, until the end of the input. A refusal is shown and ends nothing."""
     session = _Session(gate, write, epsilon, confidence, rows)
     typed: list[str] = []
-    if read is input:
+    if read is input and sys.stdin.isatty():
         write(banner(gate))
     with _line_editing(gate) if read is input else nullcontext():
         while not session.ended:

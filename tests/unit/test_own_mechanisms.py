@@ -23,6 +23,7 @@ from noisegate.errors import Forbidden, NoisegateError, OverBudget, SpecError, U
 from noisegate.orders import order_from
 from noisegate.privacy.capability import CAPABILITIES, OPT_IN
 from noisegate.privacy.event import NothingEvent
+from noisegate.root import check_policy, policy_page
 from refusals import about
 
 POLICY = """
@@ -156,6 +157,8 @@ def test_it_is_priced_by_the_sensitivity_of_the_question_and_found_again(town):
     assert gate.measure_plan(WARDS, Plain()).free
     assert gate.measure(WARDS, Plain(epsilon=SPENT / 2)).cost.epsilon == SPENT / 2
     assert gate.measure(WARDS, Plain(), fresh=True).cost.epsilon == SPENT
+    assert gate.sql(WARDS, epsilon=SPENT).cost.epsilon == SPENT  # no question stands on a claim
+    assert gate.ledger.verify().ok
 
 
 def test_the_noise_is_the_mechanisms_and_the_exact_numbers_are_the_engines(town):
@@ -240,6 +243,15 @@ def test_it_is_refused_by_the_door_unless_the_policy_names_it(town, more):
         gate.door.measure(job)
     assert gate.spent.epsilon == 0
     assert not set(OPT_IN) & set(CAPABILITIES)
+
+
+def test_a_policy_that_allows_it_is_told_so_by_the_check_and_on_its_page(town):
+    town()
+    found = [each for each in check_policy(town.policy) if each.place == f"allow.{CAPABILITY}"]
+    assert [each.severity.value for each in found] == ["warning"]
+    assert CAPABILITY in policy_page(town.policy)
+    town(more="")
+    assert CAPABILITY not in policy_page(town.policy)
 
 
 def query_of(gate):
