@@ -88,6 +88,12 @@ def test_errors_are_json_where_json_is_asked_for(folder):
     error = json.loads(ask(folder, "--json", epsilon="3", code=3, by=process).stdout)["error"]
     assert error["code"] == "over-budget"
     assert error["fix"]
+    words = f"{NOISEGATE} ask people.csv --json | true; echo ${{PIPESTATUS[0]}}"  # nobody reads
+    told = subprocess.run(
+        ["bash", "-c", words], capture_output=True, text=True, cwd=folder, check=True
+    )
+    assert told.stdout == "2\n"
+    assert "Traceback" not in told.stderr
 
 
 @pytest.mark.parametrize(

@@ -81,8 +81,12 @@ def _refused(refusal: NoisegateError) -> int:
 
 def _say_error(code: str, message: str, fix: str) -> None:
     """The same as JSON, where that was asked for: whoever reads along always gets one object."""
-    if "--json" in sys.argv:
+    if "--json" not in sys.argv:
+        return
+    try:
         say_json({"error": {"code": code, "message": line(message), "fix": line(fix)}})
+    except BrokenPipeError:
+        _unheard()
 
 
 def _interrupted() -> int:
