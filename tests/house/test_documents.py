@@ -249,6 +249,9 @@ def test_the_python_of_the_page_on_the_library_runs(capsys):
     said = capsys.readouterr().out
     verdicts = re.findall(r"^(?:no )?violation$", said, re.MULTILINE)
     assert verdicts == ["no violation", "violation"]  # a false alarm: once in a million
+    assert "no violation violation" in said  # of the mechanism that goes through the door
+    assert "claimed by A. Researcher, not proven by noisegate" in said
+    assert scope["gate"].spent.epsilon == 1
 
 
 def test_the_python_of_the_page_on_robust_numbers_runs(folder, capsys):

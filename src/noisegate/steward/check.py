@@ -6,7 +6,7 @@ from itertools import pairwise
 from math import exp
 from typing import Final, TypeAlias
 
-from noisegate.privacy.capability import CAPABILITIES
+from noisegate.privacy.capability import CAPABILITIES, OPT_IN
 from noisegate.privacy.domain import Column, Kind, TableDomain
 from noisegate.sources.policy.finding import Finding, Severity
 from noisegate.sources.policy.names import is_identifying, person, whose
@@ -115,6 +115,12 @@ def _exposed(policy: Policy) -> Iterator[Finding]:
             f"Besides SQL, {f'these may be used: {on}' if on else 'nothing may be used'}"
             + (f"; not: {', '.join(off)}." if off else "."),
             "Write [allow] others = false, and name = true for each that is needed.",
+        )
+    for name in policy.allowed.intersection(OPT_IN):
+        yield _warning(
+            f"allow.{name}",
+            f"The policy allows {OPT_IN[name]}. noisegate proves nothing about them.",
+            "Leave it out, unless you trust whoever writes them as you trust this process.",
         )
     if policy.crowd is not None and "crowds" not in policy.allowed:
         yield _warning(
