@@ -240,3 +240,10 @@ def test_twelve_digits_enclose_the_number(value):
     assert low <= value <= high
     assert high - low <= abs(value) / 10**11
     assert digits_up(Fraction(0)) == 0
+
+
+def test_a_sensitivity_without_its_norm_is_refused():
+    with pytest.raises(SpecError, check=about("sensitivity"), match=r"L1\(1\)"):
+        geometric_scale(1, sensitivity=1)
+    with pytest.raises(SpecError, check=about("sensitivity"), match=r"squared=1"):
+        gaussian_variance_up(ApproxDP(1, "1e-6"), sensitivity=L1(1))

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
 from math import ceil, floor
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from noisegate.accounting.search import digits_up, largest, least
 from noisegate.accounting.tails import (
@@ -28,6 +28,8 @@ from noisegate.exact import Number, Real, fraction, positive, real, upper
 from noisegate.privacy.distance import L1, L2
 from noisegate.privacy.loss import ApproxDP
 
+S = TypeVar("S", L1, L2)
+
 # --- loss to noise
 
 
@@ -37,7 +39,7 @@ def geometric_scale(epsilon: Number, *, sensitivity: L1) -> Fraction:
     Claim: scale = sensitivity/ε. Adjacency: as the sensitivity. Why: [DMNS06], [GRS09].
     Rounding: none.
     """
-    return sensitivity.value / positive(epsilon, name="epsilon")
+    return _checked(sensitivity, L1).value / positive(epsilon, name="epsilon")
 
 
 def discrete_gaussian_variance(rho: Number, *, sensitivity: L2) -> Fraction:
@@ -46,7 +48,7 @@ def discrete_gaussian_variance(rho: Number, *, sensitivity: L2) -> Fraction:
     Claim: σ² = s²/(2ρ), any dimension. Adjacency: as the sensitivity. Why: [CKS20, Thm 4].
     Rounding: none.
     """
-    return sensitivity.squared / (2 * positive(rho, name="rho"))
+    return _checked(sensitivity, L2).squared / (2 * positive(rho, name="rho"))
 
 
 def discrete_gaussian_variance_up(budget: ApproxDP, *, sensitivity: L2) -> Fraction:
@@ -57,7 +59,7 @@ def discrete_gaussian_variance_up(budget: ApproxDP, *, sensitivity: L2) -> Fract
     """
     from noisegate.privacy.conversion import rho_of_budget_down  # noqa: PLC0415 - seldom
 
-    return digits_up(sensitivity.squared / (2 * rho_of_budget_down(budget)))
+    return digits_up(_checked(sensitivity, L2).squared / (2 * rho_of_budget_down(budget)))
 
 
 def discrete_gaussian_count_delta_up(epsilon: Fraction, *, variance: Fraction) -> Fraction:
@@ -98,9 +100,10 @@ def gaussian_variance_up(budget: ApproxDP, *, sensitivity: L2) -> Fraction:
         return found <= budget.delta
 
     require_delta(budget)
+    wanted = _checked(sensitivity, L2).squared
     start = discrete_gaussian_variance_up(budget, sensitivity=L2(squared=1))
     bits = 64 + ceil(1 / budget.delta).bit_length()
-    return digits_up(least(holds, guess=start) * sensitivity.squared)
+    return digits_up(least(holds, guess=start) * wanted)
 
 
 # --- noise to error
@@ -240,3 +243,15 @@ def _confidence(confidence: Number, cells: int) -> Fraction:
             f"cells is {cells!r}.", fix="Use a whole number of cells of at least 1.", about="cells"
         )
     return exact
+
+
+def _checked(sensitivity: S, kind: type[S]) -> S:
+    """A bare number does not say in which norm it is."""
+    if isinstance(sensitivity, kind):
+        return sensitivity
+    how = "L1(1)" if kind is L1 else "L2(squared=1)"
+    raise SpecError(
+        "The sensitivity is not of the kind that this noise takes.",
+        fix=f"Give {kind.__name__}, for example {how}: a bare number does not name its norm.",
+        about="sensitivity",
+    )
