@@ -11,8 +11,7 @@ from typing import Any, Final, final
 from noisegate.accounting.search import digits_down
 from noisegate.curator.curator import Curator
 from noisegate.desk.desk import Desk
-from noisegate.desk.job import Drawn, Job, Progress, Receipt
-from noisegate.desk.order import E_co, R_co
+from noisegate.desk.job import Drawn, E, Job, Progress, R, Receipt
 from noisegate.desk.terms import Terms
 from noisegate.exact import Number
 from noisegate.privacy.domain import TableDomain
@@ -25,12 +24,12 @@ _UNSEEN: Final = "Errors are shown for a contribution bound of 1 row, and grow w
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CappedJob(Job[Any, R_co, E_co]):
+class CappedJob(Job[Any, R, E]):
     """A job whose contribution bound ``look`` estimates; ``guess`` is that with a bound of 1."""
 
     look: QuestionJob
-    guess: Job[Any, R_co, E_co]
-    make: Callable[[QuestionJob], Job[Any, R_co, E_co]]
+    guess: Job[Any, R, E]
+    make: Callable[[QuestionJob], Job[Any, R, E]]
 
     @property
     def capabilities(self) -> frozenset[str]:  # noqa: D102 - see Job
@@ -44,7 +43,7 @@ class CappedJob(Job[Any, R_co, E_co]):
     def tables(self) -> Sequence[TableDomain]:  # noqa: D102 - see Job
         return self.guess.tables
 
-    def ready(self) -> Job[Any, R_co, E_co]:
+    def ready(self) -> Job[Any, R, E]:
         """The job with the bound that was found."""
         done = self.look.ready()
         paid = tuple(each.event for each in done.looked if not each.free)
@@ -58,7 +57,7 @@ class CappedJob(Job[Any, R_co, E_co]):
         """As `ready` gives it."""
         return self.ready().drawn(curator, progress, fresh=fresh)
 
-    def result(self, content: object, receipt: Receipt) -> R_co:
+    def result(self, content: object, receipt: Receipt) -> R:
         """Likewise."""
         return self.ready().result(content, receipt)
 
@@ -67,8 +66,8 @@ def capped(
     desk: Desk,
     sql: str,
     epsilon: Number | None,
-    made: Callable[[int, Number], Job[Any, R_co, E_co]],
-) -> Job[Any, R_co, E_co] | None:
+    made: Callable[[int, Number], Job[Any, R, E]],
+) -> Job[Any, R, E] | None:
     """What ``made`` makes of a bound and of what is left of ε; None where none is estimated."""
     terms = Terms(epsilon=None if epsilon is None else desk.epsilon(epsilon))
     look = question_job(desk, sql, terms)
@@ -76,7 +75,7 @@ def capped(
     if said is None or not any(each.counted is not None for each in look.asked.looks):
         return None
 
-    def make(known: QuestionJob) -> Job[Any, R_co, E_co]:
+    def make(known: QuestionJob) -> Job[Any, R, E]:
         caps = [each["rows_per_unit"] for each in known.asked.chosen.caps.values()]
         left = known.asked.terms.epsilon
         assert left is not None  # noqa: S101 - the question has a price
