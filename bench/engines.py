@@ -108,10 +108,9 @@ def measure(rows: int = ROWS, *, engines: tuple[str, ...] = ENGINES, repeats: in
     for engine in engines:
         command = [sys.executable, __file__, "--one", engine, "--folder", str(folder)]
         command += ["--repeats", str(repeats)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
         if done.returncode:
-            lines = [line for line in done.stderr.splitlines() if line.strip()]
-            found.append({"engine": engine, "way": "all", "failed": (lines or ["?"])[-1][:200]})
+            found.append({"engine": engine, "way": "all", "failed": "see what it said above"})
             continue
         found += json.loads(done.stdout.splitlines()[-1])
     return found
@@ -152,7 +151,8 @@ def ask_all(engine: str, folder: Path, *, repeats: int) -> list[Row]:
                    "wall_s": other.wall_ms / 1e3, "times_wall": other.wall_ms / one.wall_ms,
                    "peak_gib": peak_gib()}  # fmt: skip
             found.append(RAW_AND_THREE_TENTHS.on(row))
-            print(row, file=sys.stderr, flush=True)
+            shown = f"{row['raw_s']:.2f} s raw, {row['wall_s']:.2f} s noisegate"
+            print(f"{engine}, {way}: {shown}", file=sys.stderr, flush=True)
     return found
 
 

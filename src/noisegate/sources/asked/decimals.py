@@ -59,7 +59,7 @@ def _in_pieces(value: exp.Expr, most: int) -> exp.Expr:
         return call("SUM", value)
     parts: list[exp.Expr] = []
     for low in range(0, most.bit_length(), _PIECE):
-        piece = exp.IntDiv(this=exp.paren(value.copy()), expression=whole(1 << low))
+        piece: exp.Expr = exp.IntDiv(this=exp.paren(value.copy()), expression=whole(1 << low))
         if most >> low >= 1 << _PIECE:
             piece = exp.Mod(this=exp.paren(piece), expression=whole(1 << _PIECE))
         total = exp.Cast(this=call("SUM", piece), to=exp.DataType.build(DECIMAL))

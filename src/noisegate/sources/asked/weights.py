@@ -55,7 +55,7 @@ def weighed_once(tally: Sums, rows: exp.Select, dialect: Dialect) -> exp.Select:
         parts = _merged(parts, tally, limits)
     query = _added(tally, _scaled_once(tally, _sized(tally, parts, dialect)))
     most = {f"s{place}": tally.bound(term) for place, term in enumerate(tally.terms)}
-    query = bounded(query, "a", most)
+    bounded(query, "a", most)
     return query.with_(cte("r"), as_=rows, copy=False)
 
 
@@ -65,8 +65,8 @@ def _sized(tally: Sums, parts: exp.Select, dialect: Dialect) -> exp.Select:
     A norm is at least its bound; ``few`` says that none is above it.
     """
     names = [*_places(tally), *(f"v{place}" for place in range(len(_limits(tally))))]
-    shown, norms = [col(name, "p") for name in names], dict[int, list[exp.Expr]]()
-    within: list[exp.Expr] = []
+    shown: list[exp.Expr] = [col(name, "p") for name in names]
+    norms, within = dict[int, list[exp.Expr]](), list[exp.Expr]()
     for name, term in _sizes(tally):
         value, constant = col(name, "p"), abs(term.constant or 0)
         size: exp.Expr = exp.Abs(this=value)
