@@ -233,6 +233,7 @@ def _mechanisms(
         price / units,
         points=high - low + 1,
         rows=None if rows is None or part.other.where is not None else rows // cells,
+        former=choosing.former,
     )
     tau = 1 - level if part.other.function is Function.MAX else level
     end = choosing.brackets(price, taus=(tau,), low=low, high=high, units=units)
@@ -270,7 +271,9 @@ def _sharpened(
     return bells if better else found
 
 
-def extreme_level(epsilon: Fraction, *, points: int, rows: int | None) -> Fraction:
+def extreme_level(
+    epsilon: Fraction, *, points: int, rows: int | None, former: bool = False
+) -> Fraction:
     """How far out a private minimum can be: the lowest level that stands clear of the lower bound.
 
     Grid points below all values err by the goal's rank r alone, and there may be as many as
@@ -279,9 +282,14 @@ def extreme_level(epsilon: Fraction, *, points: int, rows: int | None) -> Fracti
     """
     if rows is None:
         return EXTREME
-    from noisegate.mechanisms.quantiles.brackets import LADDER, radii_below  # noqa: PLC0415
+    from noisegate.mechanisms.quantiles.brackets import (  # noqa: PLC0415 - for extremes
+        LADDER,
+        fine_radii_below,
+        radii_below,
+    )
 
-    rungs = log(radii_below(points - 1).size / LADDER[-1]) + 1
+    radii = radii_below(points - 1) if former else fine_radii_below(points - 1)
+    rungs = log(radii.size / LADDER[-1]) + 1
     ranks = 2 * max(log(points) + 3, rungs) / float(epsilon) + 3
     thousandths = ceil(10_000 * ranks / max(rows, 1))
     return min(Fraction(thousandths, 10_000), Fraction(1, 2))
