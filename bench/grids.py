@@ -39,6 +39,7 @@ ERRORS: tuple[Column, ...] = (
     ("its E·rows", "peer_error", ".3g"),
     ("ratio", "ratio", ".2f"),
     ("± ", "off", ".2f"),
+    ("target", "target", ""),
     ("met", "met", "met"),
     ("EFPA's, not private", "leaky", ".3g"),
     ("DAWA's", "dawa_published", ".3g"),
@@ -131,6 +132,7 @@ def compared(
         "nn": peer.other * scale if peer.other is not None and len(asked.shape) == 1 else None,
         "ratio": mean(errors["auto"]) / best,
         "off": off,
+        "target": f"≤ {NEAR:.2f}",
         "met": mean(errors["auto"]) / best <= NEAR,
     }
 

@@ -43,7 +43,8 @@ COLUMNS: tuple[Column, ...] = (
     ("MST, MWEM+PGM", "other", ".4f"),
     ("independent", "independent", ".4f"),
     ("ratio to AIM", "ratio", ".2f"),
-    ("below AIM", "met", "met"),
+    ("target", "target", ""),
+    ("met", "met", "met"),
 )
 
 
@@ -69,6 +70,7 @@ def measure(effort: Effort) -> Iterator[Shown]:
             "other": other,
             "independent": independent,
             "ratio": mean(ours) / aim,
+            "target": "< 1.00",
             "met": mean(ours) < aim,
         }
         rows.append(row)

@@ -5,7 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,13 @@ import noise
 from noisegate.noise.continuous import Gaussian, Laplace, rounded
 from noisegate.noise.gaussian import discrete_gaussian
 from noisegate.noise.geometric import discrete_laplace
+from show import Column, Row
 
 BENCH = Path(__file__).parent
 ENVIRONMENTS = BENCH.parent / ".bench" / "peers"
-PEERS = ("opendp", "pydp", "diffprivlib", "tmlt")
+PEERS = {
+    "opendp": "OpenDP", "pydp": "PyDP", "diffprivlib": "diffprivlib", "tmlt": "Tumult Core",
+}  # fmt: skip
 INSTALL_LIMIT_S, RUN_LIMIT_S = 900, 600
 
 OURS: dict[str, Callable[[int], Any]] = {
@@ -26,9 +29,15 @@ OURS: dict[str, Callable[[int], Any]] = {
     "discrete Gaussian, σ 1": partial(discrete_gaussian, 1),
     "Gaussian on floats, σ 1": partial(rounded, Gaussian(), 1024),
 }
+NUMPY = {law: "laplace" if "Laplace" in law else "normal" for law in OURS}
+SIDES: tuple[Column, ...] = (
+    ("law", "law", ""),
+    ("NumPy, floats, not secure", "numpy", "millions"),
+    ("noisegate", "noisegate", "millions"),
+    *((f"{name}", peer, "millions") for peer, name in PEERS.items()),
+    ("noisegate ÷ the fastest peer", "times", ",.0f"),
+)
 TIMES_MIN = {("opendp", "discrete Gaussian, σ 1"): 100}  # stated targets
-
-Row = dict[str, Any]
 
 
 class PeerError(Exception):
@@ -38,7 +47,7 @@ class PeerError(Exception):
 def measure(
     cells: int = noise.HISTOGRAM_CELLS,
     *,
-    peers: tuple[str, ...] = PEERS,
+    peers: Iterable[str] = PEERS,
     say: Callable[[str], None] = lambda _: None,
 ) -> list[Row]:
     """A row per law and peer; a peer that cannot be installed or run has one row saying why."""
@@ -54,8 +63,26 @@ def measure(
     return sorted(found, key=lambda row: [*OURS, "all"].index(row["law"]))
 
 
+def side_by_side(found: list[Row], cells: int) -> list[Row]:
+    """A row for each law: what is not private, ours, and every peer, in draws a second."""
+    rows = []
+    for law, numpy in NUMPY.items():
+        limit = noise.warm(noise.NUMPY[numpy], cells, repeats=101)
+        ours = noise.warm(OURS[law], cells, repeats=101)
+        row: Row = {"law": law, "numpy": cells / limit.cpu_ms * 1e3,
+                    "noisegate": cells / ours.cpu_ms * 1e3}  # fmt: skip
+        theirs = {
+            each["name"]: each["draws_per_s"]
+            for each in found
+            if each["law"] == law and "draws_per_s" in each
+        }
+        times = row["noisegate"] / max(theirs.values()) if theirs else None
+        rows.append(row | theirs | {"times": times})
+    return rows
+
+
 def _row(law: str, peer: str, cells: int, said: Any) -> Row:
-    row: Row = {"law": law, "peer": said["release"], "size": cells}
+    row: Row = {"law": law, "name": peer, "peer": said["release"], "size": cells}
     theirs = said["laws"].get(law, {"failed": "it has no such law"})
     if "failed" in theirs:
         return row | theirs

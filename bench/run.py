@@ -1,14 +1,18 @@
 """Measure noise, ledger, door and questions, with --peers also the peers; never fails for speed.
 
+    python bench/run.py --only noise --only door     some sections
+    python bench/run.py --resume                     those that this commit has no figures of
+
+A section is a line of `SECTIONS`: a function from the options to tables (title, columns, rows).
+
 Rates and ratios are of CPU time, in this very run: beside NumPy in turns, beside a peer right after
 it. The door's ratios are of wall time, because there the disk is part of the answer. Questions
 have both.
 """
 
 import argparse
-import json
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import door
 import everyday
@@ -18,9 +22,9 @@ import peers
 import quantiles
 import query
 import sparse
-from show import Column, console, load, machine, show
-
-RESULTS = Path(__file__).parents[1] / ".bench" / "results.json"
+import typed
+from keep import Run, Shown, every
+from show import Column, console, machine
 
 SPEED: tuple[Column, ...] = (
     ("law", "law", ""),
@@ -74,70 +78,131 @@ BESIDE: tuple[Column, ...] = (
 )
 
 
+def _noise(said: argparse.Namespace) -> Iterator[Shown]:
+    found = noise.measure(said.cells, repeats=said.repeats)
+    yield Shown("Noise: speed, tables cached", SPEED, found["speed"])
+    yield Shown("Noise: first use and memory", ROOM, found["room"])
+
+
+def _ledger(said: argparse.Namespace) -> Iterator[Shown]:
+    rates = ledger.measure(said.pairs)
+    rows = [{"store": store, "pairs_per_s": rate} for store, rate in rates.items()]
+    yield Shown("Ledger: reserve and settle", STORES, rows)
+
+
+def _door(said: argparse.Namespace) -> Iterator[Shown]:
+    found = door.measure(said.rows)
+    yield Shown(f"Door: questions to {said.rows:,} rows of Parquet", DOOR, found["questions"])
+    yield Shown("Door: whole processes", DOOR, found["processes"])
+
+
+def _questions(said: argparse.Namespace) -> Iterator[Shown]:
+    found = query.measure(said.query_rows)
+    title = f"Questions to {said.query_rows:,} rows of Parquet, {query.GROUPS:,} groups"
+    yield Shown(title, QUESTIONS, found["questions"])
+    yield Shown("Along a foreign key", QUESTIONS, found["joins"])
+    yield Shown("What a question costs by itself", QUESTIONS, found["fixed"])
+    yield Shown("Whole processes", QUESTIONS, found["starts"])
+    yield Shown(typed.TITLE, typed.COLUMNS, typed.beside(found["questions"], found["starts"]))
+
+
+def _quantiles(said: argparse.Namespace) -> Iterator[Shown]:
+    rows = quantiles.measure(said.query_rows)
+    yield Shown("Quantiles alone", QUESTIONS, rows)
+
+
+def _everyday(said: argparse.Namespace) -> Iterator[Shown]:
+    yield Shown("Everyday questions: medians", QUESTIONS, everyday.measure(8 * said.quick or None))
+
+
+def _memory(said: argparse.Namespace) -> Iterator[Shown]:
+    rows = query.large(said.query_rows) if said.quick else query.large()
+    yield Shown("Memory of one question", QUESTIONS, rows)
+
+
+def _sparse(said: argparse.Namespace) -> Iterator[Shown]:
+    title = f"Sparse releases: {said.sparse_cells:,} cells with rows, of 2**64"
+    yield Shown(title, sparse.COLUMNS, sparse.measure(said.sparse_cells))
+
+
+def _peers(said: argparse.Namespace) -> Iterator[Shown]:
+    found = peers.measure(said.peer_cells, say=print)
+    title = f"{said.peer_cells:,} cells, million draws a second of CPU time"
+    yield Shown(title, peers.SIDES, peers.side_by_side(found, said.peer_cells))
+    yield Shown("Each peer; ours on floats is on a grid of 1/1024", BESIDE, found)
+
+
+SECTIONS: dict[str, Callable[[argparse.Namespace], Iterator[Shown]]] = {
+    "noise": _noise,
+    "peers": _peers,
+    "ledger": _ledger,
+    "door": _door,
+    "questions": _questions,
+    "quantiles": _quantiles,
+    "everyday": _everyday,
+    "sparse": _sparse,
+    "memory": _memory,
+}
+EFFORTS = {  # where it is not the median of --repeats runs
+    "peers": "medians of up to 5 runs within 10 s; ours of 101",
+    "ledger": "500 questions one after the other",
+    "door": "medians of 25 runs; of 5 processes",
+    "questions": "medians of 3 runs; of 5 processes, of 20 small questions",
+    "quantiles": "medians of 3 runs",
+    "everyday": "one run of each question, after one to warm up",
+    "sparse": "one process each",
+    "memory": "one process each",
+}
+ASIDE = ("peers", "memory")  # for those who ask: they install, or need 2 GB of disk
+
+
 def main() -> None:
-    """Measure section by section, show each as soon as it is known, keep all of it."""
-    options = _options()
+    """Measure section by section, show each as soon as it is known, keep each by itself."""
+    said = _options()
     to = console(width=140)
-    found: dict[str, Any] = {"machine": machine()}
-    to.print(f"[bold]{found['machine']}")
+    to.print(f"[bold]{machine()}")
+    usual = [name for name in SECTIONS if name not in ASIDE or getattr(said, name)]
+    usually = f"medians of {said.repeats} runs"
+    runs = [
+        (
+            Run(
+                name,
+                f"python bench/run.py --only {name}" + " --quick" * said.quick,
+                "tiny sizes" if said.quick else EFFORTS.get(name, usually),
+                quick=said.quick,
+            ),
+            partial(SECTIONS[name], said),
+        )
+        for name in said.only or usual
+    ]
+    every(runs, to, resume=said.resume)
 
-    to.print("[dim]noise …")
-    found["noise"] = noise.measure(options.cells, repeats=options.repeats)
-    show(to, "Noise: speed, tables cached", SPEED, found["noise"]["speed"])
-    show(to, "Noise: first use and memory", ROOM, found["noise"]["room"])
 
-    to.print("[dim]ledger …")
-    rates = ledger.measure(options.pairs)
-    found["ledger"] = [{"store": store, "pairs_per_s": rate} for store, rate in rates.items()]
-    show(to, "Ledger: reserve and settle", STORES, found["ledger"])
-
-    to.print("[dim]door …")
-    found["door"] = door.measure(options.rows)
-    title = f"Door: questions to {options.rows:,} rows of Parquet"
-    show(to, title, DOOR, found["door"]["questions"])
-    show(to, "Door: whole processes", DOOR, found["door"]["processes"])
-
-    to.print("[dim]questions …")
-    found["query"] = query.measure(options.query_rows)
-    title = f"Questions to {options.query_rows:,} rows of Parquet, {query.GROUPS:,} groups"
-    show(to, title, QUESTIONS, found["query"]["questions"])
-    show(to, "Along a foreign key", QUESTIONS, found["query"]["joins"])
-    show(to, "What a question costs by itself", QUESTIONS, found["query"]["fixed"])
-    show(to, "Whole processes", QUESTIONS, found["query"]["starts"])
-    found["quantiles"] = quantiles.measure()
-    show(to, "Quantiles alone", QUESTIONS, found["quantiles"])
-    found["everyday"] = everyday.measure()
-    show(to, "Everyday questions: medians", QUESTIONS, found["everyday"])
-    if options.large:
-        found["large"] = query.large()
-        show(to, "Memory", QUESTIONS, found["large"])
-
-    to.print("[dim]sparse …")
-    found["sparse"] = sparse.measure(options.sparse_cells)
-    title = f"Sparse releases: {options.sparse_cells:,} cells with rows, of 2**64"
-    show(to, title, sparse.COLUMNS, found["sparse"])
-
-    if options.peers:
-        found["peers"] = peers.measure(say=lambda text: to.print(f"[dim]{text}"))
-        title = f"Peers: {noise.HISTOGRAM_CELLS:,} cells, ours on floats is on a grid of 1/1024"
-        show(to, title, BESIDE, found["peers"])
-
-    RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text(json.dumps(found, indent=1, ensure_ascii=False))
-    to.print(f"kept in {RESULTS.relative_to(RESULTS.parents[1])}; {load()}")
+SIZES = {  # in full, and with --quick
+    "cells": (noise.CELLS, 200_000, "draws per law"),
+    "repeats": (5, 3, "runs per median"),
+    "rows": (door.ROWS, 50_000, "rows behind the door"),
+    "query_rows": (query.ROWS, 200_000, "rows for questions"),
+    "sparse_cells": (sparse.CELLS, 50_000, "of 2**64"),
+    "peer_cells": (noise.HISTOGRAM_CELLS, 2_000, "cells that peers draw for"),
+    "pairs": (500, 50, "questions for the ledger"),
+}
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--only", choices=tuple(SECTIONS), action="append")
     parser.add_argument("--peers", action="store_true", help="install and measure the peers too")
-    parser.add_argument("--large", action="store_true", help="100 million rows too, 2 GB on disk")
-    parser.add_argument("--cells", type=int, default=noise.CELLS, help="draws per law")
-    parser.add_argument("--repeats", type=int, default=5, help="runs per median")
-    parser.add_argument("--rows", type=int, default=door.ROWS, help="rows behind the door")
-    parser.add_argument("--query-rows", type=int, default=query.ROWS, help="rows for questions")
-    parser.add_argument("--sparse-cells", type=int, default=sparse.CELLS, help="of 2**64")
-    parser.add_argument("--pairs", type=int, default=500, help="questions for the ledger")
-    return parser.parse_args()
+    parser.add_argument("--memory", action="store_true", help="100 million rows too, 2 GB on disk")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes: whether it works")
+    parser.add_argument("--resume", action="store_true", help="leave out what this commit has")
+    for name, (_, _, words) in SIZES.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", type=int, help=words)
+    said = parser.parse_args()
+    for name, sizes in SIZES.items():
+        if getattr(said, name) is None:
+            setattr(said, name, sizes[said.quick])
+    return said
 
 
 if __name__ == "__main__":

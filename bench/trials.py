@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from noisegate.desk.price import Price, require_shares, variance_of
 from noisegate.errors import Bug, SpecError
 from noisegate.learners.asking import (
-    Measured,
+    NoisySums,
     lines_of,
     measured_of,
     minimiser,
@@ -259,7 +259,7 @@ class TrialRows:
     def _shape(self) -> Shape:
         return Shape(self.columns, self.reach, self.classes)
 
-    def totals(self, statistic: Statistic, shares: Sequence[Fraction]) -> list[Measured]:
+    def totals(self, statistic: Statistic, shares: Sequence[Fraction]) -> list[NoisySums]:
         """The sums of each feature, with the noise its share buys."""
         self.spent += sum(shares)
         if self.spent > 1:
@@ -281,7 +281,7 @@ class TrialRows:
         chosen = noises(statistic.blocks(self._shape), shares, self._price, 1)
         return [noise_variance(noise) for noise in chosen]
 
-    def minimised(self, penalty: Fraction, share: Fraction) -> Measured:
+    def minimised(self, penalty: Fraction, share: Fraction) -> NoisySums:
         """The same of these rows; without noise, with a thousandth."""
         self.spent += share
         noise = minimiser(self._shape, self._price, share, 1, 1, penalty)

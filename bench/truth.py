@@ -7,11 +7,11 @@ can know without reading the rows.
 """
 
 import argparse
-import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
@@ -19,19 +19,20 @@ from statistics import median
 from typing import Any
 
 import noisegate
+from keep import Run, Shown, every
 from noisegate.errors import NoisegateError
 from noisegate.ledger.memory import MemoryLedger
-from show import Column, Row, console, machine, show
+from show import Column, Row, console, machine
 from truth_exact import forget, remember
 from truth_held import LAWS, held
+from truth_summary import EACH, SUMMARY, summary
 from truth_worlds import WORLDS, World
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / ".bench" / "truth"
-RESULTS = ROOT / ".bench" / "truth.json"
+DRAWS, BESIDE = 50, 9
+ENOUGH = 10  # fewer draws show that it works, and no figure
 CAPS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
-COVERED_MIN, ERROR_MAX = {1.0: 0.95, 0.1: 0.9}, {1.0: 1.3, 0.1: 2.0}  # of the mean, of the best cap
-WORST_MIN, WIDTH_MAX = 0.8, 3.0
 WAYS = {"found": "", "declared": "-capped"}  # which policy file: the first says nothing of caps
 
 COLUMNS: tuple[Column, ...] = (
@@ -46,20 +47,6 @@ COLUMNS: tuple[Column, ...] = (
     ("± / error", "width", ".2f"),
     ("why not", "failed", ""),
 )
-SUMMARY: tuple[Column, ...] = (
-    ("ε", "epsilon", "g"),
-    ("caps", "way", ""),
-    ("questions", "questions", "d"),
-    ("refused", "refused", "d"),
-    ("inside ±, mean", "inside", ".3f"),
-    ("target", "inside_target", ".2f"),
-    ("least", "least", ".3f"),
-    ("below 0.8", "below", "d"),
-    ("× best cap, median", "times_best", ".2f"),
-    ("target", "times_target", ".1f"),
-    ("± / error, median", "width", ".2f"),
-)
-
 Cells = dict[tuple[Any, ...], float]  # by groups and the column
 
 
@@ -183,47 +170,39 @@ def best_cap(
     return error(cap, max(options.beside, options.draws)), cap
 
 
-def summary(rows: list[Row]) -> list[Row]:
-    """One line for each price and way."""
-    found = []
-    for epsilon, way in dict.fromkeys((row["epsilon"], row["way"]) for row in rows):
-        mine = [row for row in rows if (row["epsilon"], row["way"]) == (epsilon, way)]
-        told = [row for row in mine if "inside" in row]
-        if not told:
-            continue
-        inside = [row["inside"] for row in told]
-        ratios = [row["times_best"] for row in told if row.get("times_best") is not None]
-        widths = [row["width"] for row in told if row["width"] is not None]
-        found.append({
-            "epsilon": epsilon, "way": way,
-            "questions": len(mine), "refused": len(mine) - len(told),
-            "inside": sum(inside) / len(inside), "inside_target": COVERED_MIN.get(epsilon),
-            "least": min(inside), "below": sum(each < WORST_MIN for each in inside),
-            "times_best": median(ratios) if ratios else None,
-            "times_target": ERROR_MAX.get(epsilon), "width": median(widths) if widths else None,
-        })  # fmt: skip
-    return found
-
-
 def main() -> None:
-    """Measure world by world, show each as soon as it is known, keep all of it."""
-    options = _options()
-    to, rows = console(width=220), []
-    to.print(f"[bold]{machine()}, {options.draws} draws")
+    """Measure table by table, show each as soon as it is known, keep each by itself."""
+    said = _options()
+    to = console(width=220)
+    to.print(f"[bold]{machine()}, {said.draws} draws")
+    asked = [each for each in worlds(said) if not said.only or each.name.split("-")[0] in said.only]
     context = get_context("spawn")
-    with ProcessPoolExecutor(options.processes, mp_context=context) as pool:
-        for world in worlds(options):
-            if options.only and world.name.split("-")[0] not in options.only:
-                continue
-            found = measure(world, options, pool)
-            show(to, world.name, COLUMNS, found)
-            rows += found
-    show(to, "All tables", SUMMARY, summary(rows))
-    RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text(
-        json.dumps({"machine": machine(), "rows": rows}, indent=1, ensure_ascii=False)
-    )
-    to.print(f"kept in {RESULTS.relative_to(ROOT)}")
+    with ProcessPoolExecutor(said.processes, mp_context=context) as pool:
+        if said.held is None:
+            runs = [(_run(said, each.name), partial(_tables, [each], said, pool)) for each in asked]
+        else:
+            runs = [(_run(said, "held"), partial(_tables, asked, said, pool))]
+        every(runs, to, resume=said.resume)
+
+
+def _tables(asked: Sequence[World], said: argparse.Namespace, pool: Executor) -> Iterator[Shown]:
+    rows = []
+    for world in asked:
+        found = measure(world, said, pool)
+        yield Shown(f"{EACH}{world.name}", COLUMNS, found)
+        rows += found
+    yield Shown("All of these", SUMMARY, summary(rows))
+
+
+def _run(said: argparse.Namespace, name: str) -> Run:
+    words = f"{said.draws} draws of each question"
+    words += f", seed {said.held}" * (said.held is not None)
+    words += f", {said.beside} for each fixed cap" if said.beside else ", no fixed caps"
+    terms = f"--only {name}" if said.held is None else f"--held {said.held}"
+    terms += f" --draws {said.draws}" * (said.draws != DRAWS)
+    terms += f" --beside {said.beside}" * (said.beside != BESIDE)
+    few = said.draws < ENOUGH or len(said.epsilon) < 2 or bool(said.held is not None and said.only)
+    return Run(f"truth-{name}", f"python bench/truth.py {terms}", words, quick=few)
 
 
 def _options() -> argparse.Namespace:
@@ -231,8 +210,9 @@ def _options() -> argparse.Namespace:
     names = [*(world.name for world in WORLDS), *(name for name, _, _ in LAWS)]
     parser.add_argument("--only", action="append", choices=names)
     parser.add_argument("--held", type=int, help="tables of other shapes, of this seed")
-    parser.add_argument("--draws", type=int, default=50)
-    parser.add_argument("--beside", type=int, default=9, help="draws for each fixed cap; 0: none")
+    parser.add_argument("--draws", type=int, default=DRAWS)
+    parser.add_argument("--beside", type=int, default=BESIDE, help="for each fixed cap; 0: none")
+    parser.add_argument("--resume", action="store_true", help="leave out what this commit has")
     parser.add_argument("--way", nargs="+", choices=WAYS, default=list(WAYS))
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0, 0.1])

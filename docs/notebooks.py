@@ -30,6 +30,7 @@ HEAD = re.compile(r"^# %%(.*)$", re.MULTILINE)
 IMAGE = re.compile(r'<img [^>]*src="data:image/svg\+xml;base64,([^"]+)" ?/?>')
 LARGE = 120_000  # bytes: a map of thousands of squares is smaller as an image
 FORMS = ("image/svg+xml", "text/markdown", "text/html", "text/plain")  # the first is shown
+TAGS = {"refused": "raises-exception", "hide": "hide-input", "parameters": "parameters"}
 Shown = dict[str, str]
 
 
@@ -170,16 +171,25 @@ def _written(shown: Shown, drawn: Callable[[str], str]) -> str:
 
 
 def ipynb(parts: list[Cell]) -> str:
-    """A notebook in Jupyter's own format, without outputs."""
+    """A notebook in Jupyter's own format, without outputs; a refusal does not end its run."""
     made = [
         {"cell_type": "code", "execution_count": None, "outputs": [], "source": each.text}
         if each.code
         else {"cell_type": "markdown", "source": each.text}
         for each in parts
     ]
-    listed = [{"id": f"cell-{n}", "metadata": {}, **each} for n, each in enumerate(made)]
-    about = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
-    whole = {"cells": listed, "metadata": about, "nbformat": 4, "nbformat_minor": 5}
+    about = [
+        {"tags": tags, **({"jupyter": {"source_hidden": True}} if "hide" in each.tags else {})}
+        if (tags := [TAGS[name] for name in sorted(each.tags)])
+        else {}
+        for each in parts
+    ]
+    listed = [
+        {"id": f"cell-{n}", "metadata": metadata, **each}
+        for n, (metadata, each) in enumerate(zip(about, made, strict=True))
+    ]
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    whole = {"cells": listed, "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}
     return json.dumps(whole, indent=1, ensure_ascii=False) + "\n"
 
 

@@ -22,7 +22,8 @@ OUT = ROOT / ".site"
 BOOKS = "docs/notebooks/pages"
 PAGES = {
     "Start": {
-        "Overview": "README.md", "Three people": "docs/start.md", "Glossary": "docs/glossary.md",
+        "Overview": "README.md", "Three people": "docs/start.md", "Tour": "docs/tour.md",
+        "Glossary": "docs/glossary.md",
     },
     "Stories": {
         "About the notebooks": "docs/notebooks/README.md", "A hospital": f"{BOOKS}/hospital.md",
@@ -59,6 +60,8 @@ PAGES = {
     "Trust": {
         "Security": "SECURITY.md", "Programs: threats": "src/noisegate/isolated/THREATS.md",
         "Attacks": "docs/attacks.md", "Audits": "docs/audit.md", "Decks": "docs/decks.md",
+        "Benchmarks": "docs/benchmarks.md", "Other systems": "docs/comparison.md",
+        "Newcomers": "docs/newcomers.md",
     },
     "Reference": {
         "Names and commands": "docs/reference.md", "Library": "docs/library.md",
@@ -118,6 +121,16 @@ def linked(text: str, source: str, known: dict[str, str]) -> str:
         return f"[{words}]({known[inside]}{mark}{part})" if inside in known else words
 
     return re.sub(r"(?<!!)\[([^\]]+)\]\(([^)\s]+)\)", follow, text)
+
+
+def pictured(text: str, folder: Path, pages: Path) -> str:
+    """The text with its pictures beside it, where they are copied to."""
+
+    def copied(found: re.Match[str]) -> str:
+        shutil.copy(folder / found[2], pages)
+        return f"![{found[1]}]({Path(found[2]).name})"
+
+    return re.sub(r"!\[([^\]]*)\]\(([^)\s]+)\)", copied, text)
 
 
 def library(pages: Path) -> dict[str, dict[str, str]]:
@@ -199,9 +212,8 @@ def write(out: Path) -> None:
         raise SystemExit(f"docs/site.py does not list {', '.join(missing)}")
     for source, name in known.items():
         text = (ROOT / source).read_text(encoding="utf-8")
+        text = pictured(text, (ROOT / source).parent, pages)
         (pages / name).write_text(linked(text, source, known), encoding="utf-8")
-    for picture in (ROOT / BOOKS).glob("*-[0-9]*"):
-        shutil.copy(picture, pages)
     for book in notebooks():
         (pages / f"{book.stem}.ipynb").write_text(ipynb(cells(book)), encoding="utf-8")
         with (pages / f"{book.stem}.md").open("a", encoding="utf-8") as page:

@@ -11,6 +11,7 @@ Attacks, exact laws, stored files and rules of the house do not fail by chance: 
 
 import gc
 import os
+import signal
 from functools import cache, wraps
 from pathlib import Path
 
@@ -32,6 +33,8 @@ settings.register_profile(
 )
 settings.load_profile("unhurried")
 gc.set_threshold(100_000, 20, 100)  # a search among all tests and modules finds little
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as where a shell starts a run behind itself
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 DRAWN = [0]  # how often noise was drawn in this process
 CERTAIN = {"security", "exact", "golden", "house"}  # folders where nothing is left to chance
 

@@ -5,6 +5,7 @@ What was typed is remembered between sessions; answers never are.
 
 import os
 import shutil
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from datetime import timedelta
@@ -49,6 +50,7 @@ HELP: Final = (
 PICTURES: Final = (".png", ".svg", ".html")
 ENDINGS: Final = (".csv", ".json", ".parquet", *PICTURES, ".md")
 _HISTORY_MAX: Final = 2_000
+_WIDE: Final = 10_000  # letters of a line in a file: whoever reads it cuts it, not we
 
 
 class Desk(Protocol):
@@ -88,6 +90,8 @@ def run(
     """Read, ask, show, until the end of the input. A refusal is shown and ends nothing."""
     session = _Session(gate, write, epsilon, confidence, rows)
     typed: list[str] = []
+    if read is input and sys.stdin.isatty():
+        write(banner(gate))
     with _line_editing(gate) if read is input else nullcontext():
         while not session.ended:
             try:
@@ -105,6 +109,16 @@ def run(
             except EOFError:
                 write("")
                 return
+
+
+def banner(gate: Desk) -> str:
+    """What stands above the first prompt: what can be asked of, what is left, how to get help."""
+    from importlib.metadata import version  # noqa: PLC0415 - only here
+
+    return lines(
+        f"noisegate {version('noisegate-dp')} · tables: {', '.join(gate.tables)} · left "
+        f"{gate.remaining:left}\nSQL ends with a semicolon; \\help lists commands, \\quit leaves."
+    )
 
 
 def _is_whole(text: str) -> bool:
@@ -300,6 +314,18 @@ def _drawn(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     console = Console(file=page, width=shutil.get_terminal_size().columns)
     console.print(rich_table(names, rows))
     return page.getvalue().rstrip("\n")
+
+
+def show(table: Any) -> None:  # noqa: ANN401 - rich's
+    """Print a table: page by page where it is longer than the terminal, else as wide as it is."""
+    from rich.console import Console  # noqa: PLC0415 - slow to load
+
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=None if os.environ.get("COLUMNS") else _WIDE)
+    long = console.is_terminal and sys.stdin.isatty() and table.row_count > console.height
+    with console.pager() if long else nullcontext():
+        console.print(table)
 
 
 # what the terminal remembers

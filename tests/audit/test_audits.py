@@ -233,7 +233,7 @@ def test_the_command_lists_and_runs_audits():
     run = CliRunner().invoke
     assert "permute-and-flip" in run(app, ["audit", "--list"]).stdout
     found = run(app, ["audit", "--mechanism", "geometric", "--trials", "20000", "--json"])
-    (line,) = json.loads(found.stdout)
+    (line,) = json.loads(found.stdout)["audits"]
     assert line["verdict"] == NO_VIOLATION
     assert line["broken_caught"]
     assert found.exit_code == 0

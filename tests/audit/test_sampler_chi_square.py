@@ -22,14 +22,9 @@ from noisegate.noise.bernoulli import bernoulli, bernoulli_exp, sample_rows
 from noisegate.noise.binomials import binomial
 from noisegate.noise.choice import Contest, choose
 from noisegate.noise.continuous import Gaussian, Laplace, StudentT, rounded
+from noisegate.noise.cut_geometric import geometric_tail, truncated_geometric
 from noisegate.noise.gaussian import discrete_gaussian
-from noisegate.noise.geometric import (
-    discrete_laplace,
-    geometric,
-    geometric_gaps,
-    geometric_tail,
-    truncated_geometric,
-)
+from noisegate.noise.geometric import discrete_laplace, geometric, geometric_gaps
 from noisegate.noise.uniform import uniform_below
 
 FALSE_ALARM = 1e-9

@@ -6,6 +6,7 @@ import tempfile
 from itertools import count
 from pathlib import Path
 
+import jvm
 import psycopg
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -121,12 +122,15 @@ class OnSpark(Folders):
 
     def __init__(self):
         super().__init__()
+        self.url, self._stop = self._started()
+
+    def _started(self):
         os.environ.setdefault("RUST_LOG", "off")
         from pysail.spark import SparkConnectServer
 
-        self._server = SparkConnectServer(port=0)
-        self._server.start(background=True)
-        self.url = "sc://localhost:{1}".format(*self._server.listening_address)
+        server = SparkConnectServer(port=0)
+        server.start(background=True)
+        return "sc://localhost:{1}".format(*server.listening_address), server.stop
 
     def places(self, frames):
         found = self.write(frames)
@@ -144,8 +148,21 @@ class OnSpark(Folders):
         return [column.to_pylist() for column in found.toArrow().columns]
 
     def close(self):
-        self._server.stop()
+        self._stop()
         super().close()
+
+
+class OnJvm(OnSpark):
+    """Spark itself, in a process that other processes of the run use, too."""
+
+    def __init__(self, folder):
+        self._folder = folder
+        super().__init__()
+
+    def _started(self):
+        server = jvm.Server(self._folder)
+        self.port = server.port
+        return server.url, server.close
 
 
 class OnDataFusion(Folders):

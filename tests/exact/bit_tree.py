@@ -19,6 +19,11 @@ DIGITS = 60
 SLACK = Fraction(1, 10**45)  # mpmath at 60 digits, rounded to a fraction: far above its error
 
 
+def start_of(law, block):
+    """The smallest |z| of a block of a `Staircase`, by its definition."""
+    return (block << law.block_bits) if block >= 0 else ((-1 - block) << law.block_bits) + 1
+
+
 class ScriptEnded(Exception):  # noqa: N818 - not an error: the tree grows here
     """The sampler asked for one more word than the script holds."""
 

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 
 from noisegate.accounting.pure import pure_loss
-from noisegate.mechanisms.quantiles import brackets
-from noisegate.mechanisms.quantiles.brackets import LADDER, Brackets
+from noisegate.mechanisms.quantiles.brackets import LADDER, Brackets, EvenBrackets
 from noisegate.mechanisms.quantiles.ranks import ERROR_MAX
 
 LEVELS = [Fraction(1, 2), Fraction(1, 10), Fraction(2, 3)]
 SLACKS = [Fraction(0), Fraction(1, 20)]
+KINDS = [Brackets, EvenBrackets]
 
 
 def slow_error(mechanism, data, place, point, index):
@@ -35,7 +35,10 @@ def slow_error(mechanism, data, place, point, index):
         found = [ERROR_MAX]
         for rung, ranks in enumerate(mechanism.rungs[place]):
             radius = listed[min(at + rung, len(listed) - 1)]
-            spare = ranks + 2 + 2 * mechanism.slack * count
+            if type(mechanism) is EvenBrackets:
+                longer = Fraction(ceil(1024 * 2 ** (rung / 4)), 1024)
+                radius = max(ceil(listed[at] * longer), listed[at] + ceil(rung / 4))
+            spare = ranks + mechanism.spare + 2 * mechanism.slack * count
             if point - radius > 0:
                 found.append(tau * count - sum(x < point - radius for x in data) - spare)
             if point + radius < last:
@@ -44,7 +47,7 @@ def slow_error(mechanism, data, place, point, index):
 
     upto, below = sum(x <= point for x in data), sum(x < point for x in data)
     rank = max(0, tau * count - upto, below - tau * count)
-    return max(rank, -safe(index), safe(index - 1)), rank
+    return max(rank, -safe(index), safe(index - 1) - mechanism.rooms[place]), rank
 
 
 @cache
@@ -108,24 +111,26 @@ def hard_tables(points):
         yield sorted([0] * half + chance.integers(0, points, count - half).tolist())
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("tau", LEVELS)
 @pytest.mark.parametrize("slack", SLACKS)
-def test_errors_are_those_of_the_definition(tau, slack):
-    mechanism = Brackets.for_epsilon(9, taus=(tau,), low=0, high=12, slack=slack)
+def test_errors_are_those_of_the_definition(tau, slack, kind):
+    mechanism = kind.for_epsilon(9, taus=(tau,), low=0, high=12, slack=slack)
     pairs = np.array(list(product(range(13), range(mechanism.radii.size + 1))), np.int64)
-    for data in hard_tables(13):
+    for data in list(hard_tables(13))[:: 1 if kind is Brackets else 4]:
         found = mechanism.excess(np.array(sorted(data), np.int64), 0, pairs[:, 0], pairs[:, 1])
         for pair, excess in zip(pairs.tolist(), found.tolist(), strict=True):
             error, rank = slow_error(mechanism, data, 0, *pair)
             assert Fraction(excess, mechanism._denominator(tau)) == error - rank
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("tau", LEVELS)
 @pytest.mark.parametrize("slack", SLACKS)
-def test_no_value_tells_more_than_the_price(tau, slack, monkeypatch):
-    monkeypatch.setattr(brackets, "_SPARE", 0)  # so that few values matter
-    monkeypatch.setattr(Brackets, "rungs", ((1, 1, 2),))
-    mechanism = Brackets.for_epsilon(1, taus=(tau,), low=0, high=5, slack=slack)
+def test_no_value_tells_more_than_the_price(tau, slack, kind, monkeypatch):
+    monkeypatch.setattr(kind, "spare", 0)  # so that few values matter
+    monkeypatch.setattr(kind, "rungs", ((1, 1, 2),))
+    mechanism = kind.for_epsilon(1, taus=(tau,), low=0, high=5, slack=slack)
     price, largest = float(pure_loss(mechanism.event(1)).epsilon), 0.0
     assert price == pytest.approx(1)
     logs = cache(lambda *data: log_law(mechanism, data)[1])  # of values in order
@@ -138,10 +143,11 @@ def test_no_value_tells_more_than_the_price(tau, slack, monkeypatch):
     assert largest > price / 4  # the test would see twice the factor or more
 
 
-def test_a_copy_with_a_third_of_the_range_is_caught(monkeypatch):
-    monkeypatch.setattr(brackets, "_SPARE", 0)
-    monkeypatch.setattr(Brackets, "rungs", ((1, 1, 2),))
-    mechanism = Brackets.for_epsilon(3, taus=("1/2",), low=0, high=5)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_copy_with_a_third_of_the_range_is_caught(kind, monkeypatch):
+    monkeypatch.setattr(kind, "spare", 0)
+    monkeypatch.setattr(kind, "rungs", ((1, 1, 2),))
+    mechanism = kind.for_epsilon(3, taus=("1/2",), low=0, high=5)
     worst = max(
         float(np.ptp(log_law(mechanism, (*data, value))[1] - log_law(mechanism, data)[1]))
         for data in combinations_with_replacement(range(6), 4)
@@ -231,9 +237,10 @@ def test_nothing_held_gives_the_whole_grid():
     assert whole > 0.95 - 4 * 0.0011  # a chance of at most 1 in 20: false alarms below 1e-4
 
 
-def test_draws_have_the_law():
+@pytest.mark.parametrize("kind", KINDS)
+def test_draws_have_the_law(kind):
     """Chi-square over the likely pairs; a false alarm has a chance of about 1e-6."""
-    mechanism = Brackets.for_epsilon(3, taus=("1/2",), low=0, high=40)
+    mechanism = kind.for_epsilon(3, taus=("1/2",), low=0, high=40)
     data = np.array([3, 3, 3, 8, 9, 20, 21, 22, 22, 30] * 3, np.int64)
     pairs, chances = law(mechanism, data)
     uses = 20_000

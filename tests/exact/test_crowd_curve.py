@@ -17,7 +17,6 @@ from noisegate.accounting.crowd import (
     least_crowd,
     least_epsilon,
     least_loss,
-    zero_knowledge,
 )
 from noisegate.errors import SpecError
 from noisegate.exact import exp_down, log_up
@@ -149,16 +148,6 @@ def test_a_change_costs_less_than_two_steps():
     assert loss.delta == Fraction(1, 10**6)
 
 
-def test_zero_knowledge_of_an_average():
-    bound = float(zero_knowledge(100, Fraction(1), people=10**9))
-    assert bound == pytest.approx(0.2239, rel=1e-3)
-    exact = sum(  # Bernoulli rows of mean a half: the mean of e^|g(D) - g(S)|
-        comb(100, x) / 2**100 * exp(abs(x / 100 - 0.5)) for x in range(101)
-    )
-    assert log(exact) == pytest.approx(0.0403, rel=2e-3)
-    assert log(exact) < bound
-
-
 def test_small_probabilities_are_searched_to_the_end():
     p, epsilon = Fraction(1, 100), Fraction(1, 20)
     found = histogram_delta(p, 8, epsilon)
@@ -210,7 +199,6 @@ def test_an_epsilon_that_needs_many_people_has_an_exact_price_at_once():
         lambda: change_one(Fraction(1), ApproxDP(1)),
         lambda: least_crowd(HALF, ApproxDP(1)),
         lambda: least_loss(HALF, 5, Fraction(0)),
-        lambda: zero_knowledge(0, Fraction(1), people=5),
     ],
 )
 def test_nonsense_is_refused(call):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from bit_tree import ScriptedBits, assert_masses_match, exact_masses
 
+from noisegate.noise.cut_geometric import geometric_tail, truncated_geometric
 from noisegate.noise.geometric import (
     Digit,
     Ratio,
@@ -16,8 +17,6 @@ from noisegate.noise.geometric import (
     combine,
     digit_plan,
     discrete_laplace,
-    geometric_tail,
-    truncated_geometric,
 )
 from noisegate.noise.law import SATURATION
 from noisegate.noise.table import Table, Widths

@@ -17,7 +17,7 @@ import mpmath
 import numpy as np
 import pyarrow as pa
 import pytest
-from bit_tree import as_fraction, mp
+from bit_tree import as_fraction, mp, start_of
 from scipy.stats import chi2
 
 from noisegate.accounting.tails import upper_tail
@@ -228,7 +228,7 @@ def test_every_integer_is_one_place_of_one_step_and_keeps_its_weight(variance, b
         z = (int(start[lane]) + int(place[lane])) * (1 if block >= 0 else -1)
         exponent = _exponent(variance, start, place, lane)
         assert exponent >= 0
-        assert law.start_of(block) ** 2 / (2 * variance) + exponent == z * z / (2 * variance)
+        assert start_of(law, block) ** 2 / (2 * variance) + exponent == z * z / (2 * variance)
         assert abs(Fraction(float(rough[lane])) - exponent) <= Fraction(1, 1 << 40)
         seen.add(z)
     assert seen == set(range(-6 * size, 6 * size))

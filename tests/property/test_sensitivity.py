@@ -800,7 +800,7 @@ def test_a_choice_that_forgets_rows_that_share_a_cell_is_caught(source, monkeypa
 
 def test_cells_that_keep_one_row_too_many_are_caught(source, monkeypatch):
     evenly = tallies._evenly
-    monkeypatch.setattr(tallies, "_evenly", lambda rows, by, cap: evenly(rows, by, cap + 1))
+    monkeypatch.setattr(tallies, "_evenly", lambda rows, by, cap, of: evenly(rows, by, cap + 1, of))
     places = Axis(name="vid", expression=Field("vid"), low=0, size=1 << 30)
     query = Query(Cells(relation=Table(VISITS), by=(places,), rows_per_unit=1))
     monkeypatch.setitem(globals(), "some_query", lambda *_: query)

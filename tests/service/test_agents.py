@@ -21,7 +21,7 @@ from noisegate.cli.agents import _caller
 from noisegate.errors import PolicyError, SpecError
 from noisegate.exact import fraction
 from noisegate.orders import SqlOrder
-from noisegate.server.agents import agents_app
+from noisegate.server.agents import AgentsApp
 from noisegate.server.agents.plans import Plans
 from noisegate.server.agents.tools import TOOLS, Tools
 from noisegate.server.http import http_app
@@ -38,7 +38,7 @@ QUICK = Settings(quantum=0)
 @asynccontextmanager
 async def agent(service, token):
     """The protocol's own client, in front of the application."""
-    app = agents_app(service)
+    app = AgentsApp(service)
     web = httpx2.AsyncClient(
         transport=httpx2.ASGITransport(app=app), headers={"Authorization": f"Bearer {token}"}
     )

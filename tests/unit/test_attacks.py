@@ -63,7 +63,7 @@ def test_the_command_prints_tables_json_and_files(tmp_path):
     assert told.exit_code == 0
     assert "exact sums" in told.stdout
     assert file.read_text().startswith("<svg")
-    (record,) = json.loads(run(app, [*args, "--json"]).stdout)
+    (record,) = json.loads(run(app, [*args, "--json"]).stdout)["attacks"]
     assert record["attack"] == "width"
     assert set(record["trials"]) == {"raw", "classic", "gate"}
 

@@ -2,24 +2,20 @@
 
 import math
 from fractions import Fraction
-from itertools import pairwise, product
+from itertools import pairwise
 
 import pytest
 
 from noisegate.errors import SpecError
 from noisegate.planning.composition import (
-    advanced_drv_up,
     advanced_mixed_up,
-    advanced_up,
     exponential_delta_up,
     exponential_epsilon_up,
     optimal_delta_up,
     optimal_epsilon_up,
-    parallel,
     sequential,
 )
 from noisegate.privacy.loss import ApproxDP
-from noisegate.privacy.unit import Adjacency
 from refusals import about
 
 TENTH, MILLIONTH = Fraction(1, 10), Fraction(1, 10**6)
@@ -29,11 +25,9 @@ def test_a_hundred_tenths_cost_what_the_papers_say():
     assert float(optimal_epsilon_up(TENTH, count=100, delta=MILLIONTH)) == pytest.approx(
         4.774568, abs=5e-7
     )
-    assert float(advanced_drv_up(TENTH, count=100, slack=MILLIONTH)) == pytest.approx(
-        6.3082, abs=5e-5
-    )
-    sharper = TENTH * 100 * Fraction(math.tanh(0.05)) + Fraction(math.sqrt(2 * math.log(1e6)))
-    assert float(advanced_up(TENTH, count=100, slack=MILLIONTH)) == pytest.approx(float(sharper))
+    advanced = 10 * math.tanh(0.05) + math.sqrt(2 * math.log(1e6))
+    same = advanced_mixed_up([ApproxDP(TENTH)] * 100, delta=MILLIONTH)
+    assert float(same) == pytest.approx(advanced)
 
 
 def test_ten_large_steps_gain_almost_nothing():
@@ -42,24 +36,10 @@ def test_ten_large_steps_gain_almost_nothing():
     assert found < 10
 
 
-def test_sums_and_maxima():
+def test_steps_on_the_same_units_add_up():
     losses = [ApproxDP("0.1", "1e-6"), ApproxDP("0.3"), ApproxDP("0.2", "1e-7")]
     assert sequential(losses) == ApproxDP("0.6", "1.1e-6")
     assert sequential([]) == ApproxDP(0)
-    assert parallel(losses, adjacency=Adjacency.ADD_REMOVE) == ApproxDP("0.3", "1e-6")
-    assert parallel(losses, adjacency=Adjacency.CHANGE_ONE) == ApproxDP("0.5", "1.1e-6")
-    assert parallel([], adjacency=Adjacency.CHANGE_ONE) == ApproxDP(0)
-
-
-def test_moving_between_two_blocks_attains_the_sum_of_both():
-    """Two counts in two blocks with randomised response on presence: the worst ratio is e^{a+b}."""
-    a, b = 0.3, 0.5
-    truth = [math.exp(x) / (1 + math.exp(x)) for x in (a, b)]
-    here = [p * q for p, q in product((truth[0], 1 - truth[0]), (1 - truth[1], truth[1]))]
-    there = [p * q for p, q in product((1 - truth[0], truth[0]), (truth[1], 1 - truth[1]))]
-    worst = max(math.log(p / q) for p, q in zip(here, there, strict=True))
-    both = parallel([ApproxDP("0.3"), ApproxDP("0.5")], adjacency=Adjacency.CHANGE_ONE)
-    assert worst == pytest.approx(float(both.epsilon))
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 12])
@@ -106,13 +86,10 @@ def test_deltas_of_the_steps_use_up_part_of_delta():
 def test_sharper_theorems_are_sharper():
     for count in (10, 100, 1000):
         optimal = optimal_epsilon_up(TENTH, count=count, delta=MILLIONTH)
-        sharp = advanced_up(TENTH, count=count, slack=MILLIONTH)
-        assert optimal < sharp < advanced_drv_up(TENTH, count=count, slack=MILLIONTH)
+        assert optimal < advanced_mixed_up([ApproxDP(TENTH)] * count, delta=MILLIONTH)
 
 
-def test_mixed_steps_reduce_to_equal_ones_and_keep_their_delta():
-    same = advanced_mixed_up([ApproxDP(TENTH)] * 100, delta=MILLIONTH)
-    assert float(same) == pytest.approx(float(advanced_up(TENTH, count=100, slack=MILLIONTH)))
+def test_mixed_steps_keep_their_delta():
     assert advanced_mixed_up([], delta=MILLIONTH) == 0
     with pytest.raises(SpecError, check=about("delta")):
         advanced_mixed_up([ApproxDP(TENTH, MILLIONTH)], delta=MILLIONTH)
@@ -151,9 +128,9 @@ def test_more_steps_never_cost_less():
 @pytest.mark.parametrize(("epsilon", "count", "slack"), [(0, 1, 1), (1, 0, 1), (1, True, 1)])
 def test_impossible_compositions_are_refused(epsilon, count, slack):
     with pytest.raises(SpecError):
-        advanced_up(Fraction(epsilon), count=count, slack=Fraction(slack))
+        exponential_epsilon_up(Fraction(epsilon), count=count, delta=Fraction(slack))
 
 
 def test_a_slack_outside_the_unit_interval_is_refused():
     with pytest.raises(SpecError, check=about("delta")):
-        advanced_up(TENTH, count=1, slack=Fraction(0))
+        exponential_epsilon_up(TENTH, count=1, delta=Fraction(0))

@@ -10,7 +10,7 @@ import pytest
 import noisegate as ng
 from noisegate.errors import SpecError
 from noisegate.learners.items.baskets import Supports
-from noisegate.learners.items.itemsets import FrequentItemsets, Plan, search
+from noisegate.learners.items.itemsets import FrequentItemsets, Search, search
 from noisegate.learners.items.rules import AssociationRules
 from noisegate.mechanisms.additive.box_noise import BoxNoise
 from noisegate.mechanisms.additive.geometric import Geometric
@@ -78,7 +78,7 @@ class Exact:
 
 def plan(**terms):
     usual = {"method": "apriori", "k": None, "support": None, "size": 3, "least": 1}
-    return Plan(**(usual | {"subsets": False} | terms))
+    return Search(**(usual | {"subsets": False} | terms))
 
 
 @pytest.mark.parametrize("support", ["0.05", "0.2", "0.5"])

@@ -16,7 +16,7 @@ from noisegate import learners
 from noisegate.desk.job import Receipt
 from noisegate.desk.price import Price
 from noisegate.learners import base
-from noisegate.learners.asking import Measured, noise_variance, noises
+from noisegate.learners.asking import NoisySums, noise_variance, noises
 from noisegate.learners.fitting import Outcome
 from noisegate.ledger.anchor import NO_LOG
 from noisegate.mechanisms.additive.box_noise import BoxNoise
@@ -66,7 +66,9 @@ class Audited:
             self.loss += away.max(axis=1).sum() / float(noise.scale) * self._scale
         else:
             self.loss += away.sum() / float(noise.scale) * self._scale
-        return Measured(told.reshape(block.cells, block.width).astype(float), noise_variance(noise))
+        return NoisySums(
+            told.reshape(block.cells, block.width).astype(float), noise_variance(noise)
+        )
 
     def variance(self, statistic, shares):
         chosen = noises(statistic.blocks(self._shape), shares, self._price, 1)

@@ -13,7 +13,7 @@ from sklearn.datasets import load_digits
 from trial_rows import REACH, trial, unit_columns
 
 from noisegate.desk.price import Price
-from noisegate.learners.asking import Measured, noise_variance, noises
+from noisegate.learners.asking import NoisySums, noise_variance, noises
 from noisegate.learners.linear.moments import LOGISTIC, measure
 from noisegate.learners.trees.naive_bayes import (
     CategoricalNB,
@@ -92,9 +92,9 @@ def test_where_noise_hides_everything_classes_look_alike():
 
 def test_counts_are_drawn_to_each_other_by_what_noise_explains():
     raw = np.array([[90.0], [110.0], [100.0]])
-    assert even_counts(Measured(raw, 1e6)) == pytest.approx(np.full(3, 1e3 / 3**0.5))
-    assert even_counts(Measured(raw, 1e-9))[:, None] == pytest.approx(raw)
-    half = even_counts(Measured(raw, 50.0))  # the differences have variance 100
+    assert even_counts(NoisySums(raw, 1e6)) == pytest.approx(np.full(3, 1e3 / 3**0.5))
+    assert even_counts(NoisySums(raw, 1e-9))[:, None] == pytest.approx(raw)
+    half = even_counts(NoisySums(raw, 50.0))  # the differences have variance 100
     assert half == pytest.approx([95, 105, 100])
 
 

@@ -6,7 +6,7 @@ from fractions import Fraction
 import pytest
 
 from noisegate.errors import SpecError
-from noisegate.planning.meaning import epsilon_of_posterior_down, meaning, posterior_up
+from noisegate.planning.meaning import meaning, posterior_up
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ZCDP, ApproxDP
 from noisegate.privacy.unit import Adjacency, PrivacyUnit
@@ -79,15 +79,6 @@ def test_a_huge_loss_never_reads_as_certainty_where_it_is_not():
     assert "at least 0.00004 %" in lines[1]
     assert "99.996 %" in lines[2]
     assert "× 10^43" in lines[7]
-
-
-def test_the_loss_for_a_wanted_belief_is_the_inverse():
-    epsilon = epsilon_of_posterior_down(Fraction(3, 4), prior=Fraction(1, 2))
-    assert float(epsilon) == pytest.approx(math.log(3), rel=1e-12)
-    assert posterior_up(epsilon, prior=Fraction(1, 2)) <= Fraction(3, 4) + Fraction(1, 10**20)
-    assert epsilon_of_posterior_down(Fraction(1, 2), prior=Fraction(1, 2)) == 0
-    with pytest.raises(SpecError, check=about("posterior")):
-        epsilon_of_posterior_down(Fraction(1, 4), prior=Fraction(1, 2))
 
 
 @pytest.mark.parametrize("prior", [0, 1, -1, 2])

@@ -36,7 +36,7 @@ from noisegate.mechanisms.partitions.privtree import PrivTree
 from noisegate.mechanisms.partitions.small_database import SmallDatabase
 from noisegate.mechanisms.partitions.splits import Splits
 from noisegate.mechanisms.partitions.unevenness import Unevenness
-from noisegate.mechanisms.quantiles.brackets import Brackets
+from noisegate.mechanisms.quantiles.brackets import Brackets, EvenBrackets
 from noisegate.mechanisms.quantiles.local_quantile import LocalQuantile
 from noisegate.mechanisms.quantiles.quantile import Quantile
 from noisegate.mechanisms.quantiles.quantiles import Quantiles
@@ -77,6 +77,7 @@ EXAMPLES = (
     Quantile(tau=THIRD, factor=THIRD, low=-6, high=6, step=3),
     Quantiles(taus=(THIRD, 2 * THIRD), epsilon_levels=(THIRD, THIRD), low=0, high=8),
     Brackets(taus=(THIRD, 2 * THIRD), factors=(THIRD, THIRD), low=-4, high=8, slack=THIRD),
+    EvenBrackets(taus=(THIRD, 2 * THIRD), factors=(THIRD, THIRD), low=-4, high=8, slack=THIRD),
     KeySelection(epsilon=THIRD, delta=Fraction(1, 10**6)),
     ThresholdedGeometric(scale=THIRD, threshold=4),
     ThresholdedGaussian(variance=THIRD, threshold=4),

@@ -1,6 +1,7 @@
 """In IPython: answers with pictures, cells of SQL, and refusals without frames."""
 
 import re
+import subprocess
 import sys
 
 import pyarrow as pa
@@ -130,3 +131,30 @@ def test_a_refusal_is_a_few_lines(shell, cell, said, capsys, monkeypatch):
     monkeypatch.setenv(DEBUG, "1")
     shell.run_cell(cell)
     assert "Traceback" in capsys.readouterr().out
+
+
+def test_a_gate_opens_in_a_jupyter_that_has_no_widgets():
+    """The engine cannot set its progress bar there, and has none; found by a real kernel."""
+    code = """
+from IPython.core.interactiveshell import InteractiveShell
+InteractiveShell.instance().config.IPKernelApp.there = True
+import duckdb, noisegate, pyarrow
+try:
+    duckdb.connect().execute("SET enable_progress_bar = false")
+except duckdb.Error:
+    print("no widgets")
+gate = noisegate.open(pyarrow.table({"a": [1, 2]}), epsilon=1, table="t")
+print(gate.sql("SELECT COUNT(*) AS n FROM t", epsilon=1).columns)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines() == ["no widgets", "('n',)"], done.stderr
+
+
+def test_words_stand_on_the_left_and_numbers_on_the_right(shell):
+    shown = shell.user_ns["gate"].sql(BY_WARD, epsilon="0.1")._repr_html_()
+    assert '<td style="text-align:left">north</td>' in shown
+    assert shown.count('<td style="text-align:right">') == 3
+    assert (
+        '<td style="text-align:left">'
+        in shell.user_ns["gate"].plan(BY_WARD, epsilon=1)._repr_html_()
+    )

@@ -61,7 +61,9 @@ def test_a_page_shows_what_jupyter_would(tmp_path):
     assert "```text\nbad-parameter.mechanism: " in text
     assert text.count("<details") == 1
     assert "```text\n5" not in text
-    assert len(json.loads(notebooks.ipynb(ran))["cells"]) == 6
+    made = json.loads(notebooks.ipynb(ran))["cells"]
+    tags = [each["metadata"].get("tags", []) for each in made]
+    assert tags == [[], ["parameters"], [], ["hide-input"], [], ["raises-exception"]]
     with pytest.raises(KeyError, match="has no parameter M"):
         notebooks.run(file, M=1)
 

@@ -103,7 +103,7 @@ CASES = [
     ("ana = 1", "ana = 1\nben = 2", A, "analysts", "add up to ε = 3"),
     ("default_epsilon = 0.5", "", A, "questions.default_epsilon", "name its price"),
     ("max_epsilon = 1", "", A, "questions.max_epsilon", "whole budget"),
-    ("rows_per_unit = 20", "", W, "tables.visits", "COUNT(*) and sums"),
+    ("rows_per_unit = 20", "", A, "tables.visits", "its own contribution bound"),
     ("groups_per_unit = 3", "", A, "tables.visits", "by group"),
     ('key = ["code"]', "", A, "tables.codes", "joined"),
     ("ward =", "x = {}\nward =", A, "tables.visits.columns.x", "SUM, AVG"),

@@ -1,6 +1,12 @@
 """What a prompt and a notebook show, and the short ways to the values of an answer."""
 
 import json
+import os
+import pty
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -10,6 +16,7 @@ from typer.testing import CliRunner
 import noisegate
 from noisegate.cli import app
 from noisegate.cli.help import GROUPED
+from noisegate.cli.printing import print_table
 from noisegate.desk.prompt import SHOWN_MAX, Entries, Tables, aligned
 from noisegate.errors import SpecError
 from noisegate.ledger.memory import MemoryLedger
@@ -125,3 +132,45 @@ def test_sql_comes_from_a_file_or_another_program(tmp_path):
     assert json.loads(again.output)["free"]
     wrong = CliRunner().invoke(app, [*asked, "@nowhere.sql", *terms])
     assert isinstance(wrong.exception, SpecError)
+
+
+def test_a_table_in_a_file_is_as_wide_as_it_is_and_has_no_colours(tmp_path, capsys, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    wide = ["x" * 150, "y" * 150]
+    print_table("a title", ("one", "two"), [wide])
+    shown = capsys.readouterr().out
+    assert all(word in shown for word in wide)
+    assert "\x1b" not in shown
+
+
+def test_a_table_that_is_longer_than_the_terminal_goes_through_a_pager(tmp_path):
+    code = "from noisegate.cli.printing import print_table as p; p(None, ('n',), [(str(i),) for i in range({})])"
+    for rows, paged in ((200, True), (3, False)):
+        out = tmp_path / f"{rows}.txt"
+        pager = f"sh -c 'wc -l > {out}'"
+        environment = os.environ | {"PAGER": pager, "TERM": "xterm", "LINES": "24", "COLUMNS": "80"}
+        pid, fd = pty.fork()
+        if pid == 0:
+            os.execve(sys.executable, [sys.executable, "-c", code.format(rows)], environment)
+        with suppress(OSError):
+            while os.read(fd, 4096):
+                pass
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        assert out.exists() is paged
+
+
+def test_completion_knows_commands_and_options():
+    for words, number, wanted in (
+        ("noisegate ledger ver", 2, "verify"),
+        ("noisegate ask --prac", 2, "--practice"),
+    ):
+        asked = {
+            "COMP_WORDS": words,
+            "COMP_CWORD": str(number),
+            "_NOISEGATE_COMPLETE": "complete_bash",
+        }
+        command = Path(sys.executable).with_name("noisegate")
+        done = subprocess.run(
+            [command], env=os.environ | asked, capture_output=True, text=True, check=False
+        )
+        assert done.stdout.split() == [wanted]

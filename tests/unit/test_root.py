@@ -429,3 +429,27 @@ def test_a_ledger_that_is_no_path_is_refused_and_makes_no_file(ledger, tmp_path,
     with pytest.raises(SpecError, check=about("ledger")):
         noisegate.open(pa.table({"x": [1]}), table="t", epsilon=1, ledger=ledger)
     assert not list(tmp_path.iterdir())
+
+
+def test_keys_of_a_text_file_are_read_as_their_column_is_declared(tmp_path):
+    """A draft advises to reference the items of another file; text files have texts alone."""
+    (tmp_path / "items.csv").write_text(
+        "item,genre\n" + "".join(f"{i},g{i % 2}\n" for i in range(6))
+    )
+    (tmp_path / "loans.csv").write_text(
+        "who,item\n" + "".join(f"{i},{i % 6}\n" for i in range(600))
+    )
+    policy = tmp_path / "library.toml"
+    text = (
+        'name = "library"\n[budget]\nepsilon = 100\n[tables.loans]\nsource = "loans.csv"\n'
+        'unit = "who"\nrows_per_unit = 1\n[tables.loans.columns]\nwho = { type = "integer" }\n'
+        'item = { type = "integer", references = "items.item" }\n'
+        '[tables.items]\nsource = "items.csv"\npublic = true\n[tables.items.columns]\n'
+    )
+    policy.write_text(text + 'item = { type = "integer" }\ngenre = { type = "text" }\n')
+    sql = "SELECT item, COUNT(*) AS n FROM loans GROUP BY item ORDER BY item"
+    with noisegate.open(policy, ledger=":memory:") as gate:
+        assert list(gate.sql(sql, epsilon=90)) == [(i, 100) for i in range(6)]
+    policy.write_text(text)
+    with pytest.raises(PolicyError, match="Declare 'item' of 'items' with the same type"):
+        noisegate.open(policy, ledger=":memory:")

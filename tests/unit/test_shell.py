@@ -221,6 +221,7 @@ class Terminal:
 
 def test_a_real_terminal_has_keys_history_and_an_end(tmp_path):
     with Terminal(tmp_path) as first:
+        first.wait_for("tables: visits")  # a banner
         first.wait_for("noisegate> ")
         first.send("SELECT garbage")
         first.wait_for("garbage")

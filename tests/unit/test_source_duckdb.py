@@ -305,9 +305,9 @@ def test_a_key_that_repeats_is_refused_and_missing_values_are_no_repetition():
 
 
 def test_keys_of_a_public_column_are_listed_once_and_in_order():
-    assert public_keys(pa.table({"code": ["b", None, "a", "b"]}), "t", "code") == ("a", "b")
+    assert public_keys(pa.table({"code": ["b", None, "a", "b"]}), "t", "code", None) == ("a", "b")
     with pytest.raises(PolicyError, check=about("column")):
-        public_keys(pa.table({"code": ["b"]}), "t", "nope")
+        public_keys(pa.table({"code": ["b"]}), "t", "nope", None)
 
 
 # memory that questions share

@@ -55,22 +55,6 @@ def poisson_zcdp(loss: ZCDP, *, probability: Fraction) -> ZCDP:
     return found if found.rho < loss.rho else loss
 
 
-def poisson_change_one(
-    loss: ApproxDP, loss_change_one: ApproxDP, *, probability: Fraction
-) -> ApproxDP:
-    """The same sampling, for neighbours that differ by a change of one unit.
-
-    Claim: the formula of `poisson` with the larger ε and the larger δ of the two claims.
-    Adjacency: change-one for the result; the step needs its claim under both relations, because
-        the unit's new version is compared with its old one and with its absence.
-    Why: advanced joint convexity [BBG18, Thm 2]. Rounding: up.
-    """
-    worst = ApproxDP(
-        max(loss.epsilon, loss_change_one.epsilon), max(loss.delta, loss_change_one.delta)
-    )
-    return _amplified(worst, _checked(probability))
-
-
 def fixed_size(loss: ApproxDP, *, sample: int, population: int) -> ApproxDP:
     """``sample`` units out of ``population``, uniformly and without replacement.
 
@@ -86,21 +70,6 @@ def fixed_size(loss: ApproxDP, *, sample: int, population: int) -> ApproxDP:
             about="sample",
         )
     return _amplified(loss, Fraction(sample, population))
-
-
-def with_replacement(epsilon: Fraction, *, draws: int, population: int) -> Fraction:
-    """``draws`` independent uniform draws, so that one unit may come several times.
-
-    Claim: a step that is ε-private on the list of draws is m ln(1 + (e^ε - 1)/n)-private on the
-        whole. It cannot be improved: noise on the sum of the draws attains it. The familiar
-        ln(1 + (1 - (1 - 1/n)^m)(e^ε - 1)) holds only where repeats do not add up.
-    Adjacency: change-one, for the step and for the result; pure ε only.
-    Why: switch the draws from one table to its neighbour one after the other. With the other draws
-        held fixed, one switch is `fixed_size` with a sample of one. Rounding: up.
-    """
-    _require_sizes(draws, population)
-    share = Fraction(1, population)
-    return draws * _amplified(ApproxDP(epsilon), share).epsilon
 
 
 def inner_epsilon_down(epsilon: Fraction, *, probability: Fraction) -> Fraction:

@@ -6,6 +6,7 @@ True
 71
 """
 
+from bisect import bisect_left
 from fractions import Fraction
 
 from noisegate.accounting.crowd import CROWD_MAX, checked, tail
@@ -80,17 +81,16 @@ def biased_delta(least: Fraction, most: Fraction, crowd: int, epsilon: Fraction)
 
 def biased_crowd(least: Fraction, most: Fraction, target: ApproxDP) -> int:
     """The smallest crowd at which `biased_delta` keeps the target; it falls with the crowd."""
+
+    def keeps(crowd: int) -> bool:
+        return biased_delta(least, most, crowd, target.epsilon) <= target.delta
+
     high = 1
-    while biased_delta(least, most, high, target.epsilon) > target.delta:
+    while not keeps(high):
         high *= 2
         if high > CROWD_MAX:
             raise SpecError(
                 "No crowd achieves this guarantee.",
                 fix="Allow a larger ε or δ, or probabilities that differ less.",
             )
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        keeps = biased_delta(least, most, middle, target.epsilon) <= target.delta
-        low, high = (low, middle) if keeps else (middle, high)
-    return high
+    return bisect_left(range(high), x=True, lo=high // 2 + 1, key=keeps)

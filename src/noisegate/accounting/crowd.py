@@ -21,7 +21,6 @@ from math import ceil, exp, expm1, floor, inf, log, log1p
 from typing import Final, TypeAlias, final
 
 import numpy as np
-from flint import arb
 from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
@@ -253,27 +252,6 @@ def least_loss(
         middle = Fraction(floor((low + high) / 2 * (1 << 40)) + 1, 1 << 40)
         low, high = (low, middle) if keeps(middle) else (middle, high)
     return high
-
-
-def zero_knowledge(samples: int, scale: Fraction, *, people: int) -> Fraction:
-    """The ε at which an average with Laplace noise tells no more than a sample of the people does.
-
-    Claim: for the mean of numbers in [0, 1] over ``people``, with noise of ``scale``, a simulator
-        that sees ``samples`` random rows of the others is within ε of it:
-        1/(n λ) + ln(1 + (√(2π/k)/λ) e^(1/(8 k λ²))) [GLP11, with constants].
-    Adjacency: the person is not among the rows that the simulator sees. Why: the ratio of the laws
-        is at most the mean of e^(|g(D) - g(S)|/λ), and Hoeffding's tail is integrated.
-    Rounding: up.
-    """
-    if min(samples, people) < 1 or scale <= 0:
-        raise SpecError("There is nobody to compare with.", fix="Use at least one sample and row.")
-    spread = Fraction(1, 8 * samples) / scale**2
-    return upper(
-        lambda: (
-            1 / (people * real(scale))
-            + ((2 * arb.pi() / samples).sqrt() / real(scale) * real(spread).exp()).log1p()
-        )
-    )
 
 
 def _keeps(probability: Fraction, within: Fraction | None, target: ApproxDP, crowd: int) -> bool:

@@ -84,16 +84,11 @@ def _plain(event: Event) -> Event:
 
 def added(pairs: Iterable[Pair]) -> Pair:
     """Sequential composition."""
-    amount, delta = NOTHING
-    for more, more_delta in pairs:
-        amount += more
-        delta += more_delta
-    return amount, delta
+    amounts, deltas = zip(NOTHING, *pairs, strict=True)
+    return sum(amounts, Fraction(0)), sum(deltas, Fraction(0))
 
 
 def largest(pairs: Iterable[Pair]) -> Pair:
     """Parallel composition."""
-    amount, delta = NOTHING
-    for other, other_delta in pairs:
-        amount, delta = max(amount, other), max(delta, other_delta)
-    return amount, delta
+    amounts, deltas = zip(NOTHING, *pairs, strict=True)
+    return max(amounts), max(deltas)

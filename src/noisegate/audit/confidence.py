@@ -91,8 +91,7 @@ def ratio_of(claim: float, bound: float) -> float:
 def log_odds(ones: Floats, others: Floats) -> Floats:
     """The logarithm of a ratio of counts, each with half a count added."""
     total = log((ones.sum() + 0.5 * ones.size) / (others.sum() + 0.5 * others.size))
-    odds: Floats = np.log((ones + 0.5) / (others + 0.5)) - total
-    return odds
+    return np.log((ones + 0.5) / (others + 0.5)) - total
 
 
 _ORDERS: Final = 1 + np.geomspace(1e-3, 64, 24)
@@ -135,8 +134,7 @@ def _binary(p: Floats, q: Floats) -> Floats:
     with np.errstate(divide="ignore"):
         heads = _ORDERS * np.log(p) + (1 - _ORDERS) * np.log(q)
         tails = _ORDERS * np.log1p(-p) + (1 - _ORDERS) * np.log1p(-q)
-    found: Floats = np.logaddexp(heads, tails) / (_ORDERS - 1)
-    return found
+    return np.logaddexp(heads, tails) / (_ORDERS - 1)
 
 
 def curve_claims(

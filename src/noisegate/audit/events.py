@@ -104,8 +104,7 @@ def _ends(noise: SmoothNoise, rows: tuple[tuple[int, ...], tuple[int, ...]]) -> 
     far = _WIDTHS * max(float(noise.width(row[1:])) for row in rows)
     low = max(min(row[0] for row in rows) - far, noise.low)
     high = min(max(row[0] for row in rows) + far, noise.high - 1)
-    found: Floats = np.unique(np.rint(np.linspace(low, high, _BINS)))
-    return found
+    return np.unique(np.rint(np.linspace(low, high, _BINS)))
 
 
 def _masses(noise: SmoothNoise, row: tuple[int, ...], ends: Floats) -> Floats:
@@ -113,5 +112,4 @@ def _masses(noise: SmoothNoise, row: tuple[int, ...], ends: Floats) -> Floats:
     x = (ends + 0.5 - row[0]) / float(noise.width(row[1:]))
     tail = noise.shape.tail(-np.abs(x), upper=False)
     below = np.concatenate([[0.0], np.where(x < 0, tail, 1 - tail), [1.0]])
-    masses: Floats = np.diff(below)
-    return masses
+    return np.diff(below)

@@ -20,7 +20,7 @@ from noisegate.audit.draws import Blocks, each, many
 from noisegate.mechanisms.partitions.furthest import Furthest
 from noisegate.mechanisms.partitions.small_database import SmallDatabase
 from noisegate.mechanisms.partitions.splits import Splits
-from noisegate.mechanisms.quantiles.brackets import Brackets
+from noisegate.mechanisms.quantiles.brackets import EvenBrackets
 from noisegate.mechanisms.quantiles.quantile import Quantile
 from noisegate.mechanisms.quantiles.quantiles import Quantiles
 from noisegate.mechanisms.quantiles.winsorised import POINTS, Winsorised
@@ -191,7 +191,7 @@ def _quantiles() -> Audit:
 
 
 def _brackets() -> Audit:
-    middle = Brackets.for_epsilon(3, taus=("1/2",), low=0, high=_LAST)
+    middle = EvenBrackets.for_epsilon(3, taus=("1/2",), low=0, high=_LAST)
     pair = middle, replace(middle, factors=(_MORE * middle.factors[0],))
     one, two = _below_chances(3)  # of so few values all radii are as good as each other
     words = "one value at 20 of 0, …, 99, without and with one at 99: few points lie below"

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from noisegate.cli.app import Json, account_app, app, token_app
-from noisegate.cli.printing import print_table, say, say_csv, say_json
+from noisegate.cli.app import Csv, Json, account_app, app, token_app
+from noisegate.cli.printing import print_table, say, say_csv, say_json, tell
 from noisegate.errors import SpecError
 from noisegate.inert import json_text, line
 
@@ -52,6 +52,7 @@ def account_add(
     state: State,
     role: Annotated[str, typer.Option(help="analyst, steward or auditor.")],
     password_stdin: PasswordStdin = False,
+    as_json: Json = False,
 ) -> None:
     """Add a person. A password is only for the pages; everything else takes a token."""
     from noisegate.server.people import People  # noqa: PLC0415 - quick help
@@ -60,7 +61,8 @@ def account_add(
     with _store(state, new=True) as store:
         People(store).add(name, role, password)  # type: ignore[arg-type]  # any text: it is checked
         _note(store, "add person", name=name, role=role)
-    say(f"{name}, {role}. Next: noisegate token new {name} --state {state}")
+    words = f"{name}, {role}. Next: noisegate token new {name} --state {state}"
+    tell({"name": name, "role": role, "has_password": password_stdin}, words, as_json=as_json)
 
 
 @account_app.command("list")
@@ -86,9 +88,8 @@ def account_list(state: State, as_json: Json = False) -> None:
 def account_password(
     name: Name,
     state: State,
-    password_stdin: Annotated[
-        bool, typer.Option("--password-stdin", help="Needed: a password is never an argument.")
-    ] = False,
+    password_stdin: PasswordStdin = False,
+    as_json: Json = False,
 ) -> None:
     """Set another password."""
     from noisegate.server.people import People  # noqa: PLC0415 - quick help
@@ -100,18 +101,18 @@ def account_password(
     with _store(state) as store:
         People(store).set_password(name, _password())
         _note(store, "set password", name=name)
-    say(f"{name} has another password.")
+    tell({"name": name, "changed": True}, f"{name} has another password.", as_json=as_json)
 
 
 @account_app.command("disable")
-def account_disable(name: Name, state: State) -> None:
+def account_disable(name: Name, state: State, as_json: Json = False) -> None:
     """From now on no password and no token of this person opens anything."""
     from noisegate.server.people import People  # noqa: PLC0415 - quick help
 
     with _store(state) as store:
         People(store).disable(name)
         _note(store, "disable person", name=name)
-    say(f"{name} is disabled.")
+    tell({"name": name, "disabled": True}, f"{name} is disabled.", as_json=as_json)
 
 
 # tokens
@@ -121,10 +122,10 @@ def account_disable(name: Name, state: State) -> None:
 def token_new(
     name: Name,
     state: State,
-    label: Annotated[str, typer.Option(help="What it is for.")] = "",
+    label: Annotated[str, typer.Option(help="A label: what it is for.")] = "",
     expires: Span = None,
     dataset: Annotated[
-        list[str] | None, typer.Option(help="Only this data set. Repeatable.")
+        list[str] | None, typer.Option(help="Only this data set: repeatable.")
     ] = None,
     allow: Annotated[
         list[str] | None,
@@ -134,7 +135,9 @@ def token_new(
         str | None, typer.Option(help="The most one question may cost.")
     ] = None,
     epsilon_hour: Annotated[str | None, typer.Option(help="The most in any hour.")] = None,
-    purpose: Annotated[str | None, typer.Option(help="Only for this purpose.")] = None,
+    purpose: Annotated[
+        str | None, typer.Option(help="What is asked for: only this purpose.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Print a new token of a person, limited as said. It is shown once and stored nowhere."""
@@ -182,7 +185,9 @@ def token_list(
 
 @token_app.command("revoke")
 def token_revoke(
-    token: Annotated[str, typer.Argument(help="The token's id, or its text.")], state: State
+    token: Annotated[str, typer.Argument(help="The token's id, or its text.")],
+    state: State,
+    as_json: Json = False,
 ) -> None:
     """From now on the token opens nothing."""
     from noisegate.server.people import People  # noqa: PLC0415 - quick help
@@ -192,7 +197,7 @@ def token_revoke(
     with _store(state) as store:
         People(store).revoke(name)
         _note(store, "revoke token", id=name)
-    say(f"{name} is revoked.")
+    tell({"id": name, "revoked": True}, f"{name} is revoked.", as_json=as_json)
 
 
 # the log
@@ -202,7 +207,7 @@ def token_revoke(
 def audit_log(
     state: State,
     person: Annotated[str | None, typer.Option(help="Only of this person.")] = None,
-    dataset: Annotated[str | None, typer.Option(help="Only about this data set.")] = None,
+    dataset: Annotated[str | None, typer.Option(help="Only this data set.")] = None,
     since: Annotated[
         str | None, typer.Option(help="Only since 2026-01-31, 2026-01-31T12:00, or 7d ago.")
     ] = None,
@@ -210,10 +215,10 @@ def audit_log(
         bool, typer.Option("--verify", help="Recheck the chain; exit code 5 if it is broken.")
     ] = False,
     head: Annotated[
-        str | None, typer.Option(help="With --verify: a hash noted earlier, still to be there.")
+        str | None, typer.Option(help="A head that was noted earlier: a hash, with --verify.")
     ] = None,
     as_json: Json = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated rows.")] = False,
+    as_csv: Csv = False,
 ) -> None:
     """Show who asked what, when, for which price. Each line seals the one before it.
 

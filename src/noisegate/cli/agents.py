@@ -18,16 +18,17 @@ _QUESTION, _HOUR = 10, 4  # parts of the share, where nothing is said
 def mcp(
     file: PolicyFile,
     analyst: Annotated[
-        str, typer.Option(help="The agent's account: a line under [analysts] of the policy.")
+        str, typer.Option(help="Who is asking: the agent, a line under [analysts] of the policy.")
     ],
     epsilon_question: Annotated[
-        str | None, typer.Option(help="The most one question may cost; a tenth of the share.")
+        str | None,
+        typer.Option(help="The most one question may cost: by default a tenth of the share."),
     ] = None,
     epsilon_hour: Annotated[
-        str | None, typer.Option(help="The most in any hour; a quarter of the share.")
+        str | None, typer.Option(help="The most in any hour: by default a quarter of the share.")
     ] = None,
     state: Annotated[
-        str | None, typer.Option(help="The service's store; by default beside the policy.")
+        str | None, typer.Option(help="The service's store: by default beside the policy.")
     ] = None,
 ) -> None:
     """Let an agent ask questions, by the Model Context Protocol over standard input and output.

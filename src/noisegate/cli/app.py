@@ -4,38 +4,40 @@ import gc
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from noisegate.cli.ending import ended
-from noisegate.cli.help import Groups
+from noisegate.cli.help import EXIT_CODES, App, Groups
 from noisegate.cli.printing import say
 from noisegate.errors import DEBUG, SpecError
 
-app = typer.Typer(
+app = App(
     name="noisegate",
     cls=Groups,
     help="A privacy gate in front of sensitive tables: rows go in, only noisy answers come out.",
-    no_args_is_help=True,
+    epilog=EXIT_CODES,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # loading rich takes half of the time that help takes
     context_settings={"max_content_width": 120, "help_option_names": ["-h", "--help"]},
 )
-ledger_app = typer.Typer(help="Inspect, verify and copy a ledger.", no_args_is_help=True)
-account_app = typer.Typer(help="People of a service.", no_args_is_help=True)
-token_app = typer.Typer(help="Tokens that open a service.", no_args_is_help=True)
-key_app = typer.Typer(help="Keys that sign what is released.", no_args_is_help=True)
-policy_app = typer.Typer(help="Inspect a policy, or see how one is written.", no_args_is_help=True)
-lab_app = typer.Typer(help="Experiments on made-up rows.", no_args_is_help=True)
-app.add_typer(account_app, name="account")
-owner_app = typer.Typer(help="Sums of several owners, over a network.", no_args_is_help=True)
-app.add_typer(key_app, name="key")
-app.add_typer(owner_app, name="owner")
-app.add_typer(lab_app, name="lab")
-app.add_typer(ledger_app, name="ledger")
-app.add_typer(policy_app, name="policy")
-app.add_typer(token_app, name="token")
+
+
+def _below(name: str, words: str) -> App:
+    """A list of commands under one name."""
+    made = App(help=words)
+    app.add_typer(made, name=name)
+    return made
+
+
+account_app = _below("account", "People of a service.")
+key_app = _below("key", "Keys that sign what is released.")
+owner_app = _below("owner", "Sums of several owners, over a network.")
+lab_app = _below("lab", "Experiments on made-up rows.")
+ledger_app = _below("ledger", "Inspect, verify and copy a ledger.")
+policy_app = _below("policy", "Inspect a policy, or see how one is written.")
+token_app = _below("token", "Tokens that open a service.")
 
 
 def _confidence(said: str) -> str:
@@ -46,11 +48,11 @@ def _confidence(said: str) -> str:
     return said
 
 
-def _sql(said: str) -> str:
+def sql_in(said: str | None) -> str | None:
     """What is written in a file, or comes from another program, instead of an argument."""
     if said == "-":
         return sys.stdin.read()
-    if not said.startswith("@"):
+    if said is None or not said.startswith("@"):
         return said
     try:
         return Path(said[1:]).read_text(encoding="utf-8")
@@ -62,24 +64,33 @@ def _sql(said: str) -> str:
         ) from None
 
 
+def sql_like(example: str) -> Any:  # noqa: ANN401 - an argument of typer's
+    """The argument for SQL: said, in a file, or from another program."""
+    return typer.Argument(help=f"{example}; @FILE with SQL, or - for the standard input.",
+                          callback=sql_in)  # fmt: skip
+
+
+def writes(forms: str) -> Any:  # noqa: ANN401 - an option of typer's
+    """The option --save: what is written, by the ending of the file."""
+    return typer.Option("--save", help=f"Write it: {forms}.")
+
+
 DataFile = Annotated[
     Path, typer.Argument(help="A policy (.toml), or a CSV, Parquet or DuckDB file.")
 ]
-Sql = Annotated[
-    str,
-    typer.Argument(
-        help="'SELECT COUNT(*) AS n FROM people', @FILE with SQL, or - for the standard input.",
-        callback=_sql,
-    ),
+Sql = Annotated[str, sql_like("'SELECT COUNT(*) AS n FROM people'")]
+Table = Annotated[str | None, typer.Option(help="The table, if there are several.")]
+RowsWhere = Annotated[str | None, typer.Option("--where", help="Which rows: age > 30.")]
+Epsilon = Annotated[
+    str | None, typer.Option(help="The ε to pay: 0.1, or a part of what is left: 1/10 of rest.")
 ]
-Epsilon = Annotated[str | None, typer.Option(help="The ε to pay for this question.")]
-Within = Annotated[str | None, typer.Option(help="Or: the largest error of each number.")]
+Within = Annotated[str | None, typer.Option(help="The largest error: of each number.")]
 Relative = Annotated[str | None, typer.Option(help="Or: the largest relative error, such as 0.01.")]
 Confidence = Annotated[
     str, typer.Option(help="The confidence level of the ±.", callback=_confidence)
 ]
 Rows = Annotated[
-    int | None, typer.Option(help="Approximate number of rows, for the error of averages.")
+    int | None, typer.Option(help="A public number of rows: about how many, for averages.")
 ]
 Noise = Annotated[str | None, typer.Option(help="truncated: counts stay between 0 and --top.")]
 Top = Annotated[int | None, typer.Option(help="With --noise truncated: the largest count.")]
@@ -87,15 +98,16 @@ KeysDelta = Annotated[
     str | None, typer.Option(help="δ for partition selection, where groups are not declared.")
 ]
 Budget = Annotated[
-    str | None, typer.Option(help="ε of the whole data set, given with the first question.")
+    str | None, typer.Option(help="ε of the whole data set: given with the first question.")
 ]
-Delta = Annotated[str, typer.Option(help="δ of the whole data set.")]
+Delta = Annotated[str, typer.Option(help="δ of the budget.")]
+AtDelta = Annotated[str, typer.Option("--at-delta", "--delta", help="State every ε at this δ.")]
 Accountant = Annotated[str | None, typer.Option(help="pure, zcdp or renyi-<order>.")]
 Analyst = Annotated[
     str | None, typer.Option(help="Who is asking: an account below the data set's.")
 ]
 Purpose = Annotated[
-    str | None, typer.Option(help="What is asked for, where the policy has purposes.")
+    str | None, typer.Option(help="What is asked for: one of the policy's purposes.")
 ]
 Share = Annotated[
     str | None, typer.Option(help="With --analyst: the ε that this analyst may spend.")
@@ -132,7 +144,7 @@ GroupsPerUnit = Annotated[
 Choose = Annotated[
     list[str] | None,
     typer.Option(
-        help="Estimate privately what is not declared, for a fifth of ε: bounds, caps. Repeatable."
+        help="Estimate privately what is not declared: bounds, caps; for a part of ε. Repeatable."
     ),
 ]
 Keys = Annotated[
@@ -148,10 +160,12 @@ Types = Annotated[
 Practice = Annotated[
     bool, typer.Option("--practice", help="Ask made-up rows, at no cost; no private row is read.")
 ]
-LedgerPath = Annotated[str | None, typer.Option("--ledger", help="Where the budget is kept.")]
+LedgerPath = Annotated[
+    str | None, typer.Option("--ledger", help="A ledger: where the budget is kept.")
+]
 Sign = Annotated[
     Path | None,
-    typer.Option(help="Sign what is saved or printed as JSON with this key (noisegate key new)."),
+    typer.Option(help="Sign with this private key: what is saved, or printed as JSON."),
 ]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Pay for a new draw.")]
 Planned = Annotated[bool, typer.Option("--plan", help="Show price and error without paying.")]
@@ -159,6 +173,7 @@ PrintOrder = Annotated[
     bool, typer.Option("--print-order", help="Print the order as JSON instead; nothing is asked.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Csv = Annotated[bool, typer.Option("--csv", help="Print comma-separated rows.")]
 Where = Annotated[str, typer.Argument(help="A ledger, or the data file or policy next to it.")]
 PolicyFile = Annotated[Path, typer.Argument(help="A policy, a TOML file.")]
 
@@ -185,11 +200,16 @@ def gate(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
     ] = False,
+    no_color: Annotated[
+        bool, typer.Option("--no-color", help="No colours, as with NO_COLOR in the environment.")
+    ] = False,
     debug: Annotated[
         bool, typer.Option("--debug", help="Show full error messages; they may quote rows.")
     ] = False,
 ) -> None:
     """A privacy gate in front of sensitive tables: rows go in, only noisy answers come out."""
     del version  # printed already
+    if no_color:
+        os.environ["NO_COLOR"] = "1"
     if debug:
         os.environ[DEBUG] = "1"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, final
 
 import typer
 
-from noisegate.cli.app import app
+from noisegate.cli.app import RowsWhere, Table, app, sql_like, writes
 from noisegate.cli.opening import Asking, Opening, opens
 from noisegate.cli.printing import print_release, saved, say, say_json
 from noisegate.cli.releases import require_writable
@@ -22,22 +22,22 @@ class Blocks:
     """How a program is run, by the names that an order has for it."""
 
     blocks: Annotated[int | None, typer.Option(help="How many blocks.")] = None
-    rows: Annotated[int | None, typer.Option(help="Or: a public number of rows.")] = None
+    rows: Annotated[int | None, typer.Option(help="A public number of rows.")] = None
     resample: Annotated[int, typer.Option(help="How often units are dealt to blocks.")] = 1
     aggregate: Annotated[str, typer.Option(help="mean, median or center.")] = "mean"
     narrow: Annotated[
         bool, typer.Option("--narrow", help="For a mean: find a narrower range first.")
     ] = False
-    within: Annotated[str | None, typer.Option(help="Or: how far the noise may move a mean.")] = (
+    within: Annotated[str | None, typer.Option(help="The largest error: of a mean, by noise.")] = (
         None
     )
-    seconds: Annotated[str, typer.Option(help="How long each block takes.")] = "1"
+    seconds: Annotated[str, typer.Option(help="Seconds: how long each block takes.")] = "1"
     memory: Annotated[int, typer.Option(help="Megabytes that a block may use.")] = 256
     trusted: Annotated[
-        bool, typer.Option("--trusted", help="Do not isolate the program: it is your own.")
+        bool, typer.Option("--trusted", help="You vouch for the program: it is not isolated.")
     ] = False
     workers: Annotated[
-        int, typer.Option(help="Number of blocks that run at once; the noise grows with it.")
+        int, typer.Option(help="How many run at once: blocks; the noise grows with it.")
     ] = 1
     rehearse: Annotated[
         bool, typer.Option(help="Try it on made-up rows before anything is paid.")
@@ -52,16 +52,12 @@ def apply(
     program: Annotated[str, typer.Argument(help="A function in a file: program.py:name.")],
     ends: Annotated[
         list[str],
-        typer.Option(
-            "--range", help="The range of its output: 0,120. Repeat it for several outputs."
-        ),
+        typer.Option("--range", help="The range of results: 0,120. Repeat it for several outputs."),
     ],
-    sql: Annotated[
-        str | None, typer.Argument(help="The rows it sees: 'SELECT age, cost FROM visits'.")
-    ] = None,
-    columns: Annotated[str | None, typer.Option(help="Instead of SQL: age,cost.")] = None,
-    table: Annotated[str | None, typer.Option(help="With --columns: the table.")] = None,
-    where: Annotated[str | None, typer.Option(help="With --columns: which rows.")] = None,
+    sql: Annotated[str | None, sql_like("The rows it sees: 'SELECT age, cost FROM visits'")] = None,
+    columns: Annotated[str | None, typer.Option(help="Columns: age,cost.")] = None,
+    table: Table = None,
+    where: RowsWhere = None,
     names: Annotated[str | None, typer.Option(help="What its numbers are called: a,b.")] = None,
     imports: Annotated[
         list[str] | None,
@@ -73,7 +69,7 @@ def apply(
     asking: Asking,
     save: Annotated[
         list[Path] | None,
-        typer.Option(help="Write it: .parquet .csv .json, .png .svg .html, .md (card)."),
+        writes(".parquet .csv .json, .png .svg .html; its card: .md .card.json"),
     ] = None,
 ) -> None:
     """Run any program on private rows by sample-and-aggregate, isolated, block by block."""

@@ -21,6 +21,8 @@ from noisegate.cli.app import (
     Unit,
     Within,
     app,
+    sql_like,
+    writes,
 )
 from noisegate.cli.opening import Opening
 from noisegate.cli.printing import bar, print_table, say, say_json
@@ -38,24 +40,20 @@ def audit(
     file: Annotated[
         Path | None, typer.Argument(help="A policy (.toml), or a CSV, Parquet or DuckDB file.")
     ] = None,
-    sql: Annotated[
-        str | None, typer.Argument(help="The question: 'SELECT COUNT(*) AS n FROM visits'.")
-    ] = None,
-    mechanism: Annotated[str | None, typer.Option(help="Audit a mechanism of --list.")] = None,
+    sql: Annotated[str | None, sql_like("The question: 'SELECT COUNT(*) AS n FROM visits'")] = None,
+    mechanism: Annotated[str | None, typer.Option(help="A mechanism: one of --list.")] = None,
     every: Annotated[bool, typer.Option("--all", help="Audit all mechanisms.")] = False,
     listed: Annotated[bool, typer.Option("--list", help="List the audits of mechanisms.")] = False,
     trials: Annotated[
-        int | None, typer.Option(help="Runs on each of the two neighbouring tables.")
+        int | None, typer.Option(help="Number of trials: on each of two neighbouring tables.")
     ] = None,
-    seconds: Annotated[float | None, typer.Option(help="Or: for this many seconds.")] = None,
-    workers: Annotated[int, typer.Option(help="Number of processes.")] = 1,
+    seconds: Annotated[float | None, typer.Option(help="Seconds: or for so long.")] = None,
+    workers: Annotated[int, typer.Option(help="How many run at once: processes.")] = 1,
     resume: Annotated[
         Path | None, typer.Option(help="Save runs to this file, and continue from it.")
     ] = None,
     false_alarm: Annotated[float, typer.Option(help="The probability of a false alarm.")] = 1e-6,
-    save: Annotated[
-        Path | None, typer.Option(help="With --all: write the table to a .md file.")
-    ] = None,
+    save: Annotated[Path | None, writes(".md, the table of --all")] = None,
     epsilon: Epsilon = None,
     within: Within = None,
     keys_delta: KeysDelta = None,
@@ -78,7 +76,7 @@ def audit(
 
     extent = Extent(trials=trials, seconds=seconds, workers=workers, resume=resume)
     if listed:
-        _list()
+        _list(as_json=as_json)
     elif every or mechanism is not None:
         _mechanisms(None if every else mechanism, extent, false_alarm, save, as_json=as_json)
     elif file is None or sql is None:
@@ -96,9 +94,12 @@ def audit(
         _question(opening, sql, terms, extent, false_alarm, as_json=as_json)
 
 
-def _list() -> None:
+def _list(*, as_json: bool) -> None:
     from noisegate.audit.registry import audits  # noqa: PLC0415 - quick help
 
+    if as_json:
+        say_json({"audits": list(audits())})
+        return
     print_table(None, ("audit",), [(name,) for name in audits()])  # some take a while to make
 
 
@@ -123,7 +124,7 @@ def _mechanisms(
     if save is not None:
         write(save, markdown(found))
     if as_json:
-        say_json([line.to_dict() for line in found])
+        say_json({"audits": [line.to_dict() for line in found]})
     else:
         print_table(None, SHORT, [line.short() for line in found])
         if name is not None:

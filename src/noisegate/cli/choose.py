@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, final
 
 import typer
 
-from noisegate.cli.app import app
+from noisegate.cli.app import RowsWhere, Table, app, sql_like, writes
 from noisegate.cli.opening import Asking, Opening, opens
 from noisegate.cli.printing import print_table, saved, say, say_json
 from noisegate.cli.releases import require_writable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from noisegate.desk.order import Order
     from noisegate.sql.choosing import Choice, ChoiceExpected
 
-Card = Annotated[Path | None, typer.Option("--save", help="Write its card: a .md file.")]
+Card = Annotated[Path | None, writes("its card, .md")]
 _PROGRAM: Final = re.compile(r"\.py:\w+$")
 
 
@@ -29,18 +29,18 @@ class Scoring:
     """How a program scores candidates."""
 
     ends: Annotated[
-        str | None, typer.Option("--range", help="Of a program: the range of its scores: 0,1.")
+        str | None, typer.Option("--range", help="The range of results: scores of a program, 0,1.")
     ] = None
-    blocks: Annotated[int | None, typer.Option(help="Of a program: how many blocks.")] = None
-    columns: Annotated[str | None, typer.Option(help="Of a program: its columns: age,cost.")] = None
-    table: Annotated[str | None, typer.Option(help="Of a program: the table.")] = None
-    where: Annotated[str | None, typer.Option(help="Of a program: which rows.")] = None
-    seconds: Annotated[str, typer.Option(help="Of a program: how long each block takes.")] = "1"
+    blocks: Annotated[int | None, typer.Option(help="How many blocks.")] = None
+    columns: Annotated[str | None, typer.Option(help="Columns: age,cost.")] = None
+    table: Table = None
+    where: RowsWhere = None
+    seconds: Annotated[str, typer.Option(help="Seconds: how long each block takes.")] = "1"
     sensitivity: Annotated[
-        str | None, typer.Option(help="Of a program on all rows: the steward vouches for it.")
+        str | None, typer.Option(help="Of a program on all rows: how far a unit moves a score.")
     ] = None
     trusted: Annotated[
-        bool, typer.Option("--trusted", help="With --sensitivity: you vouch for it.")
+        bool, typer.Option("--trusted", help="You vouch for the program: with --sensitivity.")
     ] = False
 
 
@@ -51,16 +51,14 @@ def choose(
     opening: Opening,
     sql: Annotated[
         str,
-        typer.Argument(
-            help="'SELECT ward, COUNT(*) FROM visits GROUP BY ward', or program.py:score."
-        ),
+        sql_like("'SELECT ward, COUNT(*) FROM visits GROUP BY ward', or program.py:score"),
     ],
     asking: Asking,
     count: Annotated[
-        int, typer.Option("-k", "--count", help="Number of candidates to choose.")
+        int, typer.Option("--count", "-k", help="How many are wanted: candidates.")
     ] = 1,
     method: Annotated[
-        str, typer.Option(help="auto, exponential, permute-and-flip or noisy-max.")
+        str, typer.Option(help="The method: auto, exponential, permute-and-flip or noisy-max.")
     ] = "auto",
     gap: Annotated[
         bool,
@@ -69,11 +67,11 @@ def choose(
     least: Annotated[bool, typer.Option("--least", help="Choose the lowest instead.")] = False,
     candidates: Annotated[
         str | None,
-        typer.Option(help="A public list: a .csv file, price=5,10,15, hour=0:24, or a table."),
+        typer.Option(help="A public list: price=5,10,15, hour=0:24, a .csv file, or a table."),
     ] = None,
     prior: Annotated[
         str | None,
-        typer.Option(help="Weights: north=3,south=1, or a column of the candidates."),
+        typer.Option(help="The prior: weights north=3,south=1, or a column of the candidates."),
     ] = None,
     scoring: Scoring,
     save: Card = None,
@@ -98,10 +96,10 @@ def auction(
     column: Annotated[str, typer.Argument(help="The column of bids.")],
     prices: Annotated[str, typer.Option(help="5:100:5 (from, to, step), or 5,10,25.")],
     asking: Asking,
-    table: Annotated[str | None, typer.Option(help="The table, if there are several.")] = None,
-    where: Annotated[str | None, typer.Option(help="Which rows.")] = None,
+    table: Table = None,
+    where: RowsWhere = None,
     method: Annotated[
-        str, typer.Option(help="auto, exponential, permute-and-flip or noisy-max.")
+        str, typer.Option(help="The method: auto, exponential, permute-and-flip or noisy-max.")
     ] = "auto",
     save: Card = None,
 ) -> None:

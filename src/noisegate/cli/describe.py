@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from noisegate.cli.app import Choose, KeysDelta, app
+from noisegate.cli.app import Choose, Csv, KeysDelta, RowsWhere, Table, app, writes
 from noisegate.cli.opening import Asking, Opening, opens, said
 from noisegate.cli.printing import print_release, saved, say_csv, say_json
 from noisegate.cli.releases import require_writable
@@ -16,17 +16,15 @@ from noisegate.cli.releases import require_writable
 def describe(
     opening: Opening,
     asking: Asking,
-    table: Annotated[str | None, typer.Option(help="The table, if there are several.")] = None,
-    columns: Annotated[
-        str | None, typer.Option(help="Columns, such as age,ward; by default all.")
-    ] = None,
-    where: Annotated[str | None, typer.Option(help="The condition on rows.")] = None,
+    table: Table = None,
+    columns: Annotated[str | None, typer.Option(help="Columns: age,ward; by default all.")] = None,
+    where: RowsWhere = None,
     keys_delta: KeysDelta = None,
     choose: Choose = None,
     save: Annotated[
-        list[Path] | None, typer.Option(help="Write it: .parquet .csv .json, .md (card).")
+        list[Path] | None, writes(".parquet .csv .json; its card: .md .card.json")
     ] = None,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated rows.")] = False,
+    as_csv: Csv = False,
 ) -> None:
     """Show rows, missing values, means, quartiles and keys of all columns, for one price."""
     from noisegate.orders import DescribeOrder  # noqa: PLC0415 - quick help

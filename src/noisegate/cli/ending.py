@@ -18,7 +18,7 @@ import typer
 
 from noisegate.cli.printing import as_options, say, say_json
 from noisegate.errors import DEBUG, NoisegateError, UserError, stumbled
-from noisegate.inert import lines
+from noisegate.inert import line, lines
 
 if TYPE_CHECKING:
     from noisegate.gate import Gate
@@ -74,15 +74,26 @@ def _refused(refusal: NoisegateError) -> int:
     problem, fix = refusal.problem, refusal.fix
     if isinstance(refusal, UserError):  # others speak of files, which have their own words
         problem, fix = as_options(problem), as_options(fix)
-    if "--json" in sys.argv:
-        say_json({"error": {"code": refusal.code, "message": problem, "fix": fix}})
+    _say_error(refusal.code, problem, fix)
     say(f"{type(refusal).code}: {problem}\n  {fix}", err=True)
     return refusal.exit_code
 
 
+def _say_error(code: str, message: str, fix: str) -> None:
+    """The same as JSON, where that was asked for: whoever reads along always gets one object."""
+    if "--json" not in sys.argv:
+        return
+    try:
+        say_json({"error": {"code": code, "message": line(message), "fix": line(fix)}})
+    except BrokenPipeError:
+        _unheard()
+
+
 def _interrupted() -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second one would cut off these words
-    say(f"\ninterrupted: {_charged()}", err=True)
+    charged = _charged()
+    _say_error("interrupted", "The command was interrupted.", charged)
+    say(f"\ninterrupted: {charged}", err=True)
     return _INTERRUPTED
 
 
@@ -106,6 +117,8 @@ def _stumbled(wrong: BaseException) -> int:
 def _mistyped(wrong: Any) -> int:  # noqa: ANN401 - an exception of typer's
     text = StringIO()
     wrong.show(file=text)
+    asked = getattr(getattr(wrong, "ctx", None), "command_path", "noisegate")
+    _say_error("usage", wrong.format_message(), f"See {asked} -h.")
     say(lines(text.getvalue().rstrip("\n")), err=True)
     return int(wrong.exit_code)
 

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from noisegate.cli.app import Json, lab_app
-from noisegate.cli.printing import print_table, saved, say, say_json
+from noisegate.cli.app import AtDelta, Json, lab_app, writes
+from noisegate.cli.printing import print_table, saved, say, say_json, tell
 from noisegate.cli.releases import require_writable
 from noisegate.errors import SpecError
 
@@ -23,14 +23,14 @@ def owners(
         int, typer.Option("--owners", help="Number of owners, each with a series.")
     ] = 6,
     drop_outs: Annotated[
-        int, typer.Option(help="Number of owners that may drop out; they will.")
+        int, typer.Option(help="Number of owners that may drop out: they will.")
     ] = 1,
     colluding: Annotated[int, typer.Option(help="Number of owners that may collude.")] = 2,
     coefficients: Annotated[
-        int | None, typer.Option(help="Add up this many Fourier coefficients instead of the weeks.")
+        int | None, typer.Option(help="Coefficients: add up so many of Fourier's instead of weeks.")
     ] = None,
-    epsilon: Annotated[str, typer.Option(help="ε for one person.")] = "1",
-    save: Annotated[list[Path] | None, typer.Option(help="Write a plot: .png .svg .html.")] = None,
+    epsilon: Annotated[str, typer.Option(help="The ε to pay: for one person.")] = "1",
+    save: Annotated[list[Path] | None, writes("a plot, .png .svg .html")] = None,
     as_json: Json = False,
 ) -> None:
     """Add up the series of owners who trust nobody: each is a process, some drop out."""
@@ -80,9 +80,9 @@ def crowd(
         str, typer.Option(help="Probability of each person to be in the sample.")
     ] = "1/10",
     least: Annotated[int, typer.Option("--crowd", help="Counts below this are hidden.")] = 36,
-    delta: Annotated[str, typer.Option(help="The δ for which ε is computed.")] = "1e-6",
+    delta: AtDelta = "1e-6",
     people: Annotated[int, typer.Option(help="Number of people.")] = 100_000,
-    cells: Annotated[int, typer.Option(help="Number of groups.")] = 100,
+    cells: Annotated[int, typer.Option(help="How many numbers: groups of people.")] = 100,
     trials: Annotated[int, typer.Option(help="Number of trials.")] = 100,
     *,
     as_json: Json = False,
@@ -95,7 +95,7 @@ def crowd(
     counts = made_up(people, cells)
     found = compare(counts, probability=probability, crowd=least, delta=delta, trials=trials)
     if as_json:
-        say_json([asdict(each) for each in found])
+        say_json({"ways": [asdict(each) for each in found]})
         return
     rows = [
         (
@@ -120,11 +120,17 @@ def crowd(
 def linkage(
     people: Annotated[int, typer.Option(help="Number of people.")] = 1000,
     k: Annotated[int, typer.Option(help="Of k-anonymity.")] = 5,
+    *,
+    as_json: Json = False,
 ) -> None:
     """Attack tables without names, and k-anonymous ones, of made-up people."""
     from noisegate.lab.linkage import run  # noqa: PLC0415 - slow to load
 
-    print_table("What others learn", ("from", "is learnt"), run(people, k))
+    found = list(run(people, k))
+    if as_json:
+        say_json({"learnt": [{"from": seen, "is_learnt": words} for seen, words in found]})
+        return
+    print_table("What others learn", ("from", "is learnt"), found)
     say("A property of a table does not protect a person: see docs/crowd.md.")
 
 
@@ -133,18 +139,13 @@ def attacks(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[ATTACK]...", help="Which; by default all.")
     ] = None,
-    epsilon: Annotated[str, typer.Option(help="ε that the gate spends in each trial.")] = "1",
+    epsilon: Annotated[str, typer.Option(help="The ε to pay: by the gate in each trial.")] = "1",
     times: Annotated[int, typer.Option(help="Number of trials of each attack.")] = 100,
-    save: Annotated[
-        list[Path] | None, typer.Option(help="Write a report (.html), or one picture (.svg).")
-    ] = None,
+    save: Annotated[list[Path] | None, writes("a report, .html, or one picture, .svg")] = None,
     *,
     as_json: Json = False,
 ) -> None:
-    """Try the classic attacks on raw answers, on a classic defence and on a gate.
-
-    Example: noisegate lab attacks differencing reconstruction --save attacks.html
-    """
+    """Try the classic attacks on raw answers, on a classic defence and on a gate."""
     from noisegate.cli.printing import bar  # noqa: PLC0415
     from noisegate.lab.attacks.run import NAMES, tried  # noqa: PLC0415 - slow to load
 
@@ -153,7 +154,7 @@ def attacks(
         found = tried(names or NAMES, epsilon=epsilon, times=times, progress=progress)
     with saved(save, lambda path: _write_attacks(path, found, epsilon)):
         if as_json:
-            say_json([each.to_record() for each in found])
+            say_json({"attacks": [each.to_record() for each in found]})
             return
         _print_attacks(found, times)
 
@@ -191,12 +192,12 @@ def _write_attacks(path: Path, found: Any, epsilon: str) -> None:  # noqa: ANN40
 
 @lab_app.command()
 def ratio(
-    mechanism: Annotated[str, typer.Option(help="geometric, gaussian, exponential, raw, …")] = (
-        "geometric"
-    ),
-    epsilon: Annotated[str, typer.Option(help="The ε whose ratio is drawn.")] = "1",
+    mechanism: Annotated[
+        str, typer.Option(help="A mechanism: geometric, gaussian, exponential, raw, …")
+    ] = "geometric",
+    epsilon: Annotated[str, typer.Option(help="The ε to pay: its ratio is drawn.")] = "1",
     draws: Annotated[int, typer.Option(help="Draws of the real mechanism.")] = 20_000,
-    save: Annotated[list[Path] | None, typer.Option(help="Write a plot: .svg .png.")] = None,
+    save: Annotated[list[Path] | None, writes("a plot, .svg .png")] = None,
     *,
     as_json: Json = False,
 ) -> None:
@@ -220,7 +221,7 @@ def ratio(
 
 @lab_app.command("bounds")
 def lower_bounds(
-    epsilon: Annotated[str, typer.Option(help="ε.")] = "1", *, as_json: Json = False
+    epsilon: Annotated[str, typer.Option(help="The ε to pay.")] = "1", *, as_json: Json = False
 ) -> None:
     """Print lower bounds for any private mechanism beside what is reached here."""
     from dataclasses import asdict  # noqa: PLC0415
@@ -229,7 +230,7 @@ def lower_bounds(
 
     rows = bounds(epsilon=epsilon)
     if as_json:
-        say_json([asdict(row) for row in rows])
+        say_json({"bounds": [asdict(row) for row in rows]})
         return
     shown = [(r.task, r.error, f"{r.least:.3g}", f"{r.reached:.3g}", r.why) for r in rows]
     print_table(None, ("task", "error", "no one below", "here", "why"), shown)
@@ -237,12 +238,16 @@ def lower_bounds(
 
 @lab_app.command("report")
 def lab_report(
-    save: Annotated[Path, typer.Option(help="The page: .html.")],
-    epsilon: Annotated[str, typer.Option(help="ε of the laws and of each trial.")] = "1",
+    save: Annotated[Path, writes("the page, .html")],
+    epsilon: Annotated[
+        str, typer.Option(help="The ε to pay: of the laws and of each trial.")
+    ] = "1",
     times: Annotated[int, typer.Option(help="Number of trials of each attack.")] = 100,
     attack: Annotated[
         list[str] | None, typer.Option(help="Only these attacks; repeat it for several.")
     ] = None,
+    *,
+    as_json: Json = False,
 ) -> None:
     """Write all that the lab shows to one page that needs no network."""
     from noisegate.cli.printing import bar  # noqa: PLC0415
@@ -254,7 +259,7 @@ def lab_report(
     with bar() as progress:
         text = report(epsilon=epsilon, times=times, names=tuple(attack or NAMES), progress=progress)
     write(save, text)
-    say(f"wrote {save.name}")
+    tell({"wrote": save.name}, f"wrote {save.name}", as_json=as_json)
 
 
 def _write_svg(path: Path, text: str) -> None:
@@ -272,9 +277,9 @@ def _write_svg(path: Path, text: str) -> None:
 @lab_app.command("map")
 def crossings(
     epsilon: Annotated[
-        list[str] | None, typer.Option(help="A price; repeat it for several. [1, 0.1, 0.01, 0.001]")
+        list[str] | None, typer.Option(help="The ε to pay: repeatable. [1, 0.1, 0.01, 0.001]")
     ] = None,
-    save: Annotated[list[Path] | None, typer.Option(help="Write a plot: .png .svg .html.")] = None,
+    save: Annotated[list[Path] | None, writes("a plot, .png .svg .html")] = None,
     *,
     as_json: Json = False,
 ) -> None:
@@ -298,7 +303,7 @@ def crossings(
     ]
     with saved(save, lambda path: write(picture(exact, drawn), path)):
         if as_json:
-            say_json(rows)
+            say_json({"prices": rows})
             return
         shown = [[f"{value:g}" for value in row.values()] for row in rows]
         print_table(f"{exact.size:,} counts, {exact.sum():,} crossings", tuple(rows[0]), shown)

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from noisegate.cli.app import Confidence, Epsilon, Fresh, Json, Planned, PrintOrder, app
+from noisegate.cli.app import RowsWhere, Table, app, writes
 from noisegate.cli.opening import Asking, Opening, opens
-from noisegate.cli.printing import bar, print_plan, print_table, saved, say, say_json
+from noisegate.cli.printing import print_table, saved, say, say_json
 from noisegate.cli.releases import options_of, require_writable
 from noisegate.errors import SpecError
 from noisegate.files import write as write_file
@@ -17,7 +17,6 @@ from noisegate.inert import json_text
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from noisegate.gate import Gate
     from noisegate.learners.items.likelihood import LikelihoodFit
 
 _SHOWN = 64  # numbers of a fitted array that are printed
@@ -27,31 +26,24 @@ _DEPTH = 5  # and levels of a tree
 @app.command()
 @opens
 def learn(
+    *,
     opening: Opening,
     model: Annotated[str, typer.Argument(help="For example KMeans, LogisticRegression, PCA.")],
     columns: Annotated[
-        str | None, typer.Option(help="For example age,bmi; by default all declared columns.")
+        str | None, typer.Option(help="Columns: age,bmi; by default all that are declared.")
     ] = None,
     target: Annotated[str | None, typer.Option(help="The target column.")] = None,
-    table: Annotated[str | None, typer.Option(help="The table, if there are several.")] = None,
-    where: Annotated[str | None, typer.Option(help="Which rows.")] = None,
-    epsilon: Epsilon = None,
+    table: Table = None,
+    where: RowsWhere = None,
+    asking: Asking,
     options: Annotated[
         list[str] | None,
         typer.Option("--set", help="Parameters of the model: n_clusters=3. Repeatable."),
     ] = None,
     save: Annotated[
         Path | None,
-        typer.Option(
-            help="A .joblib file for scikit-learn, a .json of numbers; .png .svg .html; its card: "
-            ".md .card.json."
-        ),
+        writes(".joblib for scikit-learn, .json, .png .svg .html; its card: .md .card.json"),
     ] = None,
-    plan: Planned = False,
-    confidence: Confidence = "0.95",
-    fresh: Fresh = False,
-    print_order: PrintOrder = False,
-    as_json: Json = False,
 ) -> None:
     """Learn a model from private rows, for a price."""
     from noisegate.orders import FitOrder  # noqa: PLC0415 - quick help
@@ -59,24 +51,18 @@ def learn(
     order = FitOrder.make(
         model=model, options=options_of("--set", options, such_as="n_clusters=3"), table=table,
         columns=columns.split(",") if columns else None, target=target, where=where,
-        rows_per_unit=opening.caps.get("rows_per_unit"), epsilon=epsilon,
+        rows_per_unit=opening.caps.get("rows_per_unit"), epsilon=asking.epsilon,
     )  # fmt: skip
-    if print_order:
-        say_json(opening.record(order))
-        return
-    if plan:
-        print_plan(opening.gate(to_plan=True).plan(order, fresh=fresh), confidence, as_json=as_json)
-        return
     if save is not None:
         from noisegate.shell import PICTURES  # noqa: PLC0415 - quick help
 
         drawn = PICTURES if hasattr(order.learner(), "plot") else ()
         require_writable([save], (".joblib", ".json", ".md", *drawn))
-    gate = opening.gate(writes=None if save is None else [save])
-    with bar() as progress:
-        learner = gate.run(order, progress=progress, fresh=fresh)
-    with saved([] if save is None else [save], lambda path: _save(path, learner, confidence)):
-        print_model(model, learner, gate, as_json=as_json)
+    files = [] if save is None else [save]
+    learner = asking.ordered(opening, order, writes=files or None)
+    if learner is not None:
+        with saved(files, lambda path: _save(path, learner, asking.confidence)):
+            print_model(model, learner, as_json=asking.as_json)
 
 
 @app.command()
@@ -87,12 +73,14 @@ def statistic(
         list[str], typer.Argument(help="Bounded expressions: 'age >= 65' 'cost / 800'.")
     ],
     asking: Asking,
-    table: Annotated[str | None, typer.Option(help="The table, if there are several.")] = None,
-    where: Annotated[str | None, typer.Option(help="Which rows.")] = None,
+    table: Table = None,
+    where: RowsWhere = None,
     tolerance: Annotated[
-        str | None, typer.Option(help="Instead of --epsilon: how far means may be off.")
+        str | None, typer.Option(help="How far all may be off: instead of --epsilon.")
     ] = None,
-    rows: Annotated[int | None, typer.Option(help="With --tolerance: a public number.")] = None,
+    rows: Annotated[
+        int | None, typer.Option(help="A public number of rows: with --tolerance.")
+    ] = None,
     family: Annotated[
         str | None,
         typer.Option(help="Solve for a family of your own: program.py:log_partition."),
@@ -100,9 +88,7 @@ def statistic(
     start: Annotated[str | None, typer.Option(help="With --family: parameters, 1,-1.")] = None,
     save: Annotated[
         list[Path] | None,
-        typer.Option(
-            help="Write its card: .md .card.json; with --family also .parquet .csv .json."
-        ),
+        writes("its card, .md .card.json; with --family also .parquet .csv .json"),
     ] = None,
 ) -> None:
     """Release the means of bounded expressions: statistical queries, for one price."""
@@ -176,14 +162,14 @@ def hypothesis(
     conditions: Annotated[
         list[str], typer.Argument(help="One with parameters, 'age >= t', or several.")
     ],
-    label: Annotated[str, typer.Option(help="What they are to say: \"sick = 'yes'\".")],
+    label: Annotated[str, typer.Option(help="A label: what they are to say, \"sick = 'yes'\".")],
     asking: Asking,
     candidates: Annotated[
-        str | None, typer.Option(help="Parameters: t=20,40,60, or a .csv file.")
+        str | None, typer.Option(help="A public list: of parameters, t=20,40,60, or a .csv file.")
     ] = None,
-    table: Annotated[str | None, typer.Option(help="The table, if there are several.")] = None,
-    where: Annotated[str | None, typer.Option(help="Which rows.")] = None,
-    save: Annotated[Path | None, typer.Option(help="Write its card: .md .card.json.")] = None,
+    table: Table = None,
+    where: RowsWhere = None,
+    save: Annotated[Path | None, writes("its card, .md .card.json")] = None,
 ) -> None:
     """Learn a finite class: the hypothesis with nearly the fewest errors (KLNRS)."""
     from noisegate.cli.choose import listed, print_choice  # noqa: PLC0415 - quick help
@@ -211,12 +197,12 @@ def hypothesis(
     print_choice(choice, asking.confidence, as_json=False)
 
 
-def print_model(model: str, learner: Any, gate: "Gate", *, as_json: bool) -> None:  # noqa: ANN401 - an estimator
+def print_model(model: str, learner: Any, *, as_json: bool) -> None:  # noqa: ANN401 - an estimator
     """What was fitted, with the price and the promise."""
     from noisegate.orders.results import balance, fitted  # noqa: PLC0415 - quick help
 
     if as_json:
-        paid = balance(learner.cost_, gate.remaining)
+        paid = balance(learner.cost_, learner.remaining_)
         promise = {"guarantee": str(learner.guarantee_)}
         say_json({"model": model, "fitted": fitted(learner), **promise, **paid})
         return
@@ -233,7 +219,7 @@ def print_model(model: str, learner: Any, gate: "Gate", *, as_json: bool) -> Non
     else:
         facts = fitted(learner)
         print_table(None, (model, ""), [(name, _shown(value)) for name, value in facts.items()])
-    say(f"paid {learner.cost_}, left {gate.remaining:left}")
+    say(f"paid {learner.cost_}, left {learner.remaining_:left}")
     say(str(learner.guarantee_))
 
 

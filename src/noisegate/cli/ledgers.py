@@ -1,19 +1,22 @@
 """Commands on a ledger: show, report, verify, export, restore, note its head, change a budget."""
 
+import json
 import os
 import sys
 from collections.abc import Mapping
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from noisegate.cli.app import Json, Where, ledger_app
-from noisegate.cli.printing import print_table, say, say_json
+from noisegate.cli.app import AtDelta, Json, Where, ledger_app
+from noisegate.cli.printing import print_table, say_json, tell
 from noisegate.errors import NoisegateError, SpecError
 
 if TYPE_CHECKING:
     from noisegate.lab.spending import Spending
+    from noisegate.ledger.account import Balance
     from noisegate.ledger.store import Ledger
 
 
@@ -36,9 +39,7 @@ def ledger_show(
     names = ("account", "budget", "spent", "left", "accountant", "questions", "unsettled")
     lines = [(str(e.seq), e.at[:19], e.kind, e.hash[:12], _subject(e.body)) for e in log]
     if as_json:
-        below = [{"below": [*filter(None, (each.parent, *each.also))]} for each in balances]
-        found = (dict(zip(names, row, strict=True)) for row in rows)
-        shown: dict[str, Any] = {"accounts": [*map(dict.__or__, found, below)]}
+        shown: dict[str, Any] = {"accounts": [*map(account_record, balances)]}
         shown["origins"] = [{"account": account, "place": place} for account, place in owned]
         shown |= {"entries": [{"seq": e.seq, "kind": e.kind, "at": e.at, "hash": e.hash,
                                **e.body} for e in log]} if entries else {}  # fmt: skip
@@ -51,19 +52,32 @@ def ledger_show(
         print_table("entries", ("no.", "at (UTC)", "kind", "hash", "about"), lines)
 
 
+def account_record(found: "Balance") -> dict[str, Any]:
+    """An account as JSON: numbers are numbers."""
+    pairs = {"budget": found.budget, "spent": found.spent, "left": found.remaining}
+    shown: dict[str, Any] = {"account": found.account}
+    for name, loss in pairs.items():
+        shown |= {name: float(loss.epsilon), f"{name}_delta": float(loss.delta)}
+    return shown | {
+        "accountant": found.accountant, "questions": found.reservations,
+        "unsettled": found.unsettled, "below": [*filter(None, (found.parent, *found.also))],
+    }  # fmt: skip
+
+
 @ledger_app.command("verify")
 def ledger_verify(
     where: Where,
     head: Annotated[
         list[str] | None,
         typer.Option(
-            help="What was noted earlier: a hash, a head, or a file of heads, a card, an answer or "
-            "a release. Repeatable."
+            help="A head that was noted earlier: a hash, a head, or a file of heads, a card, an "
+            "answer or a release. Repeatable."
         ),
     ] = None,
     key: Annotated[
-        str | None, typer.Option(help="The public key that must have signed the heads.")
+        str | None, typer.Option(help="A key: the public one that must have signed the heads.")
     ] = None,
+    as_json: Json = False,
 ) -> None:
     """Recheck the chain, every price, every sum, every stored answer, and the ledger's file.
 
@@ -76,9 +90,10 @@ def ledger_verify(
     anchors = [anchor for each in head or () for anchor in anchors_in(_stated(each), key=key)]
     with ledger_at(where, inspect=True) as ledger:
         found = ledger.verify(anchors=anchors)
-    for problem in found.problems:
-        say(problem)
-    say(f"{'ok' if found.ok else 'NOT OK'}: {found.entries} entries, head {found.head}")
+    verdict = f"{'ok' if found.ok else 'NOT OK'}: {found.entries} entries, head {found.head}"
+    facts = {"ok": found.ok, "entries": found.entries, "head": found.head}
+    facts |= {"problems": list(found.problems)}
+    tell(facts, "\n".join((*found.problems, verdict)), as_json=as_json)
     if not found.ok:
         raise typer.Exit(5)
 
@@ -87,13 +102,15 @@ def ledger_verify(
 def ledger_head(
     where: Where,
     sign: Annotated[
-        Path | None, typer.Option(help="Sign it with this private key (noisegate key new).")
+        Path | None, typer.Option(help="Sign with this private key: see noisegate key new.")
     ] = None,
+    as_json: Json = False,
 ) -> None:
     """Print the head as one line of JSON. Stored elsewhere, it reveals a later rollback."""
     from noisegate.ledger.anchor import signed  # noqa: PLC0415 - quick help
     from noisegate.ledger.signing import Signer  # noqa: PLC0415
 
+    del as_json  # it is one already
     signer = None if sign is None else Signer.load(sign)
     with ledger_at(where) as ledger:
         anchor = ledger.anchor()
@@ -103,6 +120,7 @@ def ledger_head(
 @ledger_app.command("key", hidden=True)
 def ledger_key(
     file: Annotated[Path, typer.Argument(help="The private key; made here if there is none.")],
+    as_json: Json = False,
 ) -> None:
     """Print the public key of a private key, which is created if it does not exist.
 
@@ -110,14 +128,18 @@ def ledger_key(
     """
     from noisegate.ledger.signing import make_key, public_key  # noqa: PLC0415 - quick help
 
-    say(public_key(file) if file.exists() else make_key(file))
+    found = public_key(file) if file.exists() else make_key(file)
+    tell({"key": found}, found, as_json=as_json)
 
 
 @ledger_app.command("export")
-def ledger_export(where: Where) -> None:
-    """Write the log with its answers as JSON lines to standard output."""
+def ledger_export(where: Where, as_json: Json = False) -> None:
+    """Write the log with its answers as JSON lines to standard output; --json: as one object."""
     with ledger_at(where) as ledger:
-        ledger.export(sys.stdout)
+        written = StringIO() if as_json else sys.stdout
+        ledger.export(written)
+    if isinstance(written, StringIO):
+        say_json({"entries": [*map(json.loads, written.getvalue().splitlines())]})
 
 
 @ledger_app.command("restore")
@@ -126,8 +148,9 @@ def ledger_restore(
     where: Annotated[str, typer.Argument(help="The new ledger: a file, or postgresql://….")],
     head: Annotated[
         list[str] | None,
-        typer.Option(help="A head that was kept, as JSON or a file. Repeatable."),
+        typer.Option(help="A head that was noted earlier: JSON or a file. Repeatable."),
     ] = None,
+    as_json: Json = False,
 ) -> None:
     """Make a new ledger from an export, entry by entry the same.
 
@@ -160,7 +183,8 @@ def ledger_restore(
         if new is not None:
             new.unlink(missing_ok=True)
         raise
-    say(f"{found.entries} entries, head {found.head}")
+    facts = {"entries": found.entries, "head": found.head}
+    tell(facts, f"{found.entries} entries, head {found.head}", as_json=as_json)
 
 
 @ledger_app.command("report")
@@ -169,7 +193,7 @@ def ledger_report(
     account: Annotated[
         str | None, typer.Option(help="The account; by default each account of the data set.")
     ] = None,
-    delta: Annotated[str, typer.Option(help="State every ε at this δ.")] = "1e-6",
+    at_delta: AtDelta = "1e-6",
     as_json: Json = False,
 ) -> None:
     """Show what was spent, by every composition theorem side by side.
@@ -180,7 +204,7 @@ def ledger_report(
     from noisegate.exact import fraction  # noqa: PLC0415 - quick help
     from noisegate.lab.spending import spending  # noqa: PLC0415
 
-    level = fraction(delta, name="delta")
+    level = fraction(at_delta, name="delta")
     with ledger_at(where) as ledger:
         roots = [each for each in ledger.accounts() if ledger.balance(each).parent is None]
         found = [spending(ledger, each, delta=level) for each in ([account] if account else roots)]
@@ -200,7 +224,7 @@ def ledger_report(
         )
         title = f"{each.balance.account}: {each.questions} questions"
         title += f", {each.open} of them without an answer" if each.open else ""
-        print_table(title, ("method", f"ε at δ = {delta}", "note"), [charged, *rows])
+        print_table(title, ("method", f"ε at δ = {at_delta}", "note"), [charged, *rows])
 
 
 def _spending(found: "Spending") -> dict[str, Any]:
@@ -223,18 +247,45 @@ def _spending(found: "Spending") -> dict[str, Any]:
 @ledger_app.command("budget")
 def ledger_budget(
     where: Where,
-    account: Annotated[str, typer.Argument(help="Which account.")],
+    account: Annotated[
+        str, typer.Argument(help="Which account; of a policy, the data set or an analyst.")
+    ],
     epsilon: Annotated[str, typer.Argument(help="Its new ε.")],
     reason: Annotated[str, typer.Option(help="The reason; it is recorded in the log.")],
-    delta: Annotated[str | None, typer.Option(help="The new δ; unchanged by default.")] = None,
+    delta: Annotated[
+        str | None, typer.Option(help="δ of the budget: the new one; unchanged by default.")
+    ] = None,
+    as_json: Json = False,
 ) -> None:
-    """Change an account's budget. A steward's act: it is logged, and what is spent stays spent."""
-    from noisegate.privacy.loss import ApproxDP  # noqa: PLC0415
+    """Change a budget. A steward's act: it is logged, and what is spent stays spent.
 
+    With a policy, the budget of its data set or the share of an analyst changes in the ledger and
+    in the policy, in one go. Other accounts, and δ, change in the ledger alone.
+    """
+    from noisegate.privacy.loss import ApproxDP  # noqa: PLC0415 - quick help
+
+    if where.lower().endswith(".toml") and delta is None:
+        account = _amended(Path(where), account, epsilon, reason) or account
     with ledger_at(where) as ledger:
-        kept = ledger.balance(account).budget.delta if delta is None else delta
-        found = ledger.change_budget(account, ApproxDP(epsilon, kept), reason=reason)
-    say(f"{account}: budget {found.budget}, spent {found.spent}, left {found.remaining:left}")
+        before = ledger.balance(account).budget
+        new = ApproxDP(epsilon, before.delta if delta is None else delta)
+        found = ledger.balance(account) if new == before else None
+        found = found or ledger.change_budget(account, new, reason=reason)
+    words = f"{account}: budget {found.budget}, spent {found.spent}, left {found.remaining:left}"
+    tell(account_record(found), words, as_json=as_json)
+
+
+def _amended(file: Path, account: str, epsilon: str, reason: str) -> str | None:
+    """The account whose budget was changed in ledger and policy; None: not one of a policy."""
+    from noisegate.root import Hosted, amendment, read_policy  # noqa: PLC0415 - quick help
+
+    policy = read_policy(file)
+    analyst = None if account == policy.name else account.removeprefix(f"{policy.name}/")
+    if analyst is not None and analyst not in policy.analysts:
+        return None
+    change = amendment(Hosted(policy), epsilon, analyst)
+    change.make(reason)
+    return change.accounts[0] if change.accounts else f"{policy.name}/{analyst}"
 
 
 def _stated(head: str) -> str:

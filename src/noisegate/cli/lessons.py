@@ -1,8 +1,9 @@
 """Commands that teach: what ε means, what a budget buys, and the demonstration."""
 
+import re
 from fractions import Fraction
 from math import ceil
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -10,17 +11,23 @@ from noisegate.cli.app import Delta, Epsilon, Json, Within, app
 from noisegate.cli.printing import print_answer, print_table, say, say_json
 from noisegate.errors import SpecError
 
+if TYPE_CHECKING:
+    from noisegate.planning.meaning import Meaning
+
 
 @app.command("explain-epsilon")
 def explain_epsilon(
     epsilon: Annotated[str, typer.Argument(help="Such as 0.5.")],
-    prior: Annotated[str, typer.Option(help="The belief beforehand.")] = "0.5",
+    prior: Annotated[str, typer.Option(help="The prior: the belief beforehand.")] = "0.5",
     as_json: Json = False,
 ) -> None:
     """Explain what an ε means, in a table and in plain sentences."""
     from noisegate.planning.meaning import meaning  # noqa: PLC0415
 
     found = meaning(epsilon, prior=prior)
+    if as_json:
+        say_json(_numbers(found))
+        return
     facts = {
         "odds rise at most": f"{_up(found.odds_factor, 4)} times",
         f"belief {float(found.prior):.1%} that someone is present, at most": _percent(
@@ -33,9 +40,6 @@ def explain_epsilon(
             f"{g.size} people together: belief at most": _percent(g.posterior) for g in found.groups
         },
     }
-    if as_json:
-        say_json({"epsilon": str(found.loss.epsilon), **facts})
-        return
     print_table(f"What ε = {epsilon} means", ("", ""), facts.items())
     for sentence in found.sentences:
         say(sentence)
@@ -46,12 +50,14 @@ def what_if(
     budget: Annotated[str | None, typer.Option(help="ε of the whole data set.")] = None,
     epsilon: Epsilon = None,
     within: Within = None,
-    confidence: Annotated[str | None, typer.Option(help="The confidence level.")] = None,
+    confidence: Annotated[str | None, typer.Option(help="The confidence level of the ±.")] = None,
     delta: Delta = "0",
     queries: Annotated[int | None, typer.Option(help="How many questions, k.")] = None,
-    bound: Annotated[str | None, typer.Option(help="How far one person moves a number, b.")] = None,
-    tolerance: Annotated[str | None, typer.Option(help="How far all may be off, γ.")] = None,
-    rows: Annotated[int | None, typer.Option(help="For means: how many rows, n.")] = None,
+    bound: Annotated[
+        str | None, typer.Option(help="The most that one unit moves a number: b.")
+    ] = None,
+    tolerance: Annotated[str | None, typer.Option(help="How far all may be off: γ.")] = None,
+    rows: Annotated[int | None, typer.Option(help="A public number of rows: n, for means.")] = None,
     what: Annotated[str, typer.Option(help="mean, sum, count or histogram.")] = "mean",
     as_json: Json = False,
 ) -> None:
@@ -80,7 +86,7 @@ def what_if(
         epsilon=epsilon, within=within, confidence=confidence, budget=budget, delta=delta
     )
     if as_json:
-        say_json(dict(facts))
+        say_json({name: _number(words) for name, words in facts})
     else:
         print_table(f"What a budget of ε = {budget} buys", ("", ""), facts)
 
@@ -98,6 +104,36 @@ def demo() -> None:
         title=lambda text: console.print(Text(f"\n{text}", style="bold")),
         say=lambda text: console.print(Text(text)),
         show=lambda answer: print_answer(answer, "0.95"),
+    )
+
+
+def _numbers(found: "Meaning") -> dict[str, Any]:
+    """What an ε means as JSON: each bound rounded away from comfort."""
+    names = (
+        "odds_factor", "posterior", "posterior_change_one", "guess_accuracy", "total_variation",
+    )  # fmt: skip
+    groups = [{"size": each.size, "posterior": _above(each.posterior)} for each in found.groups]
+    return {
+        "epsilon": float(found.loss.epsilon), "prior": float(found.prior),
+        **{name: _above(getattr(found, name)) for name in names},
+        "groups": groups, "sentences": list(found.sentences),
+    }  # fmt: skip
+
+
+def _above(value: Fraction) -> float:
+    return float(_up(value, 6))
+
+
+def _number(words: str) -> int | float | str:
+    """A fact as a number, where it is one."""
+    found = re.fullmatch(r"(?:± |ε = )?([\d,]+)(\.\d+)?(e-?\d+)?", words)
+    if found is None:
+        return words
+    whole = found[1].replace(",", "")
+    return (
+        float(whole + (found[2] or "") + (found[3] or ""))
+        if any(found.groups()[1:])
+        else int(whole)
     )
 
 

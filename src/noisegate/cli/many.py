@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from noisegate.cli.app import Confidence, Epsilon, Json, PrintOrder, app
+from noisegate.cli.app import Table, app, writes
 from noisegate.cli.opening import Asking, Opening, opens
 from noisegate.cli.printing import (
     bar,
     print_answer,
-    print_plan,
     print_table,
     say,
     say_json,
@@ -28,16 +27,17 @@ if TYPE_CHECKING:
 @app.command()
 @opens
 def many(
+    *,
     opening: Opening,
     questions: Annotated[
-        Path, typer.Option(help="Counting questions, SELECT COUNT(*) FROM t WHERE …; one a line.")
+        Path, typer.Option(help="A file of questions: SELECT COUNT(*) FROM t WHERE …; one a line.")
     ],
     columns: Annotated[
-        str | None, typer.Option(help="The cells: age=5,ward. By default what the questions need.")
+        str | None, typer.Option(help="Columns: age=5,ward; by default what the questions need.")
     ] = None,
-    table: Annotated[str | None, typer.Option(help="With --columns: the table.")] = None,
-    epsilon: Epsilon = None,
-    within: Annotated[str | None, typer.Option(help="The largest error of an answer.")] = None,
+    table: Table = None,
+    asking: Asking,
+    within: Annotated[str | None, typer.Option(help="The largest error: of an answer.")] = None,
     surprises: Annotated[
         int | None,
         typer.Option(help="Or: the number of updates, answered with noise of their own."),
@@ -46,16 +46,10 @@ def many(
     sure: Annotated[
         bool, typer.Option("--sure", help="With --rows: promise the error up to the last question.")
     ] = False,
-    confidence: Confidence = "0.95",
-    plan: Annotated[
-        bool, typer.Option("--plan", help="Show the price and the promised error without paying.")
-    ] = False,
     save: Annotated[
         list[Path] | None,
-        typer.Option(help="Write its model: .parquet .csv .json; its card: .md .card.json."),
+        writes(".parquet .csv .json, its model; its card: .md .card.json"),
     ] = None,
-    print_order: PrintOrder = False,
-    as_json: Json = False,
 ) -> None:
     """Answer many counting questions from a model, paying only for its updates."""
     asked = questions_in(questions)
@@ -63,19 +57,15 @@ def many(
     from noisegate.orders import ManyOrder  # noqa: PLC0415
 
     order = ManyOrder.make(
-        columns=bins_of(columns), table=table, epsilon=epsilon, within=within, surprises=surprises,
-        rows=rows, confidence=confidence, questions=len(asked), workload=asked, sure=sure,
-        rows_per_unit=opening.caps.get("rows_per_unit"),
+        columns=bins_of(columns), table=table, epsilon=asking.epsilon, within=within,
+        surprises=surprises, rows=rows, confidence=asking.confidence, questions=len(asked),
+        workload=asked, sure=sure, rows_per_unit=opening.caps.get("rows_per_unit"),
     )  # fmt: skip
-    if print_order:
-        say_json(opening.record(order))
-        return
     require_writable(save or [], ENDINGS)
-    gate = opening.gate(to_plan=plan, writes=save)
-    if plan:
-        print_plan(gate.plan(order), confidence, as_json=as_json)
+    if asking.plan or asking.print_order:
+        asking.ordered(opening, order)
     else:
-        print_session(gate, order, save or [], as_json=as_json)
+        print_session(opening.gate(writes=save), order, save or [], as_json=asking.as_json)
 
 
 def print_session(
@@ -107,16 +97,18 @@ def print_session(
 def thresholds(
     opening: Opening,
     threshold: Annotated[str, typer.Option(help="What the sums are compared with.")],
-    count: Annotated[int, typer.Option(help="How many yeses are paid for; then it ends.")],
+    count: Annotated[
+        int, typer.Option(help="How many are wanted: yeses, each paid for; then it ends.")
+    ],
     questions: Annotated[
-        Path, typer.Option(help="Questions such as SELECT COUNT(*) FROM t WHERE …; one a line.")
+        Path, typer.Option(help="A file of questions: SELECT COUNT(*) FROM t WHERE …; one a line.")
     ],
     asking: Asking,
     values: Annotated[
         bool, typer.Option("--values", help="Also the sum of each yes, for half of the price.")
     ] = False,
-    bound: Annotated[str, typer.Option(help="The most that one unit may move a sum.")] = "1",
-    grain: Annotated[str | None, typer.Option(help="What sums are whole multiples of.")] = None,
+    bound: Annotated[str, typer.Option(help="The most that one unit moves a number.")] = "1",
+    grain: Annotated[str | None, typer.Option(help="Numbers are whole multiples of it.")] = None,
     signed: Annotated[
         bool, typer.Option("--signed", help="Also sums that one more unit may lower.")
     ] = False,

@@ -170,7 +170,7 @@ class Asking:
         order: "Order[R, Expected]",
         *,
         writes: "Sequence[Path] | None" = None,
-        before: "Callable[[Plan[Expected]], None] | None" = None,
+        before: "Callable[[Plan[Any]], None] | None" = None,
     ) -> "R | None":
         """What the order makes; None where it is only printed, or planned.
 

@@ -27,7 +27,6 @@ from noisegate.errors import SpecError
 if TYPE_CHECKING:
     from noisegate.desk.order import Order
     from noisegate.desk.plan import Expected
-    from noisegate.gate import Gate
 
 _ANSWERS = ("sql", "smooth", "distance", "claim", "graph", "thresholds")
 
@@ -64,15 +63,15 @@ def order(
         if as_json:
             say_json(record_of(ordered, made, gate.remaining, confidence))
         else:
-            _show(ordered, made, gate, confidence)
+            _show(ordered, made, confidence)
 
 
-def _show(order: "Order[Any, Expected]", made: Any, gate: "Gate", confidence: str) -> None:  # noqa: ANN401 - what an order makes
+def _show(order: "Order[Any, Expected]", made: Any, confidence: str) -> None:  # noqa: ANN401 - what an order makes
     match order.kind:
         case "choose" | "auction" | "score":
             print_choice(made, confidence, as_json=False)
         case "fit":
-            print_model(type(made).__name__, made, gate, as_json=False)
+            print_model(type(made).__name__, made, as_json=False)
         case "caps":
             print_caps(made)
         case "bounds":

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from noisegate.cli.app import Confidence, Json, owner_app
+from noisegate.cli.app import Confidence, Json, Planned, owner_app, writes
 from noisegate.cli.printing import print_table, saved, say, say_json
 from noisegate.cli.reading import read_text
 from noisegate.cli.releases import require_writable
@@ -27,15 +27,21 @@ def owner_add(
     session: Annotated[
         str | None, typer.Option(help="Begin a new agreement: the name of the session.")
     ] = None,
-    epsilon: Annotated[str | None, typer.Option(help="New: the ε of one unit.")] = None,
-    cells: Annotated[int | None, typer.Option(help="New: how many numbers each owner has.")] = None,
-    per_unit: Annotated[int, typer.Option(help="New: how far a unit moves all of them.")] = 1,
-    drop_outs: Annotated[int, typer.Option(help="New: owners that may stop on the way.")] = 0,
-    colluding: Annotated[int, typer.Option(help="New: owners that may tell what they know.")] = 0,
-    coefficients: Annotated[
-        int | None, typer.Option(help="New: add up so many Fourier coefficients instead.")
+    epsilon: Annotated[
+        str | None, typer.Option(help="The ε to pay: of one unit, in a new agreement.")
     ] = None,
-    grain: Annotated[str, typer.Option(help="New: numbers are rounded to multiples of it.")] = "1",
+    cells: Annotated[
+        int | None, typer.Option(help="How many numbers: each owner has, in a new agreement.")
+    ] = None,
+    per_unit: Annotated[int, typer.Option(help="New: how far a unit moves all of them.")] = 1,
+    drop_outs: Annotated[
+        int, typer.Option(help="Number of owners that may drop out: on the way.")
+    ] = 0,
+    colluding: Annotated[int, typer.Option(help="Number of owners that may collude.")] = 0,
+    coefficients: Annotated[
+        int | None, typer.Option(help="Coefficients: add up so many of Fourier's instead.")
+    ] = None,
+    grain: Annotated[str, typer.Option(help="Numbers are whole multiples of it.")] = "1",
     as_json: Json = False,
 ) -> None:
     """Add an owner and its key to an agreement, or begin one with --session."""
@@ -68,19 +74,15 @@ def owner_add(
 @owner_app.command("serve")
 def owner_serve(
     agreement: Agreed,
-    host: Annotated[str, typer.Option(help="Where to listen.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="0: any free one.")] = 0,
+    host: Annotated[str, typer.Option(help="The address to listen at.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="The port to listen at: 0 is any free one.")] = 0,
     wait: Annotated[float, typer.Option(help="Seconds to wait for owners.")] = 300.0,
     patience: Annotated[float, typer.Option(help="Seconds for one step of an owner.")] = 60.0,
     save: Annotated[
         list[Path] | None,
-        typer.Option(
-            help="Write the sum: .json .csv .parquet, a plot: .png .svg, its card: .md .card.json."
-        ),
+        writes(".json .csv .parquet, a plot .png .svg; its card: .md .card.json"),
     ] = None,
-    plan: Annotated[bool, typer.Option("--plan", help="Show the ± and what holds; wait not.")] = (
-        False
-    ),
+    plan: Planned = False,
     confidence: Confidence = "0.95",
     as_json: Json = False,
 ) -> None:
@@ -112,11 +114,11 @@ def owner_join(
     agreement: Agreed,
     name: Annotated[str, typer.Argument(help="Who you are in the agreement.")],
     numbers: Annotated[Path, typer.Option(help="Your numbers, one a line; or a CSV.")],
-    to: Annotated[str, typer.Option(help="The aggregator: host:port.")],
-    key: Annotated[Path, typer.Option(help="Your private key.")],
-    ledger: Annotated[str, typer.Option(help="Your own ledger, charged first.")],
-    budget: Annotated[str, typer.Option(help="The ε of your own data, for all sessions.")],
-    plan: Annotated[bool, typer.Option("--plan", help="Show the ±; send nothing.")] = (False),
+    to: Annotated[str, typer.Option(help="Where it goes: the aggregator, host:port.")],
+    key: Annotated[Path, typer.Option(help="A key: your private one.")],
+    ledger: Annotated[str, typer.Option(help="A ledger: your own, charged first.")],
+    budget: Annotated[str, typer.Option(help="ε of the whole data set: yours, for all sessions.")],
+    plan: Planned = False,
     as_json: Json = False,
 ) -> None:
     """Take part with your own numbers: nobody sees them, and your ledger is charged first."""

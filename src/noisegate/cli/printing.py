@@ -65,6 +65,14 @@ def say_json(value: Any, *, indent: int | None = None) -> None:  # noqa: ANN401 
     print(text, flush=True)  # noqa: T201
 
 
+def tell(facts: dict[str, Any], words: str, *, as_json: bool) -> None:
+    """What was done: as one JSON object, or in words."""
+    if as_json:
+        say_json(facts)
+    else:
+        say(words)
+
+
 def say_made(made: "Answer | Held", confidence: str, signer: "Signer | None" = None) -> None:
     """An answer or a release as one JSON object, signed where there is a key."""
     say_json(json.loads(made.to_json(confidence=confidence, sign=signer)))
@@ -138,15 +146,14 @@ def bar() -> Iterator[Callable[[float, str], None] | None]:
 
 
 def print_table(title: str | None, names: Any, rows: Any) -> None:  # noqa: ANN401 - rich's types
-    """A table that cuts nothing off."""
-    from rich.console import Console  # noqa: PLC0415
-
+    """A table that cuts nothing off: in a file as wide as it is, on a terminal page by page."""
     from noisegate.desk.display import rich_table  # noqa: PLC0415 - quick help
+    from noisegate.shell import show  # noqa: PLC0415
 
     if not _has_all_letters():  # spelled out before the columns get their widths
         names = [_spelled(str(name)) for name in names]
         rows = [[_spelled(str(each)) for each in row] for row in rows]
-    Console().print(rich_table(names, rows, title))
+    show(rich_table(names, rows, title))
 
 
 def _has_all_letters() -> bool:

@@ -1,50 +1,36 @@
 """Commands for analysts: ask, plan, the prompt, and two paid looks at a table."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, final
 
 import typer
 
 from noisegate.cli.app import (
-    Analyst,
-    Budget,
     Choose,
     Confidence,
-    DataFile,
-    Delta,
+    Csv,
     Epsilon,
-    Fresh,
-    Json,
     KeysDelta,
-    LedgerPath,
     Noise,
-    PrintOrder,
     Relative,
     Rows,
-    RowsPerUnit,
     Sign,
     Sql,
     Top,
-    Unit,
     Within,
     app,
+    writes,
 )
-from noisegate.cli.opening import Opening, opens
-from noisegate.cli.printing import (
-    print_answer,
-    print_plan,
-    saved,
-    say,
-    say_csv,
-    say_json,
-    say_made,
-)
+from noisegate.cli.opening import Asking, Opening, opens
+from noisegate.cli.printing import print_answer, saved, say, say_csv, say_json, say_made
 from noisegate.cli.signing import signer_for
 
 if TYPE_CHECKING:
+    from noisegate.desk.plan import Plan
     from noisegate.orders import SqlOrder
     from noisegate.sql.bounds.profiles import Profile
+    from noisegate.sql.plan import AnswerExpected
 
 
 @final
@@ -52,25 +38,21 @@ if TYPE_CHECKING:
 class Question:
     """What is said beside the SQL."""
 
-    epsilon: Epsilon = None
     within: Within = None
     relative: Relative = None
     rows: Rows = None
-    confidence: Confidence = "0.95"
     keys_delta: KeysDelta = None
     choose: Choose = None
     noise: Noise = None
     top: Top = None
-    print_order: PrintOrder = False
-    as_json: Json = False
 
-    def order(self, sql: str, opening: Opening) -> "SqlOrder":
+    def order(self, sql: str, opening: Opening, asking: Asking) -> "SqlOrder":
         """The order that it is."""
         from noisegate.orders import SqlOrder  # noqa: PLC0415 - quick help
 
         return SqlOrder.make(
-            sql=sql, epsilon=self.epsilon, within=self.within, relative=self.relative,
-            rows=self.rows, confidence=self.confidence, delta=self.keys_delta, choose=self.choose,
+            sql=sql, epsilon=asking.epsilon, within=self.within, relative=self.relative,
+            rows=self.rows, confidence=asking.confidence, delta=self.keys_delta, choose=self.choose,
             noise=self.noise, top=self.top, **opening.caps,
         )  # fmt: skip
 
@@ -80,36 +62,34 @@ class Question:
 def ask(
     opening: Opening,
     sql: Sql,
+    asking: Asking,
     question: Question,
-    fresh: Fresh = False,
     save: Annotated[
         list[Path] | None,
-        typer.Option(
-            help="Also write it: .csv .json .parquet, .png .svg .html; its card: .md .card.json."
-        ),
+        writes(".csv .json .parquet, .png .svg .html; its card: .md .card.json"),
     ] = None,
     sign: Sign = None,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated rows.")] = False,
+    as_csv: Csv = False,
 ) -> None:
     """Ask a question. What was released before is reused at no cost."""
-    from noisegate.shell import PICTURES, require_writable  # noqa: PLC0415
+    from noisegate.shell import PICTURES, require_writable  # noqa: PLC0415 - quick help
     from noisegate.shell import save as write  # noqa: PLC0415
 
-    order, confidence = question.order(sql, opening), question.confidence
-    if question.print_order:
-        say_json(opening.record(order))
-        return
+    def drawable(planned: "Plan[AnswerExpected]") -> None:
+        from noisegate.desk.plot import require_numbers  # noqa: PLC0415 - pictures only
+
+        require_numbers(planned.expected.numbers)
+
+    order, confidence = question.order(sql, opening, asking), asking.confidence
     for path in save or []:
         require_writable(path)
     signer = signer_for(sign, save, signs_answers=True)
-    gate = opening.gate(writes=save)
-    if any(path.suffix.lower() in PICTURES for path in save or []):
-        from noisegate.desk.plot import require_numbers  # noqa: PLC0415
-
-        require_numbers(gate.plan(order, fresh=fresh).expected.numbers)
-    answer = gate.run(order, fresh=fresh)
+    drawn = any(path.suffix.lower() in PICTURES for path in save or [])
+    answer = asking.ordered(opening, order, writes=save, before=drawable if drawn else None)
+    if answer is None:
+        return
     with saved(save, lambda path: write(answer, path, confidence, sign=signer)):
-        if question.as_json:
+        if asking.as_json:
             say_made(answer, confidence, signer)
         elif as_csv:
             say_csv(answer.to_csv(confidence=confidence))
@@ -119,14 +99,10 @@ def ask(
 
 @app.command()
 @opens
-def plan(opening: Opening, sql: Sql, question: Question) -> None:
-    """Show price and error of a question without paying."""
-    order = question.order(sql, opening)
-    if question.print_order:
-        say_json(opening.record(order))
-        return
-    found = opening.gate(to_plan=True).plan(order)
-    print_plan(found, question.confidence, as_json=question.as_json)
+def plan(opening: Opening, sql: Sql, asking: Asking, question: Question) -> None:
+    """Show price and error of a question without paying: ask --plan."""
+    order = question.order(sql, opening, asking)
+    replace(asking, plan=True).ordered(opening, order)
 
 
 @app.command()
@@ -145,22 +121,21 @@ def shell(
 
 
 @app.command()
+@opens
 def caps(
-    file: DataFile,
+    opening: Opening,
     table: Annotated[str, typer.Argument(help="The table whose units are counted.")],
-    epsilon: Annotated[str, typer.Option(help="The ε for the estimate.")],
-    budget: Budget = None,
-    delta: Delta = "0",
-    analyst: Analyst = None,
-    unit: Unit = None,
-    ledger: LedgerPath = None,
+    asking: Asking,
 ) -> None:
     """Estimate privately how many rows units have, and what contribution bounds would lose."""
-    opening = Opening(
-        file=file, budget=budget, delta=delta, analyst=analyst, unit=unit, ledger=ledger
-    )
-    gate = opening.gate()
-    print_caps(gate.caps(table, epsilon=epsilon))
+    from noisegate.orders import CapsOrder  # noqa: PLC0415 - quick help
+
+    order = CapsOrder.make(table=table, epsilon=asking.epsilon)
+    found = asking.ordered(opening, order)
+    if found is not None and asking.as_json:
+        say_json({"table": found.table, "units": list(found.units), "scale": found.scale})
+    elif found is not None:
+        print_caps(found)
 
 
 def print_caps(profile: "Profile") -> None:
@@ -171,23 +146,19 @@ def print_caps(profile: "Profile") -> None:
 
 
 @app.command()
+@opens
 def bounds(
-    file: DataFile,
+    opening: Opening,
     table: Annotated[str, typer.Argument(help="The table.")],
     column: Annotated[str, typer.Argument(help="A numeric column.")],
-    epsilon: Annotated[str, typer.Option(help="The ε for the estimate.")],
-    budget: Budget = None,
-    delta: Delta = "0",
-    analyst: Analyst = None,
-    unit: Unit = None,
-    rows_per_unit: RowsPerUnit = None,
-    ledger: LedgerPath = None,
+    asking: Asking,
 ) -> None:
     """Estimate the bounds of a column privately: powers of two around nearly all values."""
-    opening = Opening(
-        file=file, budget=budget, delta=delta, analyst=analyst, unit=unit, ledger=ledger,
-        rows_per_unit=rows_per_unit,
-    )  # fmt: skip
-    gate = opening.gate()
-    low, high = gate.bounds(table, column, epsilon=epsilon)
-    say(f"between = [{float(low):g}, {float(high):g}]")
+    from noisegate.orders import BoundsOrder  # noqa: PLC0415 - quick help
+
+    order = BoundsOrder.make(table=table, column=column, epsilon=asking.epsilon)
+    found = asking.ordered(opening, order)
+    if found is not None and asking.as_json:
+        say_json({"between": [float(end) for end in found]})
+    elif found is not None:
+        say(f"between = [{float(found[0]):g}, {float(found[1]):g}]")

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from noisegate.cli.app import Sign, app
+from noisegate.cli.app import Csv, RowsWhere, Sign, Table, app, sql_like, writes
 from noisegate.cli.opening import Asking, Opening, opens, said
 from noisegate.cli.printing import print_answer, print_release, saved, say_csv, say_made
 from noisegate.cli.reading import questions_in
@@ -27,17 +27,14 @@ def release(
     ],
     opening: Opening,
     sql: Annotated[
-        str | None,
-        typer.Argument(help="Such as 'SELECT COUNT(*) FROM people GROUP BY BIN(age, 5)'."),
+        str | None, sql_like("'SELECT COUNT(*) FROM people GROUP BY BIN(age, 5)'")
     ] = None,
     columns: Annotated[
         str | None,
-        typer.Option(help="Instead of SQL: age=5,ward,day=month (bins, keys, units); age=0:18:65."),
+        typer.Option(help="Columns: age=5,ward,day=month (bins, keys, units); age=0:18:65."),
     ] = None,
-    table: Annotated[str | None, typer.Option(help="With --columns: the table.")] = None,
-    where: Annotated[
-        str | None, typer.Option(help="With --columns: the condition on rows.")
-    ] = None,
+    table: Table = None,
+    where: RowsWhere = None,
     method: Annotated[
         str, typer.Option(help="The method: auto, cells, tree, haar, … (docs/releases.md).")
     ] = "auto",
@@ -52,26 +49,27 @@ def release(
     option: Annotated[
         list[str] | None, typer.Option(help="Options of the method: name=value. Repeatable.")
     ] = None,
-    rows: Annotated[int | None, typer.Option(help="For synthetic: number of rows.")] = None,
+    rows: Annotated[
+        int | None, typer.Option(help="A public number of rows: of synthetic ones.")
+    ] = None,
     report: Annotated[
         Path | None, typer.Option(help="For synthetic: write a quality report: .html .md .txt.")
     ] = None,
     choose: Annotated[
         list[str] | None,
-        typer.Option(help="For synthetic: estimate bounds or bins privately, for a fifth of ε."),
+        typer.Option(help="Estimate privately what is not declared: of synthetic, bounds, bins."),
     ] = None,
     asking: Asking,
     save: Annotated[
         list[Path] | None,
-        typer.Option(
-            help="Write it: .parquet .csv .json, .png .svg .html, .geojson .geoparquet; its card: "
-            ".md .card.json."
+        writes(
+            ".parquet .csv .json .geojson .geoparquet, .png .svg .html; its card: .md .card.json"
         ),
     ] = None,
     sign: Sign = None,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated rows.")] = False,
+    as_csv: Csv = False,
     coefficients: Annotated[
-        bool, typer.Option("--coefficients", help="With haar or fourier: print what was measured.")
+        bool, typer.Option("--coefficients", help="Coefficients: print those of haar or fourier.")
     ] = False,
 ) -> None:
     """Publish a table once. Repeating a release is free and gives the same numbers."""

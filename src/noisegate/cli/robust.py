@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, final
 
 import typer
 
-from noisegate.cli.app import app
+from noisegate.cli.app import RowsWhere, Table, app, sql_like
 from noisegate.cli.opening import Asking, Opening, opens
 from noisegate.cli.printing import print_answer, say_json
 from noisegate.errors import SpecError
@@ -25,9 +25,12 @@ class ByReaches:
 
     answer_delta: Annotated[str | None, typer.Option(help="The δ of this answer.")] = None
     method: Annotated[
-        str, typer.Option(help="smooth (smooth sensitivity), or ptr (propose-test-release).")
+        str,
+        typer.Option(help="The method: smooth (smooth sensitivity), ptr (propose-test-release)."),
     ] = "smooth"
-    bound: Annotated[str | None, typer.Option(help="With --method ptr: the proposed bound.")] = None
+    bound: Annotated[
+        str | None, typer.Option(help="The most that one unit moves a number: proposed, for ptr.")
+    ] = None
     beta: Annotated[
         str | None,
         typer.Option(help="How fast rows further away matter less (β of smooth sensitivity)."),
@@ -49,7 +52,7 @@ class ByReaches:
 class Balls:
     """Instead of SQL: columns, and what is to hold of them."""
 
-    columns: Annotated[str | None, typer.Option(help="Instead of SQL: x,y.")] = None
+    columns: Annotated[str | None, typer.Option(help="Columns: x,y, instead of SQL.")] = None
     radius: Annotated[str | None, typer.Option(help="With --columns: that of a ball.")] = None
     centers: Annotated[str | None, typer.Option(help="Its centres: 0,0;5,5.")] = None
     clusters: Annotated[
@@ -57,10 +60,11 @@ class Balls:
     ] = None
     grid: Annotated[int, typer.Option(help="With --clusters: points a column.")] = 6
     label: Annotated[
-        str | None, typer.Option(help="Or a condition that a line is to tell apart: sick = 1.")
+        str | None,
+        typer.Option(help="A label: a condition that a line is to tell apart, sick = 1."),
     ] = None
-    table: Annotated[str | None, typer.Option(help="The table, if there are several.")] = None
-    where: Annotated[str | None, typer.Option(help="With --columns: which rows.")] = None
+    table: Table = None
+    where: RowsWhere = None
 
     @property
     def terms(self) -> dict[str, object]:
@@ -75,7 +79,7 @@ class Balls:
 @opens
 def smooth(
     opening: Opening,
-    sql: Annotated[str, typer.Argument(help="'SELECT MEDIAN(cost) FROM visits', or AVG(cost).")],
+    sql: Annotated[str, sql_like("'SELECT MEDIAN(cost) FROM visits', or AVG(cost)")],
     asking: Asking,
     noise: ByReaches,
     trim: Annotated[
@@ -102,8 +106,8 @@ def graph(
     opening: Opening,
     asked: Annotated[str, typer.Argument(help=f"One of {', '.join(_ASKED)}.")],
     source: Annotated[str, typer.Option(help="The column of one end of an edge.")],
-    target: Annotated[str, typer.Option(help="The column of the other end.")],
-    table: Annotated[str | None, typer.Option(help="The table, if there are several.")] = None,
+    target: Annotated[str, typer.Option(help="The target column: the other end of an edge.")],
+    table: Table = None,
     nodes: Annotated[
         str | None, typer.Option(help="The vertices: 0:99, or ann,bob,cy; by default as declared.")
     ] = None,
@@ -118,7 +122,7 @@ def graph(
         str | None, typer.Option(help="For a spanning tree or a min-cut: the weight column.")
     ] = None,
     step: Annotated[str | None, typer.Option(help="With --weight: whole steps of so much.")] = None,
-    where: Annotated[str | None, typer.Option(help="Which rows.")] = None,
+    where: RowsWhere = None,
     asking: Asking,
     noise: ByReaches,
 ) -> None:
@@ -140,11 +144,11 @@ def distance(
     asking: Asking,
     balls: Balls,
     sql: Annotated[
-        str | None, typer.Argument(help="Several counts of exceptions; the smallest is released.")
+        str | None, sql_like("Several counts of exceptions, of which the smallest is released")
     ] = None,
     candidates: Annotated[
         str | None,
-        typer.Option(help="With one count: a public list, at=1,2,3 or a .csv file, of columns."),
+        typer.Option(help="A public list: at=1,2,3, or a .csv file of columns; with one count."),
     ] = None,
 ) -> None:
     """Release the number of rows to remove until one of several public conditions holds."""

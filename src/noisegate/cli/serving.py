@@ -17,11 +17,11 @@ Policies = Annotated[list[Path] | None, typer.Argument(help="Policies, TOML file
 @app.command()
 def serve(
     policies: Policies = None,
-    host: Annotated[str | None, typer.Option(help="The address to listen at. [127.0.0.1]")] = None,
-    port: Annotated[int | None, typer.Option(help="The port of HTTP. [8080]")] = None,
+    host: Annotated[str | None, typer.Option(help="The address to listen at: [127.0.0.1]")] = None,
+    port: Annotated[int | None, typer.Option(help="The port to listen at: of HTTP. [8080]")] = None,
     pg_port: Annotated[int | None, typer.Option(help="The port for Postgres clients.")] = None,
     state: Annotated[
-        str | None, typer.Option(help="Where people, runs and the access log are kept.")
+        str | None, typer.Option(help="The service's store: people, runs and the access log.")
     ] = None,
     tls_cert: Annotated[Path | None, typer.Option(help="A certificate, a PEM file.")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="Its key.")] = None,
@@ -31,7 +31,9 @@ def serve(
     quantum: Annotated[
         float | None, typer.Option(help="Answers leave at multiples of so many seconds. [0.05]")
     ] = None,
-    workers: Annotated[int | None, typer.Option(help="Questions begun at once. [16]")] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="How many run at once: questions. [16]")
+    ] = None,
     approve_above: Annotated[
         str | None, typer.Option(help="The ε above which a steward has to approve.")
     ] = None,

@@ -50,11 +50,11 @@ def verify(
         Path, typer.Argument(help="A card, an answer, heads (.json) or a saved release (.parquet).")
     ],
     key: Annotated[
-        str | None, typer.Option(help="The public key that must have signed it.")
+        str | None, typer.Option(help="A key: the public one that must have signed it.")
     ] = None,
     key_file: Annotated[Path | None, typer.Option(help="Or: a file with it.")] = None,
     ledger: Annotated[
-        str | None, typer.Option(help="Also compare it with this ledger, or the one beside a file.")
+        str | None, typer.Option(help="A ledger: to compare it with, or the file beside it.")
     ] = None,
     as_json: Json = False,
 ) -> None:

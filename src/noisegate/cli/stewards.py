@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from noisegate.cli.app import Json, PolicyFile, app, policy_app
-from noisegate.cli.printing import say, say_json
+from noisegate.cli.printing import say, say_json, tell
 from noisegate.errors import SpecError
 from noisegate.files import write
 
@@ -27,7 +27,7 @@ def init(
     name: Annotated[str | None, typer.Option(help="The name of the data set.")] = None,
     unit: Annotated[
         str | None,
-        typer.Option(help="The column that names the person, or TABLE.COLUMN.", metavar="COLUMN"),
+        typer.Option(help="The column that names the person behind a row: or TABLE.COLUMN."),
     ] = None,
     public: Annotated[
         list[str] | None,
@@ -36,21 +36,20 @@ def init(
     types: Annotated[
         list[str] | None,
         typer.Option(
-            "--type", help="How to read a column of a text file; repeatable.", metavar="COLUMN=TYPE"
+            "--type", help="Type of a text column: total=number. Repeatable.", metavar="COLUMN=TYPE"
         ),
     ] = None,
     read_types: Annotated[
         bool,
         typer.Option("--read-types", help="Read the rows of text files to find their types."),
     ] = False,
-    to: Annotated[Path | None, typer.Option(help="Write it here instead of printing it.")] = None,
+    to: Annotated[Path | None, typer.Option(help="Where it goes: a file; else printed.")] = None,
+    as_json: Json = False,
 ) -> None:
     """Draft a policy from names, types and declared keys; without --read-types no row is read.
 
     Foreign keys are those that a database declares; others are guessed from names (visit_id, or
     o_custkey for a table customer). All guesses are marked.
-
-    noisegate init customers.csv orders.csv --unit customer_id --type total=number --to shop.toml
     """
     from noisegate.root import draft_policy  # noqa: PLC0415
 
@@ -60,12 +59,13 @@ def init(
         types=dict(map(_typed, types or ())), read_types=read_types, folder=to and to.parent,
     )  # fmt: skip
     if to is None:
-        say(text.removesuffix("\n"))
+        tell({"policy": text}, text.removesuffix("\n"), as_json=as_json)
     elif to.exists():
         raise SpecError(f"{to.name!r} exists already.", fix="Remove it, or write to another file.")
     else:
         write(to, text)
-        say(f"Wrote {to}. Fill it in, then run: noisegate check {to}")
+        words = f"Wrote {to}. Fill it in, then run: noisegate check {to}"
+        tell({"wrote": str(to)}, words, as_json=as_json)
 
 
 def _typed(text: str) -> tuple[str, str]:
@@ -82,7 +82,9 @@ def check(
     file: PolicyFile,
     rows: Annotated[
         bool,
-        typer.Option("--rows", help="Also read the rows: exact counts, for the steward only."),
+        typer.Option(
+            "--read-rows", "--rows", help="Also read the rows: exact counts, for the steward only."
+        ),
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -108,16 +110,18 @@ def check(
 
 
 @policy_app.command("show")
-def policy_show(file: PolicyFile) -> None:
+def policy_show(file: PolicyFile, as_json: Json = False) -> None:
     """Show a policy as a page: whose rows, budget, columns and what can be asked of them."""
     from noisegate.root import policy_page  # noqa: PLC0415
 
-    say(policy_page(file))
+    page = policy_page(file)
+    tell({"page": page}, page, as_json=as_json)
 
 
 @policy_app.command("schema")
-def policy_schema() -> None:
+def policy_schema(as_json: Json = False) -> None:
     """Print the JSON Schema of policies, so that an editor can complete them."""
     from noisegate.root import policy_schema as schema  # noqa: PLC0415
 
+    del as_json  # it is one already
     say_json(schema(), indent=2)

@@ -19,9 +19,9 @@ from noisegate.client.results import (
     plan_from,
     release_from,
     table_from,
+    table_of,
 )
-from noisegate.client.tables import table_of
-from noisegate.desk.job import Progress
+from noisegate.desk.job import Progress, require_progress
 from noisegate.desk.order import Order
 from noisegate.desk.part import PartOf
 from noisegate.desk.plan import Expected, Plan
@@ -230,10 +230,7 @@ class RemoteGate(Asks):
             return plan_from(again)
 
     def _made(self, order: Order[R, E], *, fresh: bool, progress: Progress | None) -> R:
-        if progress is not None and not callable(progress):
-            raise SpecError(
-                "progress is not callable.", fix="Give a function of a fraction and a text."
-            )
+        require_progress(progress)
         form = ARROW if order.kind in TABLES else PARQUET if order.kind in FILES else JSON
         wait = _WAIT if progress is None else _TOLD
         said = {"Idempotency-Key": uuid4().hex, "Accept": form, "Prefer": f"wait={wait:g}"}

@@ -2,14 +2,16 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
+from datetime import date, datetime
 from fractions import Fraction
 from functools import lru_cache
 from importlib import import_module
 from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, final
 
+import numpy as np
 import pyarrow as pa
 
 from noisegate.desk.order import Order
@@ -19,9 +21,14 @@ from noisegate.desk.sent import guarantee_from, loss_from
 from noisegate.exact import Number, fraction
 from noisegate.files import written
 from noisegate.ledger.entry import Entry
+from noisegate.privacy.domain import Column, TableDomain
 from noisegate.privacy.loss import ApproxDP
+from noisegate.privacy.unit import PrivacyUnit
 from noisegate.sql.bounds.profiles import Profile
 from noisegate.sql.choosing import Choice
+
+if TYPE_CHECKING:
+    from noisegate.learners.expectations import Expectations
 
 TABLES: Final = (  # kinds whose results are answers
     "sql", "smooth", "distance", "claim", "graph", "thresholds",
@@ -44,6 +51,10 @@ _STATED: Final = (  # of any plan
     "kind", "sql", "epsilon", "price", "price_delta", "price_if_none_found", "fits", "confidence",
     "margins", "notes", "facts", "endings", "exact",
 )  # fmt: skip
+_DATED: Final[Mapping[str, Callable[[str], Any]]] = {
+    "date": date.fromisoformat,
+    "timestamp": datetime.fromisoformat,
+}
 Again = Callable[[Fraction], Mapping[str, Any]]  # the same at another confidence
 
 
@@ -84,6 +95,28 @@ class Told:
         if name not in known:
             raise AttributeError(name)
         return known[name]
+
+
+def table_of(dataset: str, record: Mapping[str, Any]) -> TableDomain:
+    """A table by its public facts. How its rows lead to their owner stays with the service."""
+    unit = record["owner"]
+    columns = {each["name"]: _column(each) for each in record["columns"]}
+    return TableDomain(
+        dataset=dataset,
+        name=record["name"],
+        unit=None if unit is None else PrivacyUnit(**unit),
+        columns=columns,
+        rows_per_unit_max=record["rows_per_unit"],
+        groups_per_unit_max=record["groups_per_unit"],
+    )
+
+
+def _column(record: Mapping[str, Any]) -> Column:
+    terms = {name: record[name] for name in ("type", "in", "between", "nullable")}
+    if record["in"] is not None and (read := _DATED.get(record["type"])) is not None:
+        terms["in"] = [read(key) for key in record["in"]]
+    said = {name: value for name, value in terms.items() if value is not None}
+    return Column.from_terms(record["name"], said)
 
 
 def plan_from(again: Again) -> Plan[Any]:
@@ -150,11 +183,9 @@ def made_from(order: Order[Any, Expected], again: Again) -> Any:  # noqa: ANN401
             return low, high
         case "choose" | "auction" | "score":
             return _choice(record, again)
-    from noisegate.client.models import expectations_from, model_from  # noqa: PLC0415 - seldom
-
-    if order.kind == "statistic":
-        return expectations_from(record)
-    return model_from(order, record)
+        case "statistic":
+            return _means(record)
+    return _model(order, record)
 
 
 def _choice(record: Mapping[str, Any], again: Again) -> Choice:
@@ -171,3 +202,25 @@ def _choice(record: Mapping[str, Any], again: Again) -> Choice:
 
 def _candidate(said: Any) -> Any:  # noqa: ANN401 - JSON
     return tuple(map(_candidate, said)) if isinstance(said, list) else said
+
+
+def _means(record: Mapping[str, Any]) -> "Expectations":
+    """Means, whose ± at any confidence follows from the noise that they have."""
+    from noisegate.learners.expectations import Expectations, means_from  # noqa: PLC0415 - seldom
+
+    exact = record["exact"]
+    return Expectations(
+        means=means_from(exact["means"]), cost=loss_from(exact["cost"]),
+        remaining=loss_from(exact["remaining"]), guarantee=guarantee_from(exact["guarantee"]),
+        request_id="",
+    )  # fmt: skip
+
+
+def _model(order: Order[Any, Expected], record: Mapping[str, Any]) -> Any:  # noqa: ANN401 - an estimator
+    """An estimator with what it has learned, as its attributes. It does not predict here."""
+    model, exact = order.learner(), record["exact"]  # type: ignore[attr-defined]  # a `FitOrder`
+    for name, value in record["fitted"].items():
+        setattr(model, name, np.array(value) if isinstance(value, list) else value)
+    model.cost_, model.remaining_ = loss_from(exact["cost"]), loss_from(exact["remaining"])
+    model.guarantee_ = guarantee_from(exact["guarantee"])
+    return model

@@ -151,12 +151,14 @@ def _exact(mechanism: Mechanism[Any], numbers: Int64Array) -> Int64Array:
     return numbers if isinstance(mechanism, _CHANGED) else numbers.sum(keepdims=True)
 
 
-def require_place(tally: Blocks, packages: Collection[str] | None) -> None:
+def require_place(tally: object, packages: Collection[str] | None) -> None:
     """Refuse what this machine cannot run, not apart from all else, or not with these packages.
 
     Before any charge. Without a list of ``packages``, the usual ones. A trusted program is the
-    steward's own, and imports what it likes.
+    steward's own, and imports what it likes. Sums have no program.
     """
+    if not isinstance(tally, Blocks):
+        return
     if not tally.trusted:
         require_allowed(tally.program.imports, PACKAGES if packages is None else packages)
     Cell(_task(tally))

@@ -8,13 +8,14 @@ import json
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
-from typing import final
+from typing import TypeAlias, final
 
 import numpy as np
 
 from noisegate.algebra.blocks import STEPS
 from noisegate.curator.blocks import BlockMeasurement, said_of_blocks
 from noisegate.curator.kept import Kept
+from noisegate.curator.own import OwnMeasurement
 from noisegate.errors import Unsupported
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.base import to_record
@@ -25,6 +26,7 @@ from noisegate.privacy.distance import L1
 from noisegate.privacy.event import ExponentialEvent, GeometricEvent
 from noisegate.sources.source import Source
 from noisegate.transforms.blocks import BlockQuery
+from noisegate.transforms.query import Query
 
 
 @final
@@ -150,8 +152,16 @@ class ClaimedChoice:
         return self.choice.sample(np.asarray(said, np.int64).reshape(-1), bits=bits)[None], None
 
 
+Vouched: TypeAlias = ClaimedMeasurement | ClaimedChoice | OwnMeasurement
+
+
 def require_program(asked: object, *, steward: bool) -> None:
-    """Refuse what is no program of ours, and one that is vouched for by anybody but the steward."""
+    """Refuse what is no program of ours, and one that is vouched for by anybody but the steward.
+
+    A mechanism of a researcher's own is for those whom the policy allows it.
+    """
+    if type(asked) is OwnMeasurement and type(asked.query) is Query:
+        return
     kinds = BlockMeasurement, ClaimedMeasurement, ClaimedChoice
     if type(asked) not in kinds or type(getattr(asked, "query", None)) is not BlockQuery:
         raise Unsupported("This is not a measurement.", fix="Make one with `Measurement`.")

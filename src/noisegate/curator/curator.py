@@ -35,7 +35,7 @@ from noisegate.errors import Forbidden, PolicyError, RequestConflict, Unsupporte
 from noisegate.ledger.account import Balance, Use, room_of
 from noisegate.ledger.store import Ledger, Reservation
 from noisegate.noise.bits import SYSTEM, Bits, SystemBits
-from noisegate.privacy.capability import CAPABILITIES
+from noisegate.privacy.capability import CAPABILITIES, MEANINGS
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.event import Event, InPart
 from noisegate.privacy.loss import ApproxDP
@@ -48,10 +48,10 @@ if TYPE_CHECKING:
 
     from noisegate.curator.allowance import Allowance
     from noisegate.curator.blocks import BlockMeasurement
-    from noisegate.curator.claimed import ClaimedChoice, ClaimedMeasurement
+    from noisegate.curator.claimed import Vouched
     from noisegate.curator.partition import Part
 
-Asked: TypeAlias = "Measurement | BlockMeasurement | ClaimedMeasurement | ClaimedChoice"
+Asked: TypeAlias = "Measurement | BlockMeasurement | Vouched"
 
 
 @final
@@ -184,7 +184,7 @@ class Curator:
         """Refuse capabilities that the policy does not allow to this account. Free."""
         for name in sorted(set(uses) - self._allowed):
             raise Forbidden(
-                f"The policy does not allow {name!r} here: {CAPABILITIES.get(name, 'unknown')}.",
+                f"The policy does not allow {name!r} here: {MEANINGS.get(name, 'unknown')}.",
                 fix=f"Ask without it, or ask the steward to allow it: {name} under [allow].",
             )
 

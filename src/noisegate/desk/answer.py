@@ -231,7 +231,7 @@ class Answer:
             from noisegate.desk.signed import signed_answer  # noqa: PLC0415 - only when asked for
 
             record = signed_answer(self, record, sign)
-        return _written(json_text(record), file)
+        return also_in(json_text(record), file)
 
     def to_csv(self, file: str | Path | None = None, confidence: Number = 0.95) -> str:
         """Comma-separated rows with error bars, also written to a file if one is named.
@@ -242,7 +242,7 @@ class Answer:
         columns = (column.to_pylist() for column in table.columns)
         from noisegate.sheets import csv_text  # noqa: PLC0415 - quick answers
 
-        return _written(csv_text(table.column_names, list(zip(*columns, strict=True))), file)
+        return also_in(csv_text(table.column_names, list(zip(*columns, strict=True))), file)
 
     def to_parquet(self, file: str | Path, confidence: Number = 0.95) -> None:
         """A Parquet file with error bars; its metadata hold SQL, price and guarantee."""
@@ -337,7 +337,8 @@ class Answer:
         return shown + image(lambda: plain(self))
 
 
-def _written(text: str, file: str | Path | None) -> str:
+def also_in(text: str, file: str | Path | None) -> str:
+    """A text, written to a file if one is named."""
     if file is not None:
         write(file, text)
     return text

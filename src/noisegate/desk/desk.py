@@ -18,12 +18,12 @@ from noisegate.accounting.accountant import Charge
 from noisegate.accounting.accountants import accountant_named
 from noisegate.accounting.search import digits_down, digits_up
 from noisegate.curator.curator import Curator
-from noisegate.desk.job import E, Job, Progress, R, Receipt, all_of, require_room
+from noisegate.desk.job import E, Job, Progress, R, Receipt, all_of, require_progress, require_room
 from noisegate.desk.plan import Plan
 from noisegate.desk.price import Funds, Price, Step, inner_price, step_of, together
 from noisegate.desk.rest import Rest, rest_of
 from noisegate.desk.rules import Rules
-from noisegate.errors import NoisegateError, OverBudget, SpecError
+from noisegate.errors import NoisegateError, OverBudget
 from noisegate.exact import Number
 from noisegate.ledger.account import Balance, left_of, room_of
 from noisegate.ledger.entry import decode_charges
@@ -232,10 +232,7 @@ class Desk:
 
     def run(self, job: Job[C, R, E], *, fresh: bool = False, progress: Progress | None = None) -> R:
         """The release: from the ledger if it was drawn before, else for its price."""
-        if progress is not None and not callable(progress):
-            raise SpecError(
-                "progress is not callable.", fix="Give a function of a fraction and a text."
-            )
+        require_progress(progress)
         self.curator.require_allowed(job.capabilities)
         if fresh:
             job.require_anew()
@@ -251,7 +248,7 @@ class Desk:
             say = progress or _silent
             drawn = job.drawn(self.curator, say, fresh=fresh)
             say(1.0, "done")
-        promised = job.promise(drawn)
+        promised = all_of((*job.based, job.promise(drawn))) if job.based else job.promise(drawn)
         guarantee = job.guarantee(self.curator.loss_of(promised))
         receipt = self.receipt(
             *job.paid, *(() if drawn.free else (drawn.used,)),

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 _ROWS_MAX: Final = 200  # of a table in a notebook
 _BAR: Final = 96  # pixels
+_NUMBERS: Final = ("int", "uint", "float", "double", "halffloat", "decimal")  # names of types
+LEFT: Final = ' style="text-align:left"'  # words: Jupyter would put them on the right
 LEAST: Final = "≥ "  # before a number of which a cap cuts off some
 ZERO: Final = " ≈ 0"  # behind a number that may be noise alone
 
@@ -121,7 +123,11 @@ def answer_html(answer: "Answer", footer: str, confidence: Number = 0.95) -> str
         _bars(answer.table[i].to_pylist()[: len(rows)], each, from_zero=name in unsigned)
         for i, (name, each) in enumerate(zip(answer.columns, widths, strict=True))
     ]
-    right = ["" if each is None else ' style="text-align:right"' for each in widths]
+    named = [not str(kind).startswith(_NUMBERS) for kind in answer.table.schema.types]
+    right = [
+        (LEFT if name else "") if each is None else ' style="text-align:right"'
+        for each, name in zip(widths, named, strict=True)
+    ]
     body = "".join(
         "<tr>"
         + "".join(
@@ -144,7 +150,8 @@ def answer_html(answer: "Answer", footer: str, confidence: Number = 0.95) -> str
 
 def facts_html(facts: "Sequence[tuple[str, str]]") -> str:
     """A plan's facts as a table."""
-    rows = (f"<tr><th>{html(name)}</th><td>{html(fact)}</td></tr>" for name, fact in facts)
+    rows = (f"<tr><th{LEFT}>{html(name)}</th><td{LEFT}>{html(fact)}</td></tr>"
+            for name, fact in facts)  # fmt: skip
     return f"<table>{''.join(rows)}</table>"
 
 

@@ -17,7 +17,7 @@ from noisegate.curator.curator import Asked, Curator
 from noisegate.desk.attempts import Attempts
 from noisegate.desk.plan import Expected
 from noisegate.desk.price import Price
-from noisegate.errors import LedgerError
+from noisegate.errors import LedgerError, SpecError
 from noisegate.ledger.anchor import Log
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.event import (
@@ -91,6 +91,7 @@ class Job(ABC, Generic[C, R, E]):
     ``expected`` is what is known of the result before it is drawn; ``notes`` say what it leaves
     out; ``endings`` are the forms of file that it can be saved in. ``before`` is what has to be
     bought first, such as bounds that nobody declared, and ``paid`` what `ready` bought of it.
+    ``based`` is what it rests on besides its own event, whoever paid for it: part of the promise.
     ``early`` is what is charged of the job if no group is found, where that is less. ``then`` makes
     another release from this one alone, which costs nothing more.
     ``uses`` are the optional capabilities that a policy may forbid.
@@ -104,6 +105,7 @@ class Job(ABC, Generic[C, R, E]):
     endings: tuple[str, ...] = ()
     before: tuple[Event, ...] = ()
     paid: tuple[Event, ...] = ()
+    based: tuple[Event, ...] = ()
     early: Event | None = None
     then: Callable[[Any], Any] | None = None
     uses: frozenset[str] = frozenset()
@@ -237,6 +239,14 @@ class Recipe(Job[C, R, E]):
             ) from None
         return Drawn(
             content=content, used=used, question=self.question, request_id=request_id, free=free
+        )
+
+
+def require_progress(progress: object) -> None:
+    """Refuse what cannot be told how far a job has come."""
+    if progress is not None and not callable(progress):
+        raise SpecError(
+            "progress is not callable.", fix="Give a function of a fraction and a text."
         )
 
 

@@ -7,7 +7,7 @@ Traceback (most recent call last):
 noisegate.errors.SpecError: branching is '2.5'. Use a whole number, or leave it out.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from types import MappingProxyType, NoneType, UnionType
 from typing import Any, Final, get_args, get_origin, get_type_hints
@@ -20,15 +20,12 @@ _WORDS: Final[Mapping[Any, str]] = MappingProxyType({
 })  # fmt: skip
 
 
-def require_options(
-    name: str, kind: type, options: Mapping[str, Any], said: Collection[str] = ()
-) -> None:
+def require_options(name: str, kind: type, options: Mapping[str, Any]) -> None:
     """Refuse options that ``kind``, a dataclass, has no field for, lacks, or has another type for.
 
-    Fields that are ``said`` already are not options. Texts, and exact numbers such as shares, are
-    left to those who read them.
+    Texts, and exact numbers such as shares, are left to those who read them.
     """
-    known = {each.name: each for each in fields(kind) if each.name not in said}
+    known = {each.name: each for each in fields(kind)}
     listed = f"Its options: {', '.join(sorted(known)) or 'none'}."
     if unknown := options.keys() - known.keys():
         raise SpecError(f"{name!r} has no option {min(unknown)!r}.", fix=listed, about="option")

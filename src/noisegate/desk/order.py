@@ -153,13 +153,15 @@ class JobOrder(Order[R_co, E_co]):
         """The job that is to be drawn anew, whatever was released before."""
         return self.job(desk)
 
+    def made(self, desk: Desk, *, fresh: bool) -> Job[Any, R_co, E_co]:
+        """The job as of now."""
+        return self.anew(desk) if fresh else desk.known(self.job)
+
     def plan(self, desk: Desk, *, fresh: bool = False) -> Plan[E_co]:  # noqa: D102 - see Order
-        job = self.anew(desk) if fresh else desk.known(self.job)
-        return desk.plan(job, fresh=fresh)
+        return desk.plan(self.made(desk, fresh=fresh), fresh=fresh)
 
     def run(self, desk: Desk, *, fresh: bool = False, progress: Progress | None = None) -> R_co:  # noqa: D102 - see Order
-        job = self.anew(desk) if fresh else desk.known(self.job)
-        return desk.run(job, fresh=fresh, progress=progress)
+        return desk.run(self.made(desk, fresh=fresh), fresh=fresh, progress=progress)
 
 
 @cache

@@ -12,6 +12,7 @@ from datetime import timedelta
 from fractions import Fraction
 from typing import Final, final, overload
 
+from noisegate.desk.display import LEFT
 from noisegate.inert import html, line
 from noisegate.ledger.entry import Entry
 from noisegate.privacy.domain import EPOCH, Column, Kind, TableDomain
@@ -58,9 +59,10 @@ class _Listed(ABC):
         )
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{html(name)}</th>" for name in self.names)
+        head = "".join(f"<th{LEFT}>{html(name)}</th>" for name in self.names)
         rows = (
-            f"<tr>{''.join(f'<td>{html(cell)}</td>' for cell in row)}</tr>" for row in self.lines()
+            f"<tr>{''.join(f'<td{LEFT}>{html(cell)}</td>' for cell in row)}</tr>"
+            for row in self.lines()
         )
         return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 from zipfile import BadZipFile
 
 from noisegate.arrow import numbers
-from noisegate.desk.answer import Answer, HalfWidths
+from noisegate.desk.answer import Answer, HalfWidths, also_in
 from noisegate.desk.card import Card
 from noisegate.desk.card import card as card_of
 from noisegate.desk.display import answer_html, rich_table
@@ -142,10 +142,7 @@ class Held(ABC):
         if sign is not None:
             self._require_made_here()
             record = signed_answer(self.answer(0), record, sign)
-        text = json_text(record)
-        if file is not None:
-            write_file(file, text)
-        return text
+        return also_in(json_text(record), file)
 
     # files
 

@@ -84,7 +84,7 @@ def received(
             table=_table(names, values),
             half_widths=lambda confidence: widths(fraction(confidence))[0],
             noise_widths=(lambda confidence: widths(fraction(confidence))[1]) if has_loss else None,
-            log=_log(record["head"], entries),
+            log=Log(None if (head := record["head"]) is None else Anchor.from_dict(head), entries),
             **_stated(record),
         )
     except _UNREAD:
@@ -165,7 +165,3 @@ def _table(names: Sequence[str], values: "Sequence[pa.ChunkedArray]") -> "pa.Tab
     import pyarrow as pa  # noqa: PLC0415 - only when asked for
 
     return pa.Table.from_arrays(list(values), names=list(names))
-
-
-def _log(head: Mapping[str, Any] | None, entries: Callable[[], Sequence[Entry]]) -> Log:
-    return Log(None if head is None else Anchor.from_dict(head), entries)

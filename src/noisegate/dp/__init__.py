@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from noisegate.dp.curve import Curve as Curve
     from noisegate.dp.filters import Filter as Filter
     from noisegate.dp.filters import Odometer as Odometer
+    from noisegate.dp.own import audit_of as audit_of
 
 _HOME = {
     # how far answers move
@@ -74,6 +75,8 @@ _HOME = {
     ),
     # held to account
     "Audit": "audit", "Extent": "audit", "bound": "audit",
+    # of one's own, through the door of a gate
+    "OwnMechanism": "curator.own", "audit_of": "dp.own",
 }  # fmt: skip
 __all__ = list(_HOME)
 

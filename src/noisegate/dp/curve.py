@@ -54,7 +54,8 @@ class Curve:
     __rmul__ = __mul__
 
     def __repr__(self) -> str:
-        return f"<Curve of {sum(self._steps.values()):,} steps, {len(self._steps)} different>"
+        steps = sum(self._steps.values())
+        return f"<Curve of {steps:,} step{'s'[: steps != 1]}, {len(self._steps)} different>"
 
     def report(self, delta: Number) -> list[Row]:
         """ε at δ by every method, and why one has none."""

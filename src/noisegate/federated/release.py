@@ -116,8 +116,7 @@ class OwnersRelease(Held):
     def series(self) -> Floats:
         """The sum of the series itself: of all with these answers, the one nearest to 0."""
         told = self.numbers[:-1] if self._leaves else self.numbers
-        found: Floats = self._back() @ told.astype(np.float64) * float(self.grain)
-        return found
+        return self._back() @ told.astype(np.float64) * float(self.grain)
 
     def margins(self, confidence: Numeric = 0.95) -> Floats:
         """The ± of each period: of the noise, and of what Fourier coefficients leave out.
@@ -245,8 +244,7 @@ class OwnersRelease(Held):
         block = self.agreement.block
         if isinstance(block, Matrix):
             matrix = block.matrix.toarray().astype(np.float64)
-            found: Floats = np.linalg.pinv(matrix[:-1, :-1] if self._leaves else matrix)
-            return found
+            return np.linalg.pinv(matrix[:-1, :-1] if self._leaves else matrix)
         held = np.flatnonzero(block.labels >= 0)
         if np.array_equal(block.labels, np.arange(block.size)):  # the periods as they are
             return np.eye(block.size)

@@ -5,7 +5,8 @@
 ['a table without names', 'k-anonymous', 'two of them', 'somebody in full']
 """
 
-from typing import Final
+from collections import Counter
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 
@@ -15,6 +16,7 @@ from noisegate.releases.cells.chance import Coins, public_coins
 
 QUASI: Final = ("age", "town", "sex")
 ILL: Final = tuple(f"diagnosis {n}" for n in range(40))
+Looks: TypeAlias = tuple[str, ...]  # age, town and sex
 TOWNS: Final = tuple(f"town {n}" for n in range(20))
 
 
@@ -59,13 +61,19 @@ def patients(chance: Coins, count: int) -> pa.Table:
     )
 
 
+def illnesses(table: pa.Table) -> tuple[list[Looks], dict[Looks, Counter[str]]]:
+    """How each person looks, and how often each illness stands beside those who look so."""
+    keys = list(zip(*(table[name].to_pylist() for name in QUASI), strict=True))
+    groups: dict[Looks, Counter[str]] = {}
+    for key, ill in zip(keys, table["ill"].to_pylist(), strict=True):
+        groups.setdefault(key, Counter())[ill] += 1
+    return keys, groups
+
+
 def _singled(tables: list[pa.Table], count: int) -> int:
     """How many of the first people have one illness alone that both tables list for them."""
     lists = []
     for table in tables:
-        groups: dict[tuple[str, ...], set[str]] = {}
-        keys = list(zip(*(table[name].to_pylist() for name in QUASI), strict=True))
-        for key, ill in zip(keys, table["ill"].to_pylist(), strict=True):
-            groups.setdefault(key, set()).add(ill)
-        lists.append([groups[key] for key in keys[:count]])
+        keys, groups = illnesses(table)
+        lists.append([groups[key].keys() for key in keys[:count]])
     return sum(len(a & b) == 1 for a, b in zip(*lists, strict=True))

@@ -133,8 +133,7 @@ def laws(mechanism: str, *, epsilon: Number = 1, draws: int = 0) -> Ratio:
 
 def _geometric(count: int, epsilon: float, outputs: NDArray[np.int64]) -> Floats:
     alpha = exp(-epsilon)
-    found: Floats = (1 - alpha) / (1 + alpha) * alpha ** np.abs(outputs - count)
-    return found
+    return (1 - alpha) / (1 + alpha) * alpha ** np.abs(outputs - count)
 
 
 def _truncated(count: int, epsilon: float, outputs: NDArray[np.int64]) -> Floats:

@@ -47,7 +47,7 @@ _FAR: Final = Fraction(10) ** 150  # of noise that nobody can draw: its square i
 
 @final
 @dataclass(frozen=True, slots=True)
-class Measured:
+class NoisySums:
     """Noisy sums, of shape (cells, width), and the variance of the noise of each number."""
 
     values: Floats
@@ -63,7 +63,7 @@ class RowsAsk(Protocol):
     gaussian: bool
     objective: bool  # whether the policy allows `minimised`
 
-    def totals(self, statistic: Statistic, shares: Sequence[Fraction]) -> list[Measured]:
+    def totals(self, statistic: Statistic, shares: Sequence[Fraction]) -> list[NoisySums]:
         """The sums of each feature, in one pass over the rows, with the noise its share buys.
 
         What noise hides is 0.
@@ -72,7 +72,7 @@ class RowsAsk(Protocol):
     def variance(self, statistic: Statistic, shares: Sequence[Fraction]) -> list[float]:
         """The variances that `totals` would have: free."""
 
-    def minimised(self, penalty: Fraction, share: Fraction) -> Measured:
+    def minimised(self, penalty: Fraction, share: Fraction) -> NoisySums:
         """The lines of least logistic loss with at least this penalty, the constants last.
 
         The variance is what that of each weight is at most, about.
@@ -168,7 +168,7 @@ class DoorRows:
         self._whole = tally.whole * float(price.sample or 1)  # of a sample: as of all rows
         self.kept: dict[str, NDArray[Any]] | None = None
 
-    def totals(self, statistic: Statistic, shares: Sequence[Fraction]) -> list[Measured]:  # noqa: D102 - see RowsAsk
+    def totals(self, statistic: Statistic, shares: Sequence[Fraction]) -> list[NoisySums]:  # noqa: D102 - see RowsAsk
         blocks, chosen = self._offered(statistic, shares)
         seen = [place for place, noise in enumerate(chosen) if not isinstance(noise, Hidden)]
         parts = [np.zeros(block.size, np.int64) for block in blocks]
@@ -194,7 +194,7 @@ class DoorRows:
         blocks = statistic.blocks(shape_of(self._tally))
         return blocks, offered(blocks, shares, self._price, self._weight)
 
-    def minimised(self, penalty: Fraction, share: Fraction) -> Measured:  # noqa: D102 - see RowsAsk
+    def minimised(self, penalty: Fraction, share: Fraction) -> NoisySums:  # noqa: D102 - see RowsAsk
         query = Query(self._tally, WholeRows())
         noise = minimiser(
             shape_of(self._tally), self._price, share, self._tally.whole, query.per_unit, penalty
@@ -227,11 +227,11 @@ def minimiser(
     )
 
 
-def lines_of(noise: PerturbedLogistic, released: NDArray[np.int64]) -> Measured:
+def lines_of(noise: PerturbedLogistic, released: NDArray[np.int64]) -> NoisySums:
     """What was released as lines, the constants last."""
     width, found = noise.columns + 1, np.ldexp(released.astype(np.float64), -noise.digits)
     slope = float(noise.scale / noise.penalty) ** 2 * (width + 1) * (width + 2) / 3
-    return Measured(found.reshape(-1, width), slope + 2 * float(noise.blur / 2**noise.digits) ** 2)
+    return NoisySums(found.reshape(-1, width), slope + 2 * float(noise.blur / 2**noise.digits) ** 2)
 
 
 def measured_of(
@@ -239,9 +239,9 @@ def measured_of(
     blocks: Sequence[Block],
     chosen: Sequence[NoiseMechanism[Any] | Hidden],
     whole: float,
-) -> list[Measured]:
+) -> list[NoisySums]:
     """Sums in rows instead of parts of rows."""
     return [
-        Measured(part.reshape(block.cells, block.width) / whole, noise_variance(noise) / whole**2)
+        NoisySums(part.reshape(block.cells, block.width) / whole, noise_variance(noise) / whole**2)
         for part, block, noise in zip(parts, blocks, chosen, strict=True)
     ]

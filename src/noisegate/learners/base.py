@@ -209,8 +209,7 @@ class PrivateEstimator(Carded, BaseEstimator, ABC):  # type: ignore[misc]  # sci
 
     def _unscaled(self, points: Floats) -> Floats:
         """Points of the learner in the units of the columns."""
-        found: Floats = self._middles + np.asarray(points) * self._halves
-        return found
+        return self._middles + np.asarray(points) * self._halves
 
 
 def _number(each: Coordinate, values: NDArray[Any]) -> Floats:
@@ -220,8 +219,7 @@ def _number(each: Coordinate, values: NDArray[Any]) -> Floats:
     elif each.keys:
         order = {key: place for place, key in enumerate(each.keys)}
         values = np.array([order.get(value, 0) for value in values.tolist()], np.float64)
-    found: Floats = (values.astype(np.float64) - float(each.middle)) / float(each.half)
-    return found
+    return (values.astype(np.float64) - float(each.middle)) / float(each.half)
 
 
 class PrivateTransformer(TransformerMixin, PrivateEstimator):  # type: ignore[misc]

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from math import ceil, log
 from typing import TYPE_CHECKING, Any, Final, final
 
+from noisegate.desk.terms import USUAL
 from noisegate.errors import SpecError
 from noisegate.exact import Number, positive
-from noisegate.learners.expectations import USUAL
 from noisegate.mechanisms.base import failure_of, whole_count
 from noisegate.sql.choosing import Choice, ChoiceOrder
 from noisegate.sql.listed import Given

@@ -27,6 +27,7 @@ from noisegate.desk.job import Measured, Receipt
 from noisegate.desk.order import JobOrder
 from noisegate.desk.plan import Fact
 from noisegate.desk.price import Price
+from noisegate.desk.terms import USUAL
 from noisegate.errors import SpecError
 from noisegate.exact import Number, positive
 from noisegate.learners.asking import Floats, noises
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
     from noisegate.desk.card import Card
 
 Noise: TypeAlias = NoiseMechanism[Any]
-USUAL: Final = Fraction(95, 100)
 SUMS: Final = Statistic(Plain(), (Linear(),))
 COUNT: Final = Statistic(Plain(), (One(),))
 BOTH: Final = Statistic(Plain(), (One(), Linear()))
@@ -132,8 +132,7 @@ class Means:
 
     def _unscaled(self, inside: Floats) -> Floats:
         middles = np.array([float(each.middle) for each in self.coordinates])
-        found: Floats = middles + self._halves * inside
-        return found
+        return middles + self._halves * inside
 
 
 def means_record(means: Means) -> dict[str, Any]:
@@ -282,14 +281,8 @@ class MeansJob(Measured[Expectations, MeansExpected]):
         """The means."""
         return Expectations(
             means=self.asking.means(content.values[0], self.chosen),
-            cost=receipt.cost,
-            remaining=receipt.remaining,
-            guarantee=receipt.guarantee,
-            request_id=receipt.request_id,
             sql=self.sql,
-            question=receipt.question,
-            practice=receipt.practice,
-            log=receipt.log,
+            **receipt.standing,
         )
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final, final
 import numpy as np
 from numpy.typing import NDArray
 
-from noisegate.learners.asking import Floats, Measured, RowsAsk
+from noisegate.learners.asking import Floats, NoisySums, RowsAsk
 from noisegate.transforms.statistics.numbers import Numbers
 from noisegate.transforms.statistics.statistic import Statistic
 from noisegate.transforms.statistics.weighings import Nearest, Scores
@@ -28,13 +28,13 @@ class Part:
         self.columns, self.reach, self.classes = ask.columns, ask.reach, ask.classes
         self.gaussian, self.objective = ask.gaussian, ask.objective
 
-    def totals(self, statistic: Statistic, shares: Sequence[Fraction]) -> list[Measured]:  # noqa: D102 - see RowsAsk
+    def totals(self, statistic: Statistic, shares: Sequence[Fraction]) -> list[NoisySums]:  # noqa: D102 - see RowsAsk
         return self._ask.totals(statistic, [self._share * share for share in shares])
 
     def variance(self, statistic: Statistic, shares: Sequence[Fraction]) -> list[float]:  # noqa: D102 - see RowsAsk
         return self._ask.variance(statistic, [self._share * share for share in shares])
 
-    def minimised(self, penalty: Fraction, share: Fraction) -> Measured:  # noqa: D102 - see RowsAsk
+    def minimised(self, penalty: Fraction, share: Fraction) -> NoisySums:  # noqa: D102 - see RowsAsk
         return self._ask.minimised(penalty, self._share * share)
 
     def done(self, part: float, words: str) -> None:  # noqa: D102 - see RowsAsk

@@ -168,8 +168,7 @@ def _far(columns: Sequence[Coordinate], means: Floats, held: Floats) -> Floats:
     held = np.maximum(held, 0) + 1e-9
     halves = np.array([float(each.half) for each in columns])
     away = (means - np.average(means, axis=0, weights=held)) / halves
-    found: Floats = np.average(away**2, axis=0, weights=held)
-    return found
+    return np.average(away**2, axis=0, weights=held)
 
 
 def _place(columns: Sequence[Coordinate], name: str | None, far: Floats, other: str | None) -> int:

@@ -21,6 +21,7 @@ from noisegate.accounting.accountants import accountant_named
 from noisegate.accounting.pure import promised
 from noisegate.curator.measurement import Measurement
 from noisegate.desk.price import Price, step_of
+from noisegate.desk.terms import USUAL
 from noisegate.errors import SpecError
 from noisegate.exact import Number, positive
 from noisegate.learners.asking import noises
@@ -28,7 +29,6 @@ from noisegate.learners.expectations import (
     BOTH,
     COUNT,
     SUMS,
-    USUAL,
     Means,
     Noise,
     count_share,

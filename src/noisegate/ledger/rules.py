@@ -84,7 +84,7 @@ class Rules:
             raise PolicyError(
                 f"Account {account.name!r} is already open on other terms: {_terms(earlier)}; "
                 f"asked for: {_terms(account)}.",
-                fix="Use the ledger's terms, or change its budget (noisegate ledger budget).",
+                fix=f"Keep it, or: noisegate ledger budget FILE {account.name} EPSILON --reason …",
                 about="terms",
             )
         owned = dict(tx.origins()) if origins or public else {}

@@ -21,8 +21,7 @@ from noisegate.exact import fraction, shown
 from noisegate.mechanisms.base import Mechanism
 
 _ALWAYS: Final = ""
-# By the name in records: the capability, the module, the class.
-_LISTED: Final[Mapping[str, tuple[str, str, str]]] = MappingProxyType({
+_LISTED: Final[Mapping[str, tuple[str, str, str]]] = MappingProxyType({  # capability, module, class
     "laplace/1": (_ALWAYS, "additive.laplace", "Laplace"),
     "geometric/1": (_ALWAYS, "additive.geometric", "Geometric"),
     "truncated-geometric/1": (_ALWAYS, "additive.truncated_geometric", "TruncatedGeometric"),
@@ -39,6 +38,7 @@ _LISTED: Final[Mapping[str, tuple[str, str, str]]] = MappingProxyType({
     "quantile/1": (_ALWAYS, "quantiles.quantile", "Quantile"),
     "quantiles/1": (_ALWAYS, "quantiles.quantiles", "Quantiles"),
     "brackets/1": (_ALWAYS, "quantiles.brackets", "Brackets"),
+    "brackets/2": (_ALWAYS, "quantiles.brackets", "EvenBrackets"),
     "key-selection/1": (_ALWAYS, "keys.key_selection", "KeySelection"),
     "thresholded-geometric/1": (_ALWAYS, "keys.key_selection", "ThresholdedGeometric"),
     "thresholded-gaussian/1": (_ALWAYS, "keys.key_selection", "ThresholdedGaussian"),

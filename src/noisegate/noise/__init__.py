@@ -10,17 +10,18 @@ from noisegate.noise.bernoulli import sample_rows as sample_rows
 from noisegate.noise.gaussian import discrete_gaussian as discrete_gaussian
 from noisegate.noise.geometric import discrete_laplace as discrete_laplace
 from noisegate.noise.geometric import geometric as geometric
-from noisegate.noise.geometric import geometric_tail as geometric_tail
-from noisegate.noise.geometric import truncated_geometric as truncated_geometric
 
 if TYPE_CHECKING:
     from noisegate.noise.binomials import binomial as binomial
     from noisegate.noise.box import box_noise as box_noise
     from noisegate.noise.continuous import rounded as rounded
+    from noisegate.noise.cut_geometric import geometric_tail as geometric_tail
+    from noisegate.noise.cut_geometric import truncated_geometric as truncated_geometric
     from noisegate.noise.uniform import uniform_below as uniform_below
 
 _HOME = {
-    "binomial": "binomials", "box_noise": "box", "rounded": "continuous", "uniform_below": "uniform"
+    "binomial": "binomials", "box_noise": "box", "geometric_tail": "cut_geometric",
+    "rounded": "continuous", "truncated_geometric": "cut_geometric", "uniform_below": "uniform",
 }  # fmt: skip
 
 

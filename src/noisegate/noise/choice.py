@@ -148,8 +148,7 @@ class _Heat:
     @property
     def places(self) -> Int64Array:
         """The leaders."""
-        found: Int64Array = self.live[self.order]
-        return found
+        return self.live[self.order]
 
     def gaps(self, factor: Fraction) -> tuple[Floats, Floats]:
         """Bounds of the whole gaps between the leaders; they differ where floats cannot tell."""

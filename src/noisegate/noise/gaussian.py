@@ -56,10 +56,6 @@ class Staircase(Law):
             return (0, 1) if k < 0 else ((1 << bits) - 1, 1 << bits)
         return sums[k + reach]
 
-    def start_of(self, block: int) -> int:
-        """The smallest |z| of a block."""
-        return (block << self.block_bits) if block >= 0 else ((-1 - block) << self.block_bits) + 1
-
 
 def _partial_sums(
     variance: Fraction, block_bits: int, bits: int

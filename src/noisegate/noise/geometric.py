@@ -25,7 +25,7 @@ import numpy as np
 from noisegate.errors import SpecError
 from noisegate.exact import Number, Real, multiples, positive, progression, shown, upper
 from noisegate.noise.bits import SYSTEM, Bits
-from noisegate.noise.chunks import Int64Array, IntArray, Size, in_chunks, whole
+from noisegate.noise.chunks import Int64Array, IntArray, Size, in_chunks
 from noisegate.noise.law import (
     SATURATION,
     Certified,
@@ -160,40 +160,6 @@ def geometric_gaps(p: "Number | Certified", size: Size, *, bits: Bits = SYSTEM) 
     if coin == 1:
         return in_chunks(size, lambda count: np.zeros(count, np.int64))
     return _draw(Ratio(coin=coin), size, bits, signed=False)
-
-
-def geometric_tail(threshold: int, scale: Number, size: Size, *, bits: Bits = SYSTEM) -> Int64Array:
-    """Discrete Laplace noise given that it is at least ``threshold`` ≥ 0.
-
-    Why: beyond 0 the law is geometric and has no memory: threshold + G.
-    """
-    start = whole(threshold, "threshold", least=0, below=SATURATION)
-    tail: Int64Array = start + geometric(scale, size, bits=bits)
-    return tail
-
-
-def truncated_geometric(
-    value: "Int64Array | int", scale: Number, *, top: int, bits: Bits = SYSTEM
-) -> Int64Array:
-    """``value`` plus discrete Laplace noise, clamped to [0, top].
-
-    Claim: for 0 ≤ n ≤ N = top: Pr[0] = α^n / (1 + α), Pr[N] = α^(N-n) / (1 + α), and the
-        two-sided geometric mass in between. Why: the end masses are the tails the clamp collects.
-    """
-    values = np.asarray(value)
-    if values.dtype.kind != "i":
-        raise SpecError(
-            "The values are not whole numbers.", fix="Give integers below 2**62.", about="values"
-        )
-    if not 1 <= top < SATURATION or values.min(initial=0) < 0 or values.max(initial=0) > top:
-        raise SpecError(
-            "A value lies outside [0, top].",
-            fix="Use 1 <= top < 2**62 and clamp first.",
-            about="values",
-        )
-    noise = discrete_laplace(scale, values.shape, bits=bits)
-    clamped: Int64Array = np.clip(values.astype(np.int64) + noise, 0, top)
-    return clamped
 
 
 @lru_cache(maxsize=1024)

@@ -8,16 +8,15 @@
 20
 """
 
-from collections.abc import Sequence
+from bisect import bisect_left
 from fractions import Fraction
 from math import ceil, floor
 
 from noisegate.accounting.accountant import Accountant
-from noisegate.accounting.search import digits_down, largest
 from noisegate.errors import SpecError
-from noisegate.exact import Number, fraction, lower, positive, real, sqrt_down, upper
+from noisegate.exact import Number, positive, real, upper
+from noisegate.planning.calibrate import require_delta
 from noisegate.planning.composition import optimal_delta_up
-from noisegate.privacy.conversion import rho_of_budget_down
 from noisegate.privacy.event import Event
 from noisegate.privacy.loss import ApproxDP
 
@@ -41,19 +40,6 @@ def sample_size(
     return ceil(reach * upper(lambda: real(queries / chance).log()))
 
 
-def sample_confidence_down(
-    size: int, *, bound: Number, accuracy: Number, epsilon: Number
-) -> Fraction:
-    """The confidence with which one average over ``size`` rows is accurate to γ.
-
-    Claim: 1 - e^{-γnε/b}; at n = b/(γε) that is 1 - 1/e, about 63 %. Rounding: down.
-    """
-    _require_count(size)
-    exponent = size * positive(accuracy, name="accuracy") * positive(epsilon, name="epsilon")
-    exponent /= positive(bound, name="bound")
-    return lower(lambda: -real(-exponent).expm1())
-
-
 def questions(event: Event, budget: ApproxDP, *, accountant: Accountant) -> int:
     """How many times the budget buys the event, by the accountant that will authorise it.
 
@@ -75,7 +61,7 @@ def questions_optimal(budget: ApproxDP, *, epsilon_each: Number) -> int:
     Claim: the largest k with `optimal_delta_up` ≤ δ. Why: [KOV15]; valid for a k fixed beforehand.
     """
     each = positive(epsilon_each, name="epsilon_each")
-    _require_delta(budget)
+    require_delta(budget)
     low = floor(budget.epsilon / each)  # basic composition needs no δ
     if budget.delta == 0:
         return low
@@ -87,54 +73,7 @@ def questions_optimal(budget: ApproxDP, *, epsilon_each: Number) -> int:
     high = low + 1
     while fits(high):
         low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
-
-
-def epsilon_each_pure(budget: ApproxDP, *, count: int) -> Fraction:
-    """ε per question for ``count`` questions by basic composition. Rounding: none."""
-    _require_count(count)
-    return budget.epsilon / count
-
-
-def epsilon_each_zcdp_down(budget: ApproxDP, *, count: int) -> Fraction:
-    """ε per pure question for ``count`` questions on a zCDP account.
-
-    Claim: √(2ρ/k), ρ the largest that implies (ε, δ/2), as `ZCDPAccountant` splits δ.
-    Why: [BS16, Prop. 1.4]. Rounding: down, to twelve digits, so that grains do not overrun.
-    """
-    _require_count(count)
-    rho = rho_of_budget_down(ApproxDP(budget.epsilon, budget.delta / 2))
-    return digits_down(sqrt_down(2 * rho / count))
-
-
-def epsilon_each_optimal_down(budget: ApproxDP, *, count: int) -> Fraction:
-    """ε per question for ``count`` questions by optimal composition: a report. Rounding: down."""
-    _require_count(count)
-    _require_delta(budget)
-    basic = budget.epsilon / count
-    if budget.delta == 0 or budget.epsilon == 0:
-        return basic
-
-    def fits(each: Fraction) -> bool:
-        return optimal_delta_up(each, count=count, total=budget.epsilon) <= budget.delta
-
-    return max(basic, largest(fits, guess=basic))
-
-
-def split(budget: ApproxDP, *, weights: Sequence[Number]) -> tuple[ApproxDP, ...]:
-    """Shares of the budget in proportion to the weights; together they are exactly the budget."""
-    exact = [fraction(weight, name="weight") for weight in weights]
-    total = sum(exact, Fraction(0))
-    if total <= 0 or any(weight < 0 for weight in exact):
-        raise SpecError(
-            "The weights leave nothing to split.", fix="Use weights of 0 or more.", about="weights"
-        )
-    return tuple(
-        ApproxDP(budget.epsilon * weight / total, budget.delta * weight / total) for weight in exact
-    )
+    return bisect_left(range(high), x=True, lo=low + 1, key=lambda count: not fits(count)) - 1
 
 
 def _failure(failure: Number) -> Fraction:
@@ -146,13 +85,6 @@ def _failure(failure: Number) -> Fraction:
             about="failure",
         )
     return exact
-
-
-def _require_delta(budget: ApproxDP) -> None:
-    if budget.delta >= 1:
-        raise SpecError(
-            "δ is 1, which promises nothing.", fix="Use a δ such as 1e-6.", about="delta"
-        )
 
 
 def _require_count(count: int) -> None:

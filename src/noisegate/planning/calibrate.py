@@ -9,13 +9,14 @@ Fraction(10, 1)
 30
 """
 
+from bisect import bisect_left
 from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
 from math import ceil, floor
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
-from noisegate.accounting.search import digits_down, digits_up, largest, least
+from noisegate.accounting.search import digits_up, largest, least
 from noisegate.accounting.tails import (
     discrete_gaussian_mass_from,
     discrete_gaussian_tail,
@@ -23,9 +24,11 @@ from noisegate.accounting.tails import (
     geometric_tail,
 )
 from noisegate.errors import SpecError
-from noisegate.exact import Number, Real, fraction, lower, positive, real, upper
+from noisegate.exact import Number, Real, fraction, positive, real, upper
 from noisegate.privacy.distance import L1, L2
 from noisegate.privacy.loss import ApproxDP
+
+S = TypeVar("S", L1, L2)
 
 # --- loss to noise
 
@@ -36,7 +39,7 @@ def geometric_scale(epsilon: Number, *, sensitivity: L1) -> Fraction:
     Claim: scale = sensitivity/ε. Adjacency: as the sensitivity. Why: [DMNS06], [GRS09].
     Rounding: none.
     """
-    return sensitivity.value / positive(epsilon, name="epsilon")
+    return _checked(sensitivity, L1).value / positive(epsilon, name="epsilon")
 
 
 def discrete_gaussian_variance(rho: Number, *, sensitivity: L2) -> Fraction:
@@ -45,7 +48,7 @@ def discrete_gaussian_variance(rho: Number, *, sensitivity: L2) -> Fraction:
     Claim: σ² = s²/(2ρ), any dimension. Adjacency: as the sensitivity. Why: [CKS20, Thm 4].
     Rounding: none.
     """
-    return sensitivity.squared / (2 * positive(rho, name="rho"))
+    return _checked(sensitivity, L2).squared / (2 * positive(rho, name="rho"))
 
 
 def discrete_gaussian_variance_up(budget: ApproxDP, *, sensitivity: L2) -> Fraction:
@@ -56,7 +59,7 @@ def discrete_gaussian_variance_up(budget: ApproxDP, *, sensitivity: L2) -> Fract
     """
     from noisegate.privacy.conversion import rho_of_budget_down  # noqa: PLC0415 - seldom
 
-    return digits_up(sensitivity.squared / (2 * rho_of_budget_down(budget)))
+    return digits_up(_checked(sensitivity, L2).squared / (2 * rho_of_budget_down(budget)))
 
 
 def discrete_gaussian_count_delta_up(epsilon: Fraction, *, variance: Fraction) -> Fraction:
@@ -72,25 +75,6 @@ def discrete_gaussian_count_delta_up(epsilon: Fraction, *, variance: Fraction) -
         return near - real(epsilon).exp() * discrete_gaussian_mass_from(variance, first + 1)
 
     return max(Fraction(0), upper(delta))
-
-
-def discrete_gaussian_count_variance_up(budget: ApproxDP) -> Fraction:
-    """A nearly least σ² for one count of sensitivity 1 to be (ε, δ)-private.
-
-    Claim: the returned σ² satisfies `discrete_gaussian_count_delta_up` ≤ δ. Rounding: up.
-    """
-    _require_delta(budget)
-    start = discrete_gaussian_variance_up(budget, sensitivity=L2(squared=1))
-    if start > 1 << 20:
-        return start  # sums would be long; the bound for vectors is a valid answer too
-
-    def holds(variance: Fraction) -> bool:
-        found = discrete_gaussian_count_delta_up(budget.epsilon, variance=variance)
-        return found <= budget.delta
-
-    found = least(holds, guess=start)
-    # δ need not fall with σ² on a lattice, so the number after rounding is tested once more.
-    return found if found < start and holds(found) else start
 
 
 def gaussian_delta_up(epsilon: Fraction, *, variance: Fraction, sensitivity: L2) -> Fraction:
@@ -115,10 +99,11 @@ def gaussian_variance_up(budget: ApproxDP, *, sensitivity: L2) -> Fraction:
         found = upper(lambda: _gaussian_delta(budget.epsilon, variance), digits_bits=bits)
         return found <= budget.delta
 
-    _require_delta(budget)
+    require_delta(budget)
+    wanted = _checked(sensitivity, L2).squared
     start = discrete_gaussian_variance_up(budget, sensitivity=L2(squared=1))
     bits = 64 + ceil(1 / budget.delta).bit_length()
-    return digits_up(least(holds, guess=start) * sensitivity.squared)
+    return digits_up(least(holds, guess=start) * wanted)
 
 
 # --- noise to error
@@ -167,13 +152,6 @@ def laplace_error(scale: Number, *, confidence: Number, cells: int = 1) -> Fract
     return digits_up(positive(scale, name="scale") * upper(lambda: _laplace_reach(checked, cells)))
 
 
-def laplace_scale_for_error(within: Number, *, confidence: Number, cells: int = 1) -> Fraction:
-    """The largest scale that keeps the error within ``within``. Rounding: down."""
-    checked = _confidence(confidence, cells)
-    reach = positive(within, name="within")
-    return digits_down(lower(lambda: real(reach) / _laplace_reach(checked, cells)))
-
-
 def gaussian_error(variance: Number, *, confidence: Number, cells: int = 1) -> Fraction:
     """The smallest x with |Z| ≤ x in all cells, continuous Gaussian noise. Rounding: up."""
     exact = positive(variance, name="variance")
@@ -198,10 +176,7 @@ def _least_error(tail: Tail, noise: Fraction, confidence: Fraction, cells: int) 
     while not holds(high):
         high *= 2
     low = high // 2 if high > 1 else -1
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return high
+    return bisect_left(range(high), x=True, lo=low + 1, key=holds)
 
 
 @lru_cache(maxsize=4096)
@@ -241,7 +216,8 @@ def _laplace_reach(confidence: Fraction, cells: int) -> Real:
     return -(-(real(confidence).log() / cells).expm1()).log()
 
 
-def _require_delta(budget: ApproxDP) -> None:
+def require_delta(budget: ApproxDP) -> None:
+    """Refuse a budget that promises nothing."""
     if budget.delta >= 1:
         raise SpecError(
             "δ is 1, which promises nothing.", fix="Use a δ such as 1e-6.", about="delta"
@@ -267,3 +243,15 @@ def _confidence(confidence: Number, cells: int) -> Fraction:
             f"cells is {cells!r}.", fix="Use a whole number of cells of at least 1.", about="cells"
         )
     return exact
+
+
+def _checked(sensitivity: S, kind: type[S]) -> S:
+    """A bare number does not say in which norm it is."""
+    if isinstance(sensitivity, kind):
+        return sensitivity
+    how = "L1(1)" if kind is L1 else "L2(squared=1)"
+    raise SpecError(
+        "The sensitivity is not of the kind that this noise takes.",
+        fix=f"Give {kind.__name__}, for example {how}: a bare number does not name its norm.",
+        about="sensitivity",
+    )

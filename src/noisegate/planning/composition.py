@@ -7,6 +7,7 @@ the number of steps and their ε fixed beforehand: they report, and price blocks
 4.774568
 """
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable
 from fractions import Fraction
@@ -15,7 +16,6 @@ from math import ceil
 from noisegate.errors import Bug, SpecError
 from noisegate.exact import Real, lower, real, upper
 from noisegate.privacy.loss import ApproxDP
-from noisegate.privacy.unit import Adjacency
 
 
 def sequential(losses: Iterable[ApproxDP]) -> ApproxDP:
@@ -26,53 +26,12 @@ def sequential(losses: Iterable[ApproxDP]) -> ApproxDP:
     return sum(losses, start=ApproxDP(0))
 
 
-def parallel(losses: Iterable[ApproxDP], *, adjacency: Adjacency) -> ApproxDP:
-    """Steps on disjoint blocks of units, the blocks fixed without looking at the data.
-
-    Claim: add/remove: the componentwise maximum. Change-one: the sum of the two largest, because
-        the unit may leave one block and enter another.
-    Adjacency: as asked for; under change-one each loss must hold under both relations, since the
-        unit may also change inside its block. Why: [McS09, Thm 4] and basic composition of the two
-        blocks touched. Rounding: none.
-    """
-    parts = list(losses)
-    touched = 1 if adjacency is Adjacency.ADD_REMOVE else 2
-    epsilon = sum(sorted((part.epsilon for part in parts), reverse=True)[:touched], Fraction(0))
-    delta = sum(sorted((part.delta for part in parts), reverse=True)[:touched], Fraction(0))
-    return ApproxDP(epsilon, min(delta, Fraction(1)))
-
-
-def advanced_drv_up(epsilon: Fraction, *, count: int, slack: Fraction) -> Fraction:
-    """The first theorem of its kind, kept for comparison with the literature.
-
-    Claim: k adaptive ε-private steps are (ε √(2k ln(1/δ')) + kε(e^ε - 1), δ')-private.
-    Adjacency: any. Why: [DRV10, Thm III.3]. Rounding: up.
-    """
-    _require(epsilon, count, slack)
-    return upper(
-        lambda: _deviation(epsilon, count, slack) + real(count * epsilon) * real(epsilon).expm1()
-    )
-
-
-def advanced_up(epsilon: Fraction, *, count: int, slack: Fraction) -> Fraction:
-    """Advanced composition with the exact mean of the privacy loss.
-
-    Claim: k adaptive ε-private steps are (ε √(2k ln(1/δ')) + kε tanh(ε/2), δ')-private; steps with
-        a δ of their own add kδ to δ'.
-    Adjacency: any. Why: the loss of each step lies in [-ε, ε] and has mean at most
-        ε (e^ε - 1)/(e^ε + 1); Azuma's inequality [DRV10], [KOV15]. Rounding: up.
-    """
-    _require(epsilon, count, slack)
-    return upper(
-        lambda: _deviation(epsilon, count, slack) + real(count * epsilon) * real(epsilon / 2).tanh()
-    )
-
-
 def advanced_mixed_up(losses: Iterable[ApproxDP], *, delta: Fraction) -> Fraction:
     """Advanced composition of steps with different ε and δ, all fixed beforehand.
 
     Claim: the steps are (√(2 ln(1/δ') Σεᵢ²) + Σ εᵢ tanh(εᵢ/2), δ' + Σδᵢ)-private. Adjacency: any.
-    Why: as `advanced_up`, with Azuma's inequality for unequal ranges [KOV15]. Rounding: up.
+    Why: the loss of a step lies in [-ε, ε] and has mean at most ε (e^ε - 1)/(e^ε + 1); Azuma's
+        inequality for unequal ranges [DRV10], [KOV15]. Rounding: up.
     """
     counts = Counter((part.epsilon, part.delta) for part in losses if part.epsilon or part.delta)
     slack = delta - sum((own * count for (_, own), count in counts.items()), Fraction(0))
@@ -146,19 +105,12 @@ def exponential_delta_up(epsilon: Fraction, *, count: int, total: Fraction) -> F
 def exponential_epsilon_up(epsilon: Fraction, *, count: int, delta: Fraction) -> Fraction:
     """The inverse of `exponential_delta_up` to 2^-20 of the basic bound. Rounding: up."""
     _require(epsilon, count, delta)
-    low, high = 0, 1 << 20
-    while high - low > 1:
-        middle = (low + high) // 2
-        total = count * epsilon * Fraction(middle, 1 << 20)
-        if exponential_delta_up(epsilon, count=count, total=total) <= delta:
-            high = middle
-        else:
-            low = middle
-    return count * epsilon * Fraction(high, 1 << 20)
+    step = count * epsilon / (1 << 20)
 
+    def holds(steps: int) -> bool:
+        return exponential_delta_up(epsilon, count=count, total=steps * step) <= delta
 
-def _deviation(epsilon: Fraction, count: int, slack: Fraction) -> Real:
-    return real(epsilon) * (real(2 * count) * real(1 / slack).log()).sqrt()
+    return step * bisect_left(range(1 << 20), x=True, lo=1, key=holds)
 
 
 def _active(epsilon: Fraction, count: int, total: Fraction) -> int:
@@ -186,15 +138,13 @@ def _tails(epsilon: Fraction, count: int, active: int) -> tuple[Real, Real]:
 
 def _optimal_epsilon_guess(epsilon: Fraction, count: int, delta: Fraction) -> Fraction:
     """On each piece between (k - 2l) ε and the next, δ = A - e^total B can be solved for total."""
-    low, high = 1, count // 2 + 1  # the wanted number of active terms is in [low, high]
-    while low < high:
-        middle = (low + high) // 2
-        corner = (count - 2 * middle) * epsilon
-        if optimal_delta_up(epsilon, count=count, total=corner) <= delta:
-            low = middle + 1
-        else:
-            high = middle
-    here_there = _solved(epsilon, count, delta, low)
+
+    def lacks(active: int) -> bool:
+        corner = (count - 2 * active) * epsilon
+        return optimal_delta_up(epsilon, count=count, total=corner) > delta
+
+    active = bisect_left(range(count // 2 + 1), x=True, lo=1, key=lacks)
+    here_there = _solved(epsilon, count, delta, active)
     return max(Fraction(0), min(here_there, count * epsilon))
 
 

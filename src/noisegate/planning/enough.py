@@ -15,6 +15,7 @@ since cells are disjoint and each has the whole ε. Given all but one, the last 
 52.983
 """
 
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -196,10 +197,9 @@ def _queries(known: dict[str, Fraction], what: What) -> Fraction:
     low, high = 1, 2
     while high < _QUERIES_MAX and fits(high):
         low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return Fraction(low)
+    return Fraction(
+        bisect_left(range(high), x=True, lo=low + 1, key=lambda count: not fits(count)) - 1
+    )
 
 
 def _confidence(known: dict[str, Fraction], what: What) -> Fraction:

@@ -11,7 +11,7 @@ from math import floor
 from typing import Final, final
 
 from noisegate.errors import SpecError
-from noisegate.exact import Number, exp_up, fraction, lower, real, upper
+from noisegate.exact import Number, exp_up, fraction, real, upper
 from noisegate.privacy.loss import ApproxDP, decimal_up
 
 GROUPS: Final = (2, 5, 10)
@@ -106,16 +106,6 @@ def posterior_up(epsilon: Fraction, *, prior: Fraction) -> Fraction:
     if epsilon == 0:
         return prior
     return min(Fraction(1), upper(lambda: 1 / (1 + real(1 / prior - 1) * real(-epsilon).exp())))
-
-
-def epsilon_of_posterior_down(posterior: Fraction, *, prior: Fraction) -> Fraction:
-    """The largest ε that keeps a belief of ``prior`` at or below ``posterior``. Rounding: down."""
-    if not 0 < prior <= posterior < 1:
-        raise SpecError(
-            "The posterior is below the prior.", fix="Use prior ≤ posterior < 1.", about="posterior"
-        )
-    factor = (posterior / (1 - posterior)) / (prior / (1 - prior))
-    return Fraction(0) if factor == 1 else lower(lambda: real(factor).log())
 
 
 def _guess_accuracy_up(loss: ApproxDP) -> Fraction:

@@ -231,7 +231,7 @@ def _pld(leaves: Leaves, delta: Fraction) -> tuple[Fraction, str]:
     slack = sum(leaves.values()) * FFT_ERROR
     if slack * 2 > delta:
         raise Unsupported("δ is too small for floating point.", fix="See the other rows.")
-    library = _pld_library()
+    library = extra("dp_accounting.pld.privacy_loss_distribution", "Such reports", "report")
     grid = _grid(leaves)
     total = library.identity(value_discretization_interval=grid)
     for leaf, count in leaves.items():
@@ -240,10 +240,6 @@ def _pld(leaves: Leaves, delta: Fraction) -> tuple[Fraction, str]:
     if epsilon == inf:
         raise SpecError("The steps' own δ is above the report's δ.", fix="Allow a larger δ.")
     return Fraction(nextafter(epsilon, inf)), "floating point, rounded up on a grid; not certified"
-
-
-def _pld_library() -> ModuleType:
-    return extra("dp_accounting.pld.privacy_loss_distribution", "Such reports", "report")  # type: ignore[no-any-return]
 
 
 def _pld_of(event: Event, library: ModuleType, grid: float) -> Any:  # noqa: ANN401 - foreign

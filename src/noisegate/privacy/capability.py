@@ -1,7 +1,7 @@
 """Optional capabilities: what a policy can allow or forbid, and what each of them is.
 
-Each is code that only its own questions load. What is not on this list is always there: SQL, plain
-tables and sums, quantiles, groups that are found, choices by score.
+Each is code that only its own questions load; those to opt in are off unless a policy names them.
+What is not on this list is always there: SQL, plain tables and sums, quantiles, choices by score.
 """
 
 from collections.abc import Mapping
@@ -20,3 +20,5 @@ CAPABILITIES: Final[Mapping[str, str]] = MappingProxyType({
     "graphs": "numbers of graphs",
     "sparse": "summaries of up to 2**64 cells",
 })  # fmt: skip
+OPT_IN: Final = MappingProxyType({"own_mechanisms": "noise of a researcher's own on exact numbers"})
+MEANINGS: Final[Mapping[str, str]] = MappingProxyType({**CAPABILITIES, **OPT_IN})

@@ -15,7 +15,7 @@ from typing import Final
 
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Real, lower, real, upper
-from noisegate.privacy.loss import ZCDP, ApproxDP, RenyiDP
+from noisegate.privacy.loss import ZCDP, ApproxDP
 
 _GOLDEN: Final = (math.sqrt(5) - 1) / 2
 
@@ -68,22 +68,6 @@ def epsilon_of_zcdp_up(rho: Fraction, *, delta: Fraction) -> Fraction:
     return max(Fraction(0), epsilon_at_order_up((1 + past_one) * rho, 1 + past_one, delta=delta))
 
 
-def delta_of_zcdp_up(rho: Fraction, *, epsilon: Fraction) -> Fraction:
-    """The smallest δ known to follow from ρ-zCDP at this ε.
-
-    Claim: ρ-zCDP implies (ε, δ)-DP for δ = min over a > 1 of
-        exp((a - 1)(aρ - ε)) (1 - 1/a)^a / (a - 1). Adjacency: any.
-    Why: [CKS20, Prop. 12]. Rounding: up, at one searched order.
-    """
-    if rho == 0 or rho > epsilon + 100:
-        return min(rho, Fraction(1))  # nothing lost, or next to everything: δ = 1 always holds
-    size, goal = _float(rho), _float(epsilon)
-    past_one = _search(
-        lambda t: t * ((1 + t) * size - goal) + t * math.log(t / (1 + t)) - math.log1p(t)
-    )
-    return min(Fraction(1), upper(lambda: _delta_at(past_one, rho, epsilon)))
-
-
 def rho_of_budget_down(budget: ApproxDP) -> Fraction:
     """The largest ρ known to imply the budget; the inverse of `epsilon_of_zcdp_up`.
 
@@ -128,15 +112,6 @@ def renyi_of_budget_down(budget: ApproxDP, *, order: Fraction) -> Fraction:
     """
     _require_delta(budget.delta)
     return lower(lambda: real(budget.epsilon) - _renyi_slack_ball(order, budget.delta))
-
-
-def epsilon_of_renyi_up(curve: RenyiDP, *, delta: Fraction) -> Fraction:
-    """The smallest ε over the orders of a curve. Rounding: up.
-
-    Claim: each order gives its own valid ε, so the least is valid. Adjacency: any. Why: [Mir17].
-    """
-    pairs = zip(curve.epsilons, curve.orders, strict=True)
-    return max(Fraction(0), min(epsilon_at_order_up(r, a, delta=delta) for r, a in pairs))
 
 
 def change_one(loss: ApproxDP) -> ApproxDP:
@@ -193,12 +168,6 @@ def _renyi_slack(past_one: float, log_delta: float) -> float:
 
 def _renyi_slack_ball(order: Fraction, delta: Fraction) -> Real:
     return real(1 - 1 / order).log() - (real(order).log() + real(delta).log()) / real(order - 1)
-
-
-def _delta_at(past_one: Fraction, rho: Fraction, epsilon: Fraction) -> Real:
-    order = 1 + past_one
-    exponent = real(past_one * (order * rho - epsilon))
-    return (exponent + real(order) * real(1 - 1 / order).log()).exp() / real(past_one)
 
 
 def _search(objective: Callable[[float], float]) -> Fraction:

@@ -11,7 +11,7 @@ stops a ledger from opening. Every event is a statement under add/remove adjacen
 True
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from types import MappingProxyType
@@ -29,12 +29,14 @@ class Event:
     name: ClassVar[str]
 
     def __post_init__(self) -> None:
-        """Numbers are exact and above 0, counts are whole."""
+        """Numbers are exact and above 0, counts are whole, parts are events."""
         for field in fields(self):
             if field.type is Fraction:
                 _store_positive(self, field.name)
             elif field.type is int:
                 _require_count(getattr(self, field.name), field.name)
+            elif field.name == "events":
+                _store_events(self, getattr(self, field.name))
 
 
 @final
@@ -270,9 +272,6 @@ class Sequential(Event):
     name: ClassVar[str] = "sequential/1"
     events: tuple[Event, ...]
 
-    def __post_init__(self) -> None:
-        _store_events(self)
-
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,9 +283,6 @@ class Parallel(Event):
 
     name: ClassVar[str] = "parallel/1"
     events: tuple[Event, ...]
-
-    def __post_init__(self) -> None:
-        _store_events(self)
 
 
 @final
@@ -409,8 +405,8 @@ def _decode_value(kind: Any, value: Any) -> Any:  # noqa: ANN401 - JSON
     raise ValueError  # numbers are text in a record, so that nothing is rounded
 
 
-def _store_events(event: "Sequential | Parallel") -> None:
-    events = tuple(event.events)
+def _store_events(event: Event, parts: Iterable[Event]) -> None:
+    events = tuple(parts)
     if not all(isinstance(part, Event) for part in events):
         raise SpecError("A part is not an event.", fix="Give a list of events.")
     object.__setattr__(event, "events", events)

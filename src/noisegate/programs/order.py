@@ -11,6 +11,7 @@ from noisegate.desk.desk import Desk
 from noisegate.desk.display import percent
 from noisegate.desk.order import JobOrder
 from noisegate.desk.plan import Fact
+from noisegate.errors import SpecError
 from noisegate.exact import Number
 from noisegate.mechanisms.base import Mechanism
 from noisegate.programs.applied import Applied, widths_of
@@ -188,3 +189,13 @@ class ApplyOrder(JobOrder[Applied, ApplyExpected]):
         from noisegate.programs.applying import apply_job  # noqa: PLC0415 - it imports this file
 
         return apply_job(desk, self)
+
+
+def require_all_rows(desk: Desk) -> None:
+    """Refuse a sample for a program whose sensitivity the steward vouches for."""
+    if desk.rules.sample is not None:
+        raise SpecError(
+            "A program whose sensitivity is vouched for sees all rows.",
+            fix="Use the gate itself, not gate.sample(...).",
+            about="sample",
+        )

@@ -26,7 +26,7 @@ from noisegate.privacy.guarantee import Guarantee, guarantee_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.release import Release as Measurements
 from noisegate.programs.applying import drawn_blocks, sql_of, tally_of
-from noisegate.programs.order import ApplyOrder, Ends
+from noisegate.programs.order import ApplyOrder, Ends, require_all_rows
 from noisegate.programs.text import Function, completed, program_of
 from noisegate.sql.choosing import Choice, ChoiceExpected, ChoiceJob
 from noisegate.transforms.blocks import BlockQuery
@@ -148,12 +148,7 @@ class ScoreOrder(JobOrder[Choice, ChoiceExpected]):
             reach = query.l1s[0].value
             choice = Exponential.for_epsilon(epsilon, score_sensitivity=reach)
             return BlockMeasurement(query=query, mechanisms=(choice,)), choice
-        if desk.rules.sample is not None:
-            raise SpecError(
-                "A program whose sensitivity is vouched for sees all rows.",
-                fix="Use the gate itself, not gate.sample(...).",
-                about="sample",
-            )
+        require_all_rows(desk)
         said = positive(self.sensitivity, name="sensitivity")
         claimed = ClaimedChoice(
             query=query, choice=Exponential(factor=Fraction(1)), sensitivity=said

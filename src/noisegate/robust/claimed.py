@@ -15,6 +15,7 @@ from noisegate.errors import SpecError
 from noisegate.exact import Number, positive
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.privacy.distance import L1
+from noisegate.programs.order import require_all_rows
 from noisegate.programs.text import Function, completed, program_of
 from noisegate.robust.distances import DistanceOrder, DistanceTerms
 from noisegate.robust.paying import Found, RobustJob, Till
@@ -52,12 +53,7 @@ class ClaimOrder(JobOrder[Answer, RobustExpected]):
         import pyarrow as pa  # noqa: PLC0415 - only when asked for
 
         till = Till(desk)
-        if till.rules.sample is not None:
-            raise SpecError(
-                "A program whose sensitivity is vouched for sees all rows.",
-                fix="Use the gate itself, not gate.sample(...).",
-                about="sample",
-            )
+        require_all_rows(desk)
         epsilon = till.rules.price(self.epsilon)
         noise = Geometric.for_epsilon(till.inner(epsilon), sensitivity=L1(1))
         measurement = ClaimedMeasurement(query=_query(till, self), noise=noise)

@@ -13,7 +13,7 @@ from noisegate.gate import Gate
 from noisegate.ledger.account import Account, Balance
 from noisegate.ledger.origin import lying_in, origins_of
 from noisegate.ledger.store import Ledger
-from noisegate.privacy.domain import Key, TableDomain
+from noisegate.privacy.domain import Key, Kind, TableDomain
 from noisegate.privacy.guarantee import units_of
 from noisegate.root.opening import (
     NOWHERE,
@@ -237,7 +237,8 @@ def tables_of(policy: Policy) -> tuple[dict[str, Data], dict[str, TableDomain]]:
     data = {name: engine.data_of(origin) for name, origin in origins.items()}
 
     def keys_of(table: str, column: str) -> tuple[Key, ...]:
-        return engine.public_keys(data[table], table, column)
+        declared = policy.tables[table].columns.get(column, {}).get("type")
+        return engine.public_keys(data[table], table, column, declared and Kind(declared))
 
     tables = domains(policy, stored=engine.stored_kinds(data), keys_of=keys_of, origins=origins)
     said = {name: table.columns for name, table in policy.tables.items()}

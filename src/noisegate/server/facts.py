@@ -26,8 +26,8 @@ def facts_of(hosted: "Hosted", gate: "Gate | None") -> dict[str, Any]:
         "protects": protected(units_of(hosted.tables.values())),
         "snapshot": policy.snapshot,
         "accountant": policy.accountant,
-        "default_epsilon": _number(policy.default_epsilon),
-        "max_epsilon": _number(policy.max_epsilon),
+        "default_epsilon": number(policy.default_epsilon),
+        "max_epsilon": number(policy.max_epsilon),
         "capabilities": {name: name in allowed for name in CAPABILITIES},
         "tables": [table_facts(table) for table in hosted.tables.values()],
         "budget": None if gate is None else budget_facts(gate.door.balances()),
@@ -77,5 +77,6 @@ def _plain(key: object) -> object:
     return key if key is None or isinstance(key, str | int | bool) else str(key)
 
 
-def _number(said: Fraction | None) -> float | None:
+def number(said: Fraction | None) -> float | None:
+    """An exact number as JSON has it."""
     return None if said is None else float(said)

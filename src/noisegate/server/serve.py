@@ -16,7 +16,6 @@ from asyncio import TaskGroup
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, final
 
@@ -25,7 +24,7 @@ from noisegate.extras import extra
 from noisegate.ledger.signing import Signer
 from noisegate.server.oidc import Issuer, SignIn
 from noisegate.server.service import Service
-from noisegate.server.settings import Settings
+from noisegate.server.settings import Settings, is_here
 
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute
@@ -104,7 +103,7 @@ class Serving:
         """The names that requests may be for; None: any."""
         if self.hosts:
             return frozenset(name.lower() for name in (*self.hosts, *LOCAL))
-        return frozenset(LOCAL) if _is_here(self.host) and not self.behind_proxy else None
+        return frozenset(LOCAL) if is_here(self.host) and not self.behind_proxy else None
 
     @property
     def issuer(self) -> Issuer | None:
@@ -165,7 +164,7 @@ class Serving:
             raise SpecError(
                 "A certificate needs its key.", fix="Give --tls-cert and --tls-key.", about="tls"
             )
-        if self.tls_cert is None and not self.behind_proxy and not _is_here(self.host):
+        if self.tls_cert is None and not self.behind_proxy and not is_here(self.host):
             raise SpecError(
                 "Tokens and answers would cross the network in the clear.",
                 fix="Give --tls-cert and --tls-key, or --behind-proxy where a proxy speaks TLS.",
@@ -189,10 +188,10 @@ def pages(service: Service, serving: Serving) -> "Sequence[BaseRoute]":
     """Routes beside those of the API, looked at after them."""
     from starlette.routing import Route  # noqa: PLC0415 - for those who serve
 
-    from noisegate.server.agents import agents_app  # noqa: PLC0415
+    from noisegate.server.agents import AgentsApp  # noqa: PLC0415
     from noisegate.server.console import console_routes  # noqa: PLC0415
 
-    agents = Route("/mcp", agents_app(service))
+    agents = Route("/mcp", AgentsApp(service))
     proxied, sign_in = serving.behind_proxy, serving.sign_in
     return [agents, *console_routes(service, proxied=proxied, sign_in=sign_in)]
 
@@ -348,12 +347,3 @@ _READ: Final[Mapping[str, Callable[[Any], Any]]] = {
 
 def _option(name: str) -> str:
     return f"--{name.replace('_', '-')}"
-
-
-def _is_here(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -1,7 +1,9 @@
 """How a service is run: what its operator can choose."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
+from ipaddress import ip_address
 from typing import final
 
 
@@ -21,3 +23,10 @@ class Settings:
     workers: int = 16
     approve_above: Fraction | None = None
     kept: int = 2000
+
+
+def is_here(host: str) -> bool:
+    """Whether an address is of this machine alone."""
+    with suppress(ValueError):
+        return ip_address(host).is_loopback
+    return host == "localhost"

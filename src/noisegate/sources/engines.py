@@ -42,8 +42,8 @@ class Engine(Protocol):
     def require_rows(self, data: Mapping[str, Any], tables: Mapping[str, TableDomain]) -> None:
         """Refuse private tables whose rows are computed when they are read. Reads no rows."""
 
-    def public_keys(self, data: Any, table: str, column: str) -> tuple[Key, ...]:  # noqa: ANN401
-        """The values of a public table's column, in order."""
+    def public_keys(self, data: Any, table: str, column: str, kind: Kind | None) -> tuple[Key, ...]:  # noqa: ANN401
+        """The values of a public table's column, in order, as this kind or as they are stored."""
 
     def as_held(self, data: Any, table: TableDomain) -> TableDomain:  # noqa: ANN401
         """A public table with its size, and the values of its columns as keys."""

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 def is_brackets(noise: object) -> "TypeGuard[Brackets]":
     """Whether it chooses quantiles with how far each may be off."""
-    return _name(noise) == "brackets/1"
+    return _name(noise) in ("brackets/1", "brackets/2")
 
 
 def is_quantiles(noise: object) -> "TypeGuard[Quantiles]":

@@ -114,16 +114,18 @@ def _order(desk: Desk, asked: Asked, block: Block, *, fresh: bool) -> Order:
     known = _drafted(block, caps, asked.accountant)
     epsilon = _epsilon_of(known, terms, count, delta, rho=desk.rho)
 
-    usual: Slack = partial(slack_of, off)
+    usual: Slack = partial(slack_of, profiles, caps.rows_per_unit)
 
     top = _top(desk, terms, block)
 
-    def buy(found: Sequence[Release], *, slack: Slack = usual) -> Purchase:
+    def buy(found: Sequence[Release], *, slack: Slack = usual, former: bool = False) -> Purchase:
         over = known
         if found:
             counts, keys = found[0].values.tolist(), [each.keys or () for each in found]
             over = draft(block, caps, found=keys, counts=counts, accountant=asked.accountant)
-        bought = purchase(over, epsilon=epsilon, delta=delta, rows=terms.rows, slack=slack)
+        bought = purchase(
+            over, epsilon=epsilon, delta=delta, rows=terms.rows, slack=slack, former=former
+        )
         if top is None:
             return bought
         words = f"Counts are cut to 0 … {top:,}: sums of cut counts can be too large or too small."
@@ -135,8 +137,9 @@ def _order(desk: Desk, asked: Asked, block: Block, *, fresh: bool) -> Order:
         counted = (profile.units_max for profile in profiles)
         require_findable(keys, terms.rows, _units_max(desk, block), *counted)
     bought = buy(found or ())
-    if off and found is not None and not fresh:
-        former = (buy(found, slack=partial(each, off)) for each in FORMER_SLACKS)
+    if found is not None and not fresh and _has_values(bought):
+        slacks = [partial(_formerly, each, off) for each in FORMER_SLACKS[: None if off else 1]]
+        former = (buy(found, slack=each, former=True) for each in slacks)
         bought = next((each for each in former if _are_chosen(desk.curator, each)), bought)
     if not profiles:
         profiles, looked = known_profile(shelf, block, asked.accountant)
@@ -206,6 +209,19 @@ def _found(curator: Curator, keys: Sequence[Measurement]) -> tuple[Release, ...]
     """The keys, where all of them were found before (or none are sought)."""
     found = [curator.find(measurement) for measurement in keys]
     return None if None in found else tuple(each for each in found if each is not None)
+
+
+def _formerly(
+    slack: Callable[[Fraction, Sequence[Fraction]], Fraction],
+    off: Fraction,
+    taus: Sequence[Fraction],
+    _: Fraction,
+) -> Fraction:
+    return slack(off, taus)
+
+
+def _has_values(bought: Purchase) -> bool:
+    return any(isinstance(part.query.tally, Values) for part in bought.draft.parts)
 
 
 def _are_chosen(curator: Curator, bought: Purchase) -> bool:

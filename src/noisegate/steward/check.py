@@ -6,7 +6,7 @@ from itertools import pairwise
 from math import exp
 from typing import Final, TypeAlias
 
-from noisegate.privacy.capability import CAPABILITIES
+from noisegate.privacy.capability import CAPABILITIES, OPT_IN
 from noisegate.privacy.domain import Column, Kind, TableDomain
 from noisegate.sources.policy.finding import Finding, Severity
 from noisegate.sources.policy.names import is_identifying, person, whose
@@ -115,6 +115,12 @@ def _exposed(policy: Policy) -> Iterator[Finding]:
             f"Besides SQL, {f'these may be used: {on}' if on else 'nothing may be used'}"
             + (f"; not: {', '.join(off)}." if off else "."),
             "Write [allow] others = false, and name = true for each that is needed.",
+        )
+    for name in policy.allowed.intersection(OPT_IN):
+        yield _warning(
+            f"allow.{name}",
+            f"The policy allows {OPT_IN[name]}. noisegate proves nothing about them.",
+            "Leave it out, unless you trust whoever writes them as you trust this process.",
         )
     if policy.crowd is not None and "crowds" not in policy.allowed:
         yield _warning(
@@ -235,18 +241,18 @@ def _table(policy: Policy, table: TablePolicy) -> Iterator[Finding]:
             "Add key = ['the columns whose values do not repeat'].",
         )
     if table.unit is not None and table.rows_per_unit is None:
-        yield _warning(
+        yield _advice(
             place,
-            "Without rows_per_unit, COUNT(*) and sums need a contribution bound in each question; "
-            f"only each {policy.noun(table.name)} can be counted once.",
-            "Add rows_per_unit: the most rows of one person that count.",
+            "Without rows_per_unit, each question estimates its own contribution bound, for a "
+            "share of its price.",
+            f"Add rows_per_unit if you know the most rows that one {policy.noun(table.name)} has.",
         )
     if table.unit is not None and table.groups_per_unit is None:
         yield _advice(
             place,
             f"Without groups_per_unit, counts of {policy.noun(table.name)}s by group, and groups "
-            "that are not declared, need a contribution bound in each question.",
-            "Add groups_per_unit.",
+            "that are not declared, estimate a contribution bound for a share of their price.",
+            "Add groups_per_unit if you know it.",
         )
     if table.every_row_is_one_person:
         units = {other.unit for other in policy.tables.values() if other.unit}
@@ -276,8 +282,9 @@ def _columns(policy: Policy, table: TablePolicy, domain: TableDomain) -> Iterato
         elif column.kind.is_numeric and column.between is None and column.keys is None:
             yield _advice(
                 place,
-                f"Without bounds, {_NEEDS_BOUNDS} of it are refused.",
-                "Add between = [low, high].",
+                f"Without bounds, {_NEEDS_BOUNDS} of it are refused, unless a question has "
+                "bounds estimated (--choose bounds).",
+                "Add between = [low, high]; an id needs none.",
             )
         elif column.kind in (Kind.TEXT, Kind.BOOLEAN) and column.keys is None:
             fix = "Add in = [...] or references = 'table.column'"

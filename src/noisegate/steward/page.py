@@ -5,7 +5,7 @@ from datetime import date
 from typing import Any
 
 from noisegate.inert import markdown
-from noisegate.privacy.capability import CAPABILITIES
+from noisegate.privacy.capability import MEANINGS
 from noisegate.privacy.domain import Kind
 from noisegate.privacy.loss import decimal_up
 from noisegate.sources.policy.columns import column_of
@@ -46,7 +46,7 @@ def _facts(policy: Policy) -> list[_Row]:
 
 
 def _besides(allowed: frozenset[str]) -> str:
-    return ", ".join(name for name in CAPABILITIES if name in allowed) or "nothing"
+    return ", ".join(name for name in MEANINGS if name in allowed) or "nothing"
 
 
 def _analyst(policy: Policy, name: str) -> str:

@@ -38,7 +38,7 @@ _USUAL: Final = {  # values of columns without bounds
     Kind.DATE: (ordinal(date(2020, 1, 1)), ordinal(date(2024, 12, 31))),
     Kind.TIMESTAMP: (ordinal(datetime(2020, 1, 1)), ordinal(datetime(2024, 12, 31))),  # noqa: DTZ001
 }
-_TYPES: Final = {
+TYPES: Final = {  # of Arrow, by kind
     Kind.BOOLEAN: pa.bool_(),
     Kind.INTEGER: pa.int64(),
     Kind.NUMBER: pa.float64(),
@@ -155,7 +155,7 @@ class _Twin:
         """The values to choose from, where these are listed: foreign keys, keys, references."""
         target = self.links.get((name, column.name))
         if target is None and column.keys is not None:
-            return pa.array(column.keys, _TYPES[column.kind])
+            return pa.array(column.keys, TYPES[column.kind])
         if target is None and column.references is not None:
             target = column.references
         if target is None:
@@ -269,4 +269,4 @@ def _whole_array(
 ) -> Any:  # noqa: ANN401 - Arrow array
     """Whole numbers as integers, days since 1970 as dates, microseconds as times."""
     whole = values.astype(np.int32) if kind is Kind.DATE else values
-    return pa.array(whole, mask=missing).cast(_TYPES[kind])
+    return pa.array(whole, mask=missing).cast(TYPES[kind])

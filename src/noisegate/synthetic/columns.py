@@ -24,6 +24,7 @@ from noisegate.errors import SpecError
 from noisegate.privacy.domain import Kind, ordinal
 from noisegate.releases.cells.axes import Axis, after, key_of, key_record
 from noisegate.releases.cells.chance import public_coins
+from noisegate.steward.practice import TYPES
 
 Cells: TypeAlias = NDArray[np.integer[Any]]
 Bounds: TypeAlias = tuple[Fraction, Fraction]
@@ -88,12 +89,12 @@ class Coding:
     def decode(self, cells: Cells, *, seed: int) -> pa.Array:
         """A value for each number of a cell: its key, or one spread evenly over its bin."""
         if self.axis.ends is None and self.unit is None:
-            return pa.array(list(self.axis.keys), _arrow(self.kind)).take(pa.array(cells))
+            return pa.array(list(self.axis.keys), TYPES[self.kind]).take(pa.array(cells))
         lows, highs = self._ranges()
         places = np.minimum(cells, len(lows) - 1)
         drawn = spread(lows[places], highs[places], seed, whole=self.kind is not Kind.NUMBER)
         missing = cells >= len(lows)
-        kind = _arrow(self.kind)
+        kind = TYPES[self.kind]
         if self.kind is Kind.DATE:
             drawn = drawn.astype(np.int32)
         return pa.array(drawn, mask=missing).cast(kind) if missing.any() else _cast(drawn, kind)
@@ -166,12 +167,12 @@ class Determined:
         """The value for each value of the other column."""
         distinct = others.dictionary_encode()
         found = [self.value_of(key) for key in distinct.dictionary.to_pylist()]
-        return pa.array(found, _arrow(self.kind)).take(distinct.indices)
+        return pa.array(found, TYPES[self.kind]).take(distinct.indices)
 
     def require_values(self) -> None:
         """Raise a ValueError or TypeError where a value is of another kind than the column."""
         values = [value for _, value in self.pairs]
-        if pa.array(values, _arrow(self.kind)).to_pylist() != values:
+        if pa.array(values, TYPES[self.kind]).to_pylist() != values:
             raise ValueError(self.name)
 
     def value_of(self, key: Any) -> Any:  # noqa: ANN401 - any value
@@ -216,7 +217,7 @@ class Numbered:
 
     def decode(self, count: int) -> pa.Array:
         """The numbers 1, 2, 3, and so on."""
-        return pa.array(np.arange(1, count + 1)).cast(_arrow(self.kind))
+        return pa.array(np.arange(1, count + 1)).cast(TYPES[self.kind])
 
     def to_record(self) -> dict[str, Any]:
         """The column as JSON values."""
@@ -311,17 +312,6 @@ def spread(lows: NDArray[Any], highs: NDArray[Any], seed: int, *, whole: bool) -
     scale = 10.0 ** min(max(digits, 0), 15)
     cut: NDArray[Any] = np.maximum(np.floor((lows + parts * widths) * scale) / scale, lows)
     return cut
-
-
-def _arrow(kind: Kind) -> pa.DataType:
-    return {
-        Kind.BOOLEAN: pa.bool_(),
-        Kind.INTEGER: pa.int64(),
-        Kind.NUMBER: pa.float64(),
-        Kind.TEXT: pa.string(),
-        Kind.DATE: pa.date32(),
-        Kind.TIMESTAMP: pa.timestamp("us"),
-    }[kind]
 
 
 def _cast(values: NDArray[Any], kind: pa.DataType) -> pa.Array:

@@ -5,7 +5,6 @@ part of the rows that would have to move: half the sum of all differences, over 
 """
 
 from dataclasses import dataclass
-from io import StringIO
 from math import pi, prod, sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 import numpy as np
 
 from noisegate.desk.display import ends, percent
+from noisegate.desk.notebook import svg
 from noisegate.desk.plot import altair, framed, inert, label_angle
 from noisegate.exact import Number, fraction
 from noisegate.files import require_output, write
@@ -131,7 +131,7 @@ class Report:
     def to_html(self) -> str:
         """A page with pictures: needs no network and no scripts. Needs the extra `plot`."""
         names = [axis.name for axis in self.made.fitted.layout.axes][:_PICTURES_MAX]
-        charts = [_svg(_chart(self.made, name, self.confidence)) for name in names]
+        charts = [svg(_chart(self.made, name, self.confidence)) for name in names]
         return _PAGE.format(
             title=html(f"Synthetic rows: {self.made.fitted.layout.table}"),
             facts="".join(f"<li>{html(fact)}</li>" for fact in self.facts()),
@@ -258,12 +258,6 @@ def _points(
             low, high = ends(value * grain, half, from_zero=True)
             point |= {"seen": value * grain, "low": low, "high": high}
     return found
-
-
-def _svg(chart: Any) -> str:  # noqa: ANN401
-    text = StringIO()
-    chart.save(text, format="svg")
-    return text.getvalue()
 
 
 _PAGE: Final = """<!doctype html>

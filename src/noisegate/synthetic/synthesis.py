@@ -120,7 +120,7 @@ class SyntheticOrder(ReleaseOrder[SyntheticRelease, SyntheticExpected]):
 
     def job(self, desk: Desk) -> "SyntheticJob":
         """The rows that it asks for."""
-        return synthetic_job(desk, self)
+        return _Synthesis(desk, self).job()
 
 
 @final
@@ -204,11 +204,6 @@ class SyntheticJob(Recipe[Fitted, SyntheticRelease, SyntheticExpected]):
             sql=self.sql,
             **receipt.standing,
         )
-
-
-def synthetic_job(desk: Desk, order: SyntheticOrder) -> SyntheticJob:
-    """The rows that an order asks for; whatever is wrong with it is refused here, at no cost."""
-    return _Synthesis(desk, order).job()
 
 
 @final

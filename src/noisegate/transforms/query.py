@@ -35,9 +35,7 @@ from noisegate.algebra.tally import (
 )
 from noisegate.errors import Unsupported
 from noisegate.privacy.distance import L1, L2, LInf1
-from noisegate.privacy.domain import (
-    TableDomain,
-)
+from noisegate.privacy.domain import TableDomain
 from noisegate.transforms.checks import (
     CAP_MAX,
     MOVED_MAX,

@@ -68,8 +68,7 @@ class Groups:
         low = values & 0xFFFFFF
         high = (values - low) >> 24
         sums = [np.bincount(labels, part.astype(np.float64), self.size) for part in (low, high)]
-        total: Whole = sums[0].astype(np.int64) + (sums[1].astype(np.int64) << 24)
-        return total
+        return sums[0].astype(np.int64) + (sums[1].astype(np.int64) << 24)
 
     def digest(self) -> str:
         """A name for exactly these groups."""
@@ -237,8 +236,7 @@ class Strategy:
 
 def _frozen(array: NDArray[_Integer]) -> NDArray[_Integer]:
     own = np.array(array)  # a plain one, whatever it was
-    fixed: NDArray[_Integer] = np.frombuffer(own.tobytes(), own.dtype).reshape(own.shape)
-    return fixed  # over bytes, which nothing can change
+    return np.frombuffer(own.tobytes(), own.dtype).reshape(own.shape)
 
 
 def _digest(kind: bytes, size: int, *parts: NDArray[Any]) -> str:

@@ -33,20 +33,16 @@ def run(setting: Setting) -> Outcome:
     def kept(held: int) -> bool:
         return _mean_answer(_PEOPLE - 1 + held, setting) > _PEOPLE - 1 / 2
 
-    return Outcome(
-        name="averaging",
+    return setting.of_a_bit(
         title="The same question again",
         story="Each answer alone is private, but the mean of hundreds of independent answers is "
         "exact. The gate answers a question once: the same words, other words for the same "
         "question, and every later analyst get the same draw; a new draw has its price, and the "
         "budget ends.",
         measure="right guesses whether the target is on the list",
-        epsilon=setting.epsilon,
-        chance=0.5,
-        bound=setting.within(),
         raw=Trial("exact counts", setting.played(exact)),
         classic=Trial(f"new noise for each of {_ASKED} questions", setting.played(anew)),
-        gate=Trial(setting.gate_name, setting.played(kept)),
+        gate=setting.played(kept),
     )
 
 

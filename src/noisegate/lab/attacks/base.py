@@ -94,6 +94,7 @@ class Outcome:
 class Setting:
     """How an attack is tried: the gate's ε in each trial, how many trials, whose coins."""
 
+    name: str
     epsilon: float
     times: int
     coins: Coins
@@ -101,7 +102,8 @@ class Setting:
     @classmethod
     def of(cls, name: str, *, epsilon: float, times: int) -> Self:
         """Made-up people follow from the attack's name; noise is always real."""
-        return cls(epsilon=epsilon, times=times, coins=public_coins(f"attack: {name}"))
+        coins = public_coins(f"attack: {name}")
+        return cls(name=name, epsilon=epsilon, times=times, coins=coins)
 
     @property
     def gate_name(self) -> str:
@@ -121,6 +123,25 @@ class Setting:
         odds = exp(min(factor * self.epsilon, 700.0))
         return odds / (odds + others)
 
+    def of_a_bit(  # noqa: PLR0913 - what an outcome says
+        self,
+        title: str,
+        story: str,
+        measure: str,
+        *,
+        raw: Trial,
+        classic: Trial,
+        gate: float,
+        factor: float = 1,
+        behind: str = "",
+    ) -> Outcome:
+        """The outcome where one fair bit was guessed; ``gate`` is how often behind one."""
+        return Outcome(
+            name=self.name, title=title, story=story, measure=measure, epsilon=self.epsilon,
+            chance=0.5, bound=self.within(factor), raw=raw, classic=classic,
+            gate=Trial(f"{self.gate_name}{behind}", gate),
+        )  # fmt: skip
+
 
 def worlds(name: str, rows: pa.Table, target: int, columns: Facts) -> tuple[Gate, Gate]:
     """Gates in front of two neighbouring tables: without the row at this place, and with it."""
@@ -129,6 +150,12 @@ def worlds(name: str, rows: pa.Table, target: int, columns: Facts) -> tuple[Gate
         open_gate(table, table=name, epsilon=ROOM, columns=columns) for table in (without, rows)
     )
     return first, second
+
+
+def listed(people: int, target: int) -> tuple[Gate, Gate]:
+    """Worlds of a list of the infected, by their numbers: without the target, and with it."""
+    facts = {"place": {"type": "integer", "between": [0, people - 1]}}
+    return worlds("infected", pa.table({"place": range(people)}), target, facts)
 
 
 def number(gate: Gate, sql: str, epsilon: float) -> float:

@@ -2,11 +2,9 @@
 
 from fractions import Fraction
 
-import pyarrow as pa
-
 from noisegate.errors import NoisegateError
 from noisegate.gate import Gate
-from noisegate.lab.attacks.base import Outcome, Setting, Trial, worlds
+from noisegate.lab.attacks.base import Outcome, Setting, Trial, listed
 
 _PEOPLE, _TARGET = 60, 17
 _SQL = "SELECT COUNT(*) AS n FROM infected WHERE place = 17"
@@ -14,9 +12,7 @@ _SQL = "SELECT COUNT(*) AS n FROM infected WHERE place = 17"
 
 def run(setting: Setting) -> Outcome:
     """Is person 17 on the list? Look at the balance, not at the answer."""
-    listed = pa.table({"place": range(_PEOPLE)})
-    facts = {"place": {"type": "integer", "between": [0, _PEOPLE - 1]}}
-    gates = worlds("infected", listed, _TARGET, facts)
+    gates = listed(_PEOPLE, _TARGET)
 
     def exact(held: int) -> bool:
         return held == 1
@@ -29,20 +25,16 @@ def run(setting: Setting) -> Outcome:
     def charged(held: int) -> bool:
         return _guess(gates[held], setting.epsilon)
 
-    return Outcome(
-        name="budget",
+    return setting.of_a_bit(
         title="The balance tells",
         story="A gate that charges for an empty group nothing, or fails where a row cannot be "
         "read, gives the secret away by its balance or its error, whatever noise the answer "
         "has. Here prices, refusals and notes follow from the question and the policy alone, "
         "and the charge is on the ledger before a row is read.",
         measure="right guesses whether the target is on the list",
-        epsilon=setting.epsilon,
-        chance=0.5,
-        bound=setting.within(),
         raw=Trial("exact counts", setting.played(exact)),
         classic=Trial("noise, charged where a row was read", setting.played(by_rows)),
-        gate=Trial(setting.gate_name, setting.played(charged)),
+        gate=setting.played(charged),
     )
 
 

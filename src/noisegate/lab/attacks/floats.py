@@ -24,20 +24,16 @@ def run(setting: Setting) -> Outcome:
     def noisy(held: int) -> bool:
         return _guess(number(gates[held], "SELECT COUNT(*) AS n FROM rare", setting.epsilon), scale)
 
-    return Outcome(
-        name="floats",
+    return setting.of_a_bit(
         title="The last bits of a double",
         story="Laplace noise by the textbook is a logarithm in floating point. Near 0 doubles are "
         "finer than near 1, and the logarithm of a random double skips most of them: many answers "
         "can come from a count of 0 or of 1 alone, whatever ε says. Better coins change nothing. "
         "The gate draws whole numbers, exactly by their law.",
         measure="right guesses between a count of 0 and of 1",
-        epsilon=setting.epsilon,
-        chance=0.5,
-        bound=setting.within(),
         raw=Trial("exact counts", setting.played(lambda held: held == 1)),
         classic=Trial("textbook Laplace noise in doubles", setting.played(textbook, often=50)),
-        gate=Trial(setting.gate_name, setting.played(noisy)),
+        gate=setting.played(noisy),
     )
 
 

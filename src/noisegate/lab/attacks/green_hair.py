@@ -41,23 +41,19 @@ def run(setting: Setting) -> Outcome:
         model.fit(gates[held].matrix("rows", list(_NAMES), target="sick"), fresh=True)
         return bool(np.asarray(model.coef_, np.float64).reshape(-1)[-1] > 0)  # more likely if held
 
-    return Outcome(
-        name="green-hair",
+    return setting.of_a_bit(
         title="The person with green hair",
         story="One person in town has green hair. A model of the sick gives that feature a weight "
         "only if this person was in the study, so that anybody can read it from the weights. A "
         "penalty makes the weight smaller, not zero. Of the gate's model every weight has noise, "
         "with the person and without.",
         measure="right guesses whether the one with green hair was in the study",
-        epsilon=setting.epsilon,
-        chance=0.5,
-        bound=setting.within(),
         raw=Trial("logistic regression", setting.played(lambda held: fitted(1e-3, held=held))),
         classic=Trial(
             f"logistic regression, penalty {_PENALTY:g}",
             setting.played(lambda held: fitted(_PENALTY, held=held)),
         ),
-        gate=Trial(setting.gate_name, setting.played(private)),
+        gate=setting.played(private),
     )
 
 
@@ -70,5 +66,4 @@ def _weights(rows: Numbers, sick: NDArray[np.bool_], penalty: float) -> Numbers:
         slope = held.T @ (odds - sick) + penalty * weights
         bend = (held.T * (odds * (1 - odds))) @ held + penalty * np.eye(held.shape[1])
         weights = weights - np.linalg.solve(bend, slope)
-    found: Numbers = weights.astype(np.float64)
-    return found
+    return weights.astype(np.float64)

@@ -1,13 +1,14 @@
 """Joining a table without names with what everybody knows: age, town and sex."""
 
 from collections import Counter
+from math import prod
 
 import pyarrow as pa
 
 from noisegate.crowd.anonymity import generalised
 from noisegate.gate import Gate
 from noisegate.lab.attacks.base import ROOM, Facts, Outcome, Setting, Trial
-from noisegate.lab.linkage import ILL, QUASI, TOWNS, patients
+from noisegate.lab.linkage import ILL, QUASI, TOWNS, illnesses, patients
 from noisegate.root import open as open_gate
 
 _PEOPLE, _K = 1000, 5
@@ -25,7 +26,7 @@ def one_table(setting: Setting) -> Outcome:
     coarse = generalised(people, QUASI, _K)
     gate = _gate(people)
     return Outcome(
-        name="linkage",
+        name=setting.name,
         title="Linkage by age, town and sex",
         story="Names are gone, but few people share an age, a town and a sex with somebody. "
         f"Coarser values, so that {_K} people look alike, still leave a short list of illnesses. "
@@ -50,7 +51,7 @@ def two_hospitals(setting: Setting) -> Outcome:
     coarse = [generalised(table, QUASI, _K) for table in tables]
     gates = [_gate(table) for table in tables]
     return Outcome(
-        name="two-hospitals",
+        name=setting.name,
         title="Two hospitals, one patient",
         story=f"Each hospital publishes a {_K}-anonymous table and neither knows of the other. Who "
         "went to both has one illness that both tables list. Anonymity does not compose; ε does: "
@@ -71,28 +72,13 @@ def _right(people: pa.Table, tables: list[pa.Table], known: int) -> float:
     The people are the first rows of every table, so that their places in it are known here; the
     attacker finds them by the values of their age, town and sex.
     """
-    lists: list[dict[tuple[str, ...], Counter[str]]] = []
-    places = []
-    for table in tables:
-        keys = list(zip(*(table[name].to_pylist() for name in QUASI), strict=True))
-        groups: dict[tuple[str, ...], Counter[str]] = {}
-        for key, ill in zip(keys, table["ill"].to_pylist(), strict=True):
-            groups.setdefault(key, Counter())[ill] += 1
-        lists.append(groups)
-        places.append(keys[:known])
+    lists = [illnesses(table) for table in tables]
     right = 0
     for person, ill in enumerate(people["ill"].to_pylist()[:known]):
-        seen = [groups[keys[person]] for groups, keys in zip(lists, places, strict=True)]
-        likely = {name: _product(name, seen) for name in ILL}
+        seen = [groups[keys[person]] for keys, groups in lists]
+        likely = {name: prod(each[name] for each in seen) for name in ILL}
         right += max(likely, key=lambda name: likely[name]) == ill
     return right / known
-
-
-def _product(name: str, seen: list[Counter[str]]) -> int:
-    found = 1
-    for counter in seen:
-        found *= counter[name]
-    return found
 
 
 def _gate(table: pa.Table) -> Gate:

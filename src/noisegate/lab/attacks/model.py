@@ -40,20 +40,16 @@ def run(setting: Setting) -> Outcome:
         model.fit(gates[held].matrix("rows", names, target="y"), fresh=True)
         return guess(np.asarray(model.coef_, np.float64).reshape(-1), rows[0])
 
-    return Outcome(
-        name="model",
+    return setting.of_a_bit(
         title="Membership in a model",
         story="A regression with nearly as many weights as rows passes close to every row that it "
         "was fitted to. Who knows the target's row looks at its error. A small penalty does not "
         "help. The gate's learner fits noisy sums, in which no row stands out.",
         measure="right guesses whether the target was in the training rows",
-        epsilon=setting.epsilon,
-        chance=0.5,
-        bound=setting.within(),
         raw=Trial("least squares", setting.played(lambda held: fitted(1e-9, held=held), often=10)),
         classic=Trial(
             f"ridge regression, penalty {_PENALTY}",
             setting.played(lambda held: fitted(_PENALTY, held=held), often=10),
         ),
-        gate=Trial(setting.gate_name, setting.played(private, less=2)),
+        gate=setting.played(private, less=2),
     )

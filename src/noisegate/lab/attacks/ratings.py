@@ -44,22 +44,16 @@ def run(setting: Setting) -> Outcome:
     def perturbed(held: int) -> bool:
         return guess(tables[held] & (chance.random(seen.shape) >= _LOST))
 
-    return Outcome(
-        name="ratings",
+    return setting.of_a_bit(
         title="Four films name the viewer",
         story=f"Records have no names. Who knows {_KNOWN} films that somebody rated finds "
         "the one record with all of them, and reads the rest. Leaving out a fifth of all ratings "
         "changes little. The gate counts the viewers with these films and the secret one.",
         measure="right guesses whether the target rated a film",
-        epsilon=setting.epsilon,
-        chance=0.5,
-        bound=setting.within(2),  # the film is one of a viewer's rows: a changed person
+        factor=2,  # the film is one of a viewer's rows: a changed person
         raw=Trial("records without names", setting.played(lambda held: guess(tables[held]))),
         classic=Trial("a fifth of all ratings removed", setting.played(perturbed)),
-        gate=Trial(
-            setting.gate_name,
-            setting.played(lambda held: number(gates[held], sql, setting.epsilon) > 1 / 2),
-        ),
+        gate=setting.played(lambda held: number(gates[held], sql, setting.epsilon) > 1 / 2),
     )
 
 

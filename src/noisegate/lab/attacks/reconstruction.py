@@ -23,15 +23,15 @@ Solve = Callable[[NDArray[np.int64], NDArray[np.float64]], NDArray[np.float64]]
 
 def least_squares(setting: Setting) -> Outcome:
     """By one line of linear algebra."""
-    return _outcome(setting, "reconstruction", "least squares", _nearest)
+    return _outcome(setting, "least squares", _nearest)
 
 
 def linear_program(setting: Setting) -> Outcome:
     """By the bits whose answers err least in all, which also stands a few wild answers."""
-    return _outcome(setting, "reconstruction-lp", "a linear program", _least_wrong)
+    return _outcome(setting, "a linear program", _least_wrong)
 
 
-def _outcome(setting: Setting, name: str, method: str, solve: Solve) -> Outcome:
+def _outcome(setting: Setting, method: str, solve: Solve) -> Outcome:
     secret: Bits = setting.coins.integers(0, 2, _PEOPLE)
     groups: Bits = setting.coins.integers(0, 2, (_QUESTIONS, _PEOPLE))
     exact = (groups @ secret).astype(np.float64)
@@ -40,7 +40,7 @@ def _outcome(setting: Setting, name: str, method: str, solve: Solve) -> Outcome:
         return float(((solve(groups, answers) > 1 / 2) == secret).mean())
 
     return Outcome(
-        name=name,
+        name=setting.name,
         title=f"Reconstruction by {method}",
         story=f"{_QUESTIONS} counts of random halves of {_PEOPLE} people. Even when every count is "
         f"rounded to a multiple of {_GRID}, {method} finds nearly all secret bits: answers "

@@ -42,19 +42,15 @@ def run(setting: Setting) -> Outcome:
         made = release.to_arrow()
         return _guess(np.column_stack([made[name].to_numpy() for name in facts]))
 
-    return Outcome(
-        name="synthetic",
+    return setting.of_a_bit(
         title="Disguised rows",
         story="Made-up rows that are real rows with a blur, or lie between real rows, fill the "
         "place around an unusual person exactly if that person is there. The gate's synthetic "
         "rows follow from noisy tables; noise also fills places where nobody is.",
         measure="right guesses whether the target was among the rows",
-        epsilon=setting.epsilon,
-        chance=0.5,
-        bound=setting.within(),
         raw=Trial("rows with a blur", setting.played(blurred)),
         classic=Trial("rows between neighbours (SMOTE)", setting.played(between)),
-        gate=Trial(setting.gate_name, setting.played(private, less=4)),
+        gate=setting.played(private, less=4),
     )
 
 

@@ -5,9 +5,8 @@ from collections.abc import Callable
 from math import sqrt
 
 import duckdb
-import pyarrow as pa
 
-from noisegate.lab.attacks.base import Outcome, Setting, Trial, worlds
+from noisegate.lab.attacks.base import Outcome, Setting, Trial, listed
 from noisegate.server.runs import rung
 
 _PEOPLE, _TARGET = 60, 17
@@ -20,9 +19,7 @@ _ASKED = "SELECT COUNT(*) AS n FROM infected WHERE place = 17 AND SQRT(EXP(place
 
 def run(setting: Setting) -> Outcome:
     """Is person 17 on the list? Look at the clock, not at the answer."""
-    listed = pa.table({"place": range(_PEOPLE)})
-    facts = {"place": {"type": "integer", "between": [0, _PEOPLE - 1]}}
-    gates = worlds("infected", listed, _TARGET, facts)
+    gates = listed(_PEOPLE, _TARGET)
     engines = [duckdb.connect(":memory:", config={"threads": 1}) for _ in range(2)]
     for engine in engines:
         engine.execute(f"CREATE TABLE infected AS FROM range({_PEOPLE}) people(place)")
@@ -42,20 +39,17 @@ def run(setting: Setting) -> Outcome:
         asked = _seconds(lambda: gates[held].sql(_ASKED, epsilon=setting.epsilon, fresh=True))
         return rung(asked, _QUANTUM) > _QUANTUM
 
-    return Outcome(
-        name="timing",
+    return setting.of_a_bit(
         title="The clock tells",
         story="Noise hides what an answer says, not when it comes. A function that is slow, but "
         "only where the target's row is read, gives the row away. The gate refuses functions "
         "whose work depends on values, and the service lets answers go at fixed times. (Asking "
         "in one's own process, as `noisegate ask` does, leaves the clock open.)",
         measure="right guesses whether the target is on the list",
-        epsilon=setting.epsilon,
-        chance=0.5,
-        bound=setting.within(),
         raw=Trial("an engine's own time", setting.played(clocked)),
         classic=Trial("noisy answers, sent when they are ready", setting.played(clocked)),
-        gate=Trial(f"{setting.gate_name}, behind the service", setting.played(through_service)),
+        gate=setting.played(through_service),
+        behind=", behind the service",
     )
 
 

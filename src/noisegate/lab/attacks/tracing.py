@@ -36,21 +36,17 @@ def run(setting: Setting) -> Outcome:
         found = gates[held].sql(sql, epsilon=setting.epsilon, fresh=True).table
         return guess(np.asarray(found["n"].to_pylist(), np.float64) / _PEOPLE)
 
-    return Outcome(
-        name="tracing",
+    return setting.of_a_bit(
         title="Membership in a table of means",
         story=f"The shares of {_TRAITS} traits among {_PEOPLE} people. Each share hides everybody, "
         "but all of them lean a little towards every person inside, and the leanings add up. "
         "Rounding to one decimal does not help. The gate's noise for one person grows with the "
         "number of traits that are told.",
         measure="right guesses whether the target is among the people",
-        epsilon=setting.epsilon,
-        chance=0.5,
-        bound=setting.within(),
         raw=Trial("exact shares", setting.played(lambda held: guess(tables[held].mean(axis=0)))),
         classic=Trial(
             "shares to one decimal",
             setting.played(lambda held: guess(np.round(tables[held].mean(axis=0), 1))),
         ),
-        gate=Trial(setting.gate_name, setting.played(noisy)),
+        gate=setting.played(noisy),
     )

@@ -26,20 +26,16 @@ def run(setting: Setting) -> Outcome:
         sql = "SELECT SUM(income) AS total FROM incomes"
         return number(gates[held], sql, setting.epsilon) > others + _BOUND / 2
 
-    return Outcome(
-        name="width",
+    return setting.of_a_bit(
         title="Noise that fits the rows",
         story="Why add noise for a millionaire where there is none? So the scale was set to the "
         "largest income in the table. Then an answer that is far off says that there is a "
         "millionaire, and one that is close that there is none. The gate's noise depends on "
         "declared bounds, or on smooth bounds that one person hardly moves.",
         measure="right guesses whether the millionaire is in the table",
-        epsilon=setting.epsilon,
-        chance=0.5,
-        bound=setting.within(),
         raw=Trial("exact sums", setting.played(lambda held: _guess(others + held * _RICH, others))),
         classic=Trial("noise for the largest income in the table", setting.played(fitted)),
-        gate=Trial(setting.gate_name, setting.played(noisy)),
+        gate=setting.played(noisy),
     )
 
 

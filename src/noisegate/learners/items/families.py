@@ -20,11 +20,12 @@ from numpy.typing import NDArray
 
 from noisegate.desk.job import Receipt
 from noisegate.desk.plan import Plan
+from noisegate.desk.terms import USUAL
 from noisegate.errors import SpecError
 from noisegate.exact import Number
-from noisegate.learners.asking import Floats, Measured, RowsAsk
+from noisegate.learners.asking import Floats, NoisySums, RowsAsk
 from noisegate.learners.carded import Carded
-from noisegate.learners.expectations import USUAL, count_share
+from noisegate.learners.expectations import count_share
 from noisegate.learners.fitting import FitExpected, Fitted, Task, known_job, learn
 from noisegate.learners.linear.scores import square_of
 from noisegate.learners.matrix import Classes, Coordinate, Handles, Matrix
@@ -213,7 +214,7 @@ def _asked(ask: RowsAsk, kind: "_Family", columns: int) -> Fitted:
     features = (One(), Linear(), *kind.squares)
     share = count_share(columns, gaussian=ask.gaussian)
     rest = (1 - share) / (len(features) - 1)
-    found: list[Measured] = ask.totals(
+    found: list[NoisySums] = ask.totals(
         Statistic(Plain(), features), [share, *[rest] * (len(features) - 1)]
     )
     names = ("count", "sums", "squares")

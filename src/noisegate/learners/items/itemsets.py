@@ -18,11 +18,11 @@ import numpy as np
 
 from noisegate.curator.allowance import Allowance
 from noisegate.desk.job import Progress
-from noisegate.desk.plan import Plan as DeskPlan
+from noisegate.desk.plan import Plan
+from noisegate.desk.terms import USUAL
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number, fraction
 from noisegate.learners.carded import Carded
-from noisegate.learners.expectations import USUAL
 from noisegate.learners.fitting import FitExpected, FitJob, fit_job
 from noisegate.learners.items.baskets import (
     AT_ONCE,
@@ -101,15 +101,15 @@ class FrequentItemsets(Carded):
         self.itemsets_ = self._reported()
         return self
 
-    def plan(self, matrix: Matrix, *, fresh: bool = False) -> DeskPlan[FitExpected]:
+    def plan(self, matrix: Matrix, *, fresh: bool = False) -> Plan[FitExpected]:
         """The price of a search. Free: spends nothing, reads no row."""
         return matrix.desk.plan(self._job(matrix, *self._asked(matrix)), fresh=fresh)
 
-    def _asked(self, matrix: Matrix) -> "tuple[Baskets, Plan]":
+    def _asked(self, matrix: Matrix) -> "tuple[Baskets, Search]":
         baskets = baskets_of(matrix, self.basket)
         return baskets, self._plan(len(baskets.names))
 
-    def _job(self, matrix: Matrix, baskets: Baskets, plan: "Plan") -> FitJob[list[Supports]]:
+    def _job(self, matrix: Matrix, baskets: Baskets, plan: "Search") -> FitJob[list[Supports]]:
         price = matrix.desk.price(self.epsilon)
         require_room(baskets, price, min(_HALF, Fraction(1, plan.size)))
 
@@ -164,7 +164,7 @@ class FrequentItemsets(Carded):
             for each in chosen
         ]
 
-    def _plan(self, items: int) -> "Plan":
+    def _plan(self, items: int) -> "Search":
         """What is to be done, checked before anything is paid."""
         if (self.k is None) == (self.support is None):
             raise SpecError("Give k or support.", fix="Say how many sets, or how frequent ones.")
@@ -193,14 +193,14 @@ class FrequentItemsets(Carded):
                     f"{k:,} sets could have more than {AT_ONCE:,} parts.",
                     fix="Use a smaller k or size, or leave out subsets.",
                 )
-        return Plan(
+        return Search(
             method=method, k=k, support=support, size=size, least=least, subsets=bool(self.subsets)
         )
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Search:
     """A search: how many sets, or how frequent ones, of which sizes."""
 
     method: str
@@ -219,12 +219,12 @@ class Plan:
         }  # fmt: skip
 
 
-def search(ask: BasketsAsk, plan: Plan) -> list[Supports]:
+def search(ask: BasketsAsk, plan: Search) -> list[Supports]:
     """The rounds of a search: the sets that were counted, size by size, or all at once."""
     return _top(ask, plan) if plan.method == "top-k" else _apriori(ask, plan)
 
 
-def _top(ask: BasketsAsk, plan: Plan) -> list[Supports]:
+def _top(ask: BasketsAsk, plan: Search) -> list[Supports]:
     """Choose k of all sets, then count them, and with ``subsets`` their parts, in one round."""
     assert plan.k is not None  # noqa: S101 - as planned
     sizes = range(plan.least, plan.size + 1)
@@ -235,7 +235,7 @@ def _top(ask: BasketsAsk, plan: Plan) -> list[Supports]:
     return [ask.supports(_with_parts(chosen, plan), _HALF)]
 
 
-def _with_parts(sets: Sequence[Itemset], plan: Plan) -> list[Itemset]:
+def _with_parts(sets: Sequence[Itemset], plan: Search) -> list[Itemset]:
     """The sets first, in their order."""
     if not plan.subsets:
         return list(sets)
@@ -243,7 +243,7 @@ def _with_parts(sets: Sequence[Itemset], plan: Plan) -> list[Itemset]:
     return list(dict.fromkeys([*sets, *parts]))
 
 
-def _apriori(ask: BasketsAsk, plan: Plan) -> list[Supports]:
+def _apriori(ask: BasketsAsk, plan: Search) -> list[Supports]:
     """Single items first, then sets whose parts were all frequent, as far as there are any."""
     share = Fraction(1, plan.size)
     found = [ask.supports([(place,) for place in range(ask.items)], share)]
@@ -260,7 +260,7 @@ def _apriori(ask: BasketsAsk, plan: Plan) -> list[Supports]:
     return found
 
 
-def _bar(counts: Mapping[Itemset, float], plan: Plan, rows: float) -> float:
+def _bar(counts: Mapping[Itemset, float], plan: Search, rows: float) -> float:
     """What a set must reach to be frequent: a share of the baskets, or the k-th so far."""
     if plan.support is not None:
         return float(plan.support) * max(1.0, rows)

@@ -19,11 +19,11 @@ import pyarrow as pa
 
 from noisegate.desk.answer import Answer, HalfWidths
 from noisegate.desk.release import Charged, loading, read_held
+from noisegate.desk.terms import USUAL
 from noisegate.errors import SpecError
 from noisegate.exact import Number
 from noisegate.learners.asking import Floats
 from noisegate.learners.expectations import (
-    USUAL,
     Expectations,
     Means,
     means_from,
@@ -66,8 +66,7 @@ class LikelihoodFit(Charged):
     def within(self, confidence: Number = USUAL) -> Floats:
         """How far each parameter may be off, about: errors are nearly normal for many rows."""
         factor = NormalDist().inv_cdf(1 - float(failure_of(confidence)) / 2)
-        found: Floats = factor * np.sqrt(np.diag(self.sampling) + np.diag(self.noise))
-        return found
+        return factor * np.sqrt(np.diag(self.sampling) + np.diag(self.noise))
 
     def answer(self, rows: int | None = None) -> Answer:
         """A row for each statistic: its mean, and its parameter."""

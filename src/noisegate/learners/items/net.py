@@ -26,10 +26,11 @@ from noisegate.curator.measurement import Measurement
 from noisegate.desk.job import Progress
 from noisegate.desk.plan import Plan
 from noisegate.desk.price import Price
+from noisegate.desk.terms import USUAL
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number
 from noisegate.learners.carded import Carded
-from noisegate.learners.expectations import USUAL, Noise, interval, sampled_rows
+from noisegate.learners.expectations import Noise, interval, sampled_rows
 from noisegate.learners.fitting import FitExpected, FitJob, fit_job
 from noisegate.learners.matrix import Matrix
 from noisegate.mechanisms.base import NoiseMechanism, failure_of, to_record

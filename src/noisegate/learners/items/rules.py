@@ -10,10 +10,10 @@ from itertools import combinations
 from typing import Any, final
 
 from noisegate.desk.plan import Plan
+from noisegate.desk.terms import USUAL
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction
 from noisegate.learners.carded import Carded
-from noisegate.learners.expectations import USUAL
 from noisegate.learners.fitting import FitExpected
 from noisegate.learners.items.baskets import Itemset
 from noisegate.learners.items.itemsets import FrequentItemsets

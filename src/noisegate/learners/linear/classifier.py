@@ -42,8 +42,7 @@ class LinearClassifier(PrivateClassifier):
 
     def _scores(self, points: Floats) -> Floats:
         lines = self._all_lines()
-        found: Floats = points @ lines[:, :-1].T + lines[:, -1]
-        return found
+        return points @ lines[:, :-1].T + lines[:, -1]
 
     def _all_lines(self) -> Floats:
         """A line for each class; of two classes, the first has 0."""

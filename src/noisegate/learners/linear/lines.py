@@ -17,7 +17,7 @@ from typing import Final, final
 import numpy as np
 from scipy.special import ndtr
 
-from noisegate.learners.asking import Floats, Measured, RowsAsk
+from noisegate.learners.asking import Floats, NoisySums, RowsAsk
 from noisegate.learners.fitting import Fitted
 from noisegate.learners.linear.moments import calmed
 from noisegate.learners.linear.scores import (
@@ -204,7 +204,7 @@ def _noise(ask: RowsAsk, question: Statistic, share: Fraction, rows: float) -> f
     return noise_of(ask, question, [share])[0] / UNIT**2 / rows**2
 
 
-def _mean_alone(ask: RowsAsk, counted: Measured, share: Fraction) -> Fitted:
+def _mean_alone(ask: RowsAsk, counted: NoisySums, share: Fraction) -> Fitted:
     """The mean of the target, which is 0 as far as noise hides it."""
     few, most = divided(share, 1, 4)
     (again,) = ask.totals(Statistic(Plain(), (One(),)), [few])
@@ -347,7 +347,7 @@ class _Walk:
         (sums,) = self._ask.totals(Statistic(weighing, (One(),)), [share])
         self._correct(sums)
 
-    def _correct(self, sums: Measured) -> tuple[float, float]:
+    def _correct(self, sums: NoisySums) -> tuple[float, float]:
         """The mean residual and the variance of its noise; the level follows it."""
         scale = UNIT * self._seen.rows
         off, noise = float(sums.values[0, 0]) / scale, sums.variance / scale**2

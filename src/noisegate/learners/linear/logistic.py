@@ -12,7 +12,7 @@ from typing import ClassVar, Final
 import numpy as np
 
 from noisegate.exact import fraction
-from noisegate.learners.asking import Measured, RowsAsk
+from noisegate.learners.asking import NoisySums, RowsAsk
 from noisegate.learners.base import ProbableClassifier
 from noisegate.learners.fitting import Algorithm, Fitted, Options
 from noisegate.learners.linear.margin_classifier import METHODS, MarginClassifier
@@ -40,7 +40,7 @@ def fit_logistic(ask: RowsAsk, *, penalty: float = 1.0, rounds: int | None = Non
     return refined(ask, LOGISTIC, moments.lines(), moments, plan.rounds, penalty=penalty)
 
 
-def fit_objective(ask: RowsAsk, *, penalty: float = 1.0, known: Measured | None = None) -> Fitted:
+def fit_objective(ask: RowsAsk, *, penalty: float = 1.0, known: NoisySums | None = None) -> Fitted:
     """The minimiser of a perturbed objective, and how many rows there are."""
     counted = count(ask) if known is None else known
     ask.done(0.1, "minimising")

@@ -18,7 +18,7 @@ from typing import Final, final
 import numpy as np
 from scipy.special import expit, softmax
 
-from noisegate.learners.asking import Floats, Measured, RowsAsk
+from noisegate.learners.asking import Floats, NoisySums, RowsAsk
 from noisegate.learners.fitting import Fitted
 from noisegate.learners.linear.scores import (
     PRODUCTS_MAX,
@@ -178,7 +178,7 @@ class Plan:
     rounds: tuple[Fraction, ...]
 
 
-def count(ask: RowsAsk) -> Measured:
+def count(ask: RowsAsk) -> NoisySums:
     """The rows of each class, for a share that is COUNT."""
     ask.done(0.0, "counting rows")
     (counted,) = ask.totals(Statistic(ByKey(), (One(),)), [COUNT])
@@ -186,7 +186,7 @@ def count(ask: RowsAsk) -> Measured:
 
 
 def measure(
-    ask: RowsAsk, loss: Loss, *, rounds: int | None = None, known: Measured | None = None
+    ask: RowsAsk, loss: Loss, *, rounds: int | None = None, known: NoisySums | None = None
 ) -> tuple[Moments, Plan]:
     """Moments of the classes, and the rounds that should follow: as many as noise allows.
 
@@ -207,7 +207,7 @@ def measure(
     return _moments(ask, plan, counts * rows / counts.sum(), square_in(lengths)), plan
 
 
-def _of_few(ask: RowsAsk, counted: Measured) -> Moments | None:
+def _of_few(ask: RowsAsk, counted: NoisySums) -> Moments | None:
     """The moments of a random few columns, where noise hides most; classes are alike in others.
 
     Which class is the largest tells most then: a part of the price counts them again.
@@ -230,11 +230,11 @@ def _of_few(ask: RowsAsk, counted: Measured) -> Moments | None:
     return Moments(counts, means, within, None, sums.variance / ask.reach**2, None)
 
 
-def together(first: Measured, second: Measured) -> Measured:
+def together(first: NoisySums, second: NoisySums) -> NoisySums:
     """The best estimate from two of the same numbers."""
     whole = first.variance + second.variance
     values = (first.values * second.variance + second.values * first.variance) / whole
-    return Measured(values, first.variance * second.variance / whole)
+    return NoisySums(values, first.variance * second.variance / whole)
 
 
 def _planned(

@@ -156,5 +156,4 @@ def _fit(ask: RowsAsk, line: Floats) -> Fitted:
 
 
 def _power(values: Floats, power: int) -> Floats:
-    found: Floats = values**power
-    return found
+    return values**power

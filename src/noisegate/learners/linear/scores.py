@@ -12,7 +12,7 @@ from typing import Final, final
 import numpy as np
 
 from noisegate.errors import SpecError
-from noisegate.learners.asking import Floats, Measured, RowsAsk
+from noisegate.learners.asking import Floats, NoisySums, RowsAsk
 from noisegate.transforms.statistics.features import Feature, Linear, One, Products
 from noisegate.transforms.statistics.numbers import Numbers
 from noisegate.transforms.statistics.statistic import Statistic
@@ -80,7 +80,7 @@ class Lengths:
     """Noisy numbers of rows by the length of their first coordinates; ``edges`` in grid units."""
 
     edges: Floats
-    counts: Measured
+    counts: NoisySums
     columns: int
     reach: int
 

@@ -21,7 +21,7 @@ from sklearn.cluster import k_means
 from sklearn.exceptions import ConvergenceWarning
 
 from noisegate.learners import plots
-from noisegate.learners.asking import Floats, Measured, RowsAsk
+from noisegate.learners.asking import Floats, NoisySums, RowsAsk
 from noisegate.learners.base import PrivateTransformer
 from noisegate.learners.fitting import Algorithm, Fitted, Options
 from noisegate.learners.matrix import Matrix
@@ -276,7 +276,7 @@ def _detail(ask: RowsAsk, rows: float, spread: float, share: Fraction) -> float:
     return float(rows * np.sqrt(spread / noise))
 
 
-def _look(ask: RowsAsk, count: Measured, share: Fraction, *, squares: bool) -> _Seen:
+def _look(ask: RowsAsk, count: NoisySums, share: Fraction, *, squares: bool) -> _Seen:
     """All rows together."""
     features: tuple[Feature, ...] = (One(), Linear())
     shares = for_means(ask, share)
@@ -297,7 +297,7 @@ def _look(ask: RowsAsk, count: Measured, share: Fraction, *, squares: bool) -> _
     return _Seen(rows, mean, _variances(more[0], rows, mean, ask.reach))
 
 
-def _variances(squares: Measured, rows: float, mean: Floats, reach: int) -> Floats:
+def _variances(squares: NoisySums, rows: float, mean: Floats, reach: int) -> Floats:
     """Of each column; drawn to their mean as far as noise explains that they differ."""
     raw = squares.values[0] / reach**2 / rows - mean**2
     noise = squares.variance / reach**4 / rows**2

@@ -163,8 +163,7 @@ class Clouds:
         else:
             first, other = np.triu_indices(points.shape[1])
             squares = points[:, first] * points[:, other]
-        found: Floats = points @ linear.T + squares @ second.T + constant
-        return found
+        return points @ linear.T + squares @ second.T + constant
 
     def terms(self) -> tuple[Floats, Floats, Floats]:
         """The same as weights of coordinates, of their squares or products, and a constant."""

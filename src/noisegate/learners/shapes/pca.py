@@ -106,8 +106,7 @@ class PCA(PrivateTransformer):
 
     def transform(self, X: Any) -> Floats:  # noqa: ANN401, N803
         """The coordinates of points along the components; points are clipped to the bounds."""
-        found: Floats = (self._unscaled(self._points(X)) - self.mean_) @ self.components_.T
-        return found
+        return (self._unscaled(self._points(X)) - self.mean_) @ self.components_.T
 
     def inverse_transform(self, X: Any) -> Floats:  # noqa: ANN401, N803
         """Points with these coordinates, in the units of the columns."""
@@ -353,5 +352,4 @@ def _signed(directions: Floats) -> Floats:
     """With the sign that makes the largest number of each positive."""
     largest = np.argmax(np.abs(directions), axis=1)
     signs = np.sign(directions[np.arange(len(directions)), largest])
-    found: Floats = directions * np.where(signs == 0, 1.0, signs)[:, None]
-    return found
+    return directions * np.where(signs == 0, 1.0, signs)[:, None]

@@ -59,15 +59,13 @@ class StandardScaler(PrivateTransformer):
         """Points minus the mean, in standard deviations; points are clipped to the bounds."""
         points = self._unscaled(self._points(X))
         away, unit = self._change()
-        found: Floats = (points - away) / unit
-        return found
+        return (points - away) / unit
 
     def inverse_transform(self, X: Any) -> Floats:  # noqa: ANN401, N803
         """Points in the units of the columns."""
         self._require_fitted()
         away, unit = self._change()
-        found: Floats = np.asarray(X) * unit + away
-        return found
+        return np.asarray(X) * unit + away
 
     def _change(self) -> tuple[Floats, Floats]:
         """What is taken off each column, and what it is divided by."""

@@ -13,7 +13,7 @@ from typing import Final, final
 
 import numpy as np
 
-from noisegate.learners.asking import Floats, Measured, RowsAsk
+from noisegate.learners.asking import Floats, NoisySums, RowsAsk
 from noisegate.learners.trees.growing import Tree, grown
 from noisegate.learners.trees.normal_classes import CAUTION, Normals, drawn_means, even_counts
 from noisegate.releases.cells.chance import Coins
@@ -47,7 +47,7 @@ class Leanings:
         size = _size(ask, share, rows)
         columns = tuple(sorted(coins.choice(ask.columns, size, replace=False).tolist()))
         (told,) = ask.totals(Statistic(ByKey(), (Sides(columns),)), [share])
-        seen, sums = (Measured(part, told.variance) for part in np.split(told.values, [1], axis=1))
+        seen, sums = (NoisySums(part, told.variance) for part in np.split(told.values, [1], axis=1))
         counts = even_counts(seen, caution=CAUTION, rows=rows)
         means, noise = drawn_means(sums, counts, 0.0, 1)
         return cls(counts, columns, np.clip(means, -_MOST, _MOST), noise)

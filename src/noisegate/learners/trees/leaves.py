@@ -110,8 +110,7 @@ def measured(
 
 def _corrected_counts(guess: Floats, seen: Floats, noise: float) -> Floats:
     real = max(_OFF * noise, float(np.mean((seen - guess) ** 2)) - noise)
-    found: Floats = np.maximum(guess + (seen - guess) * real / (real + noise), _FEWEST)
-    return found
+    return np.maximum(guess + (seen - guess) * real / (real + noise), _FEWEST)
 
 
 def _corrected_means(guess: Floats, seen: Floats, noise: Floats) -> tuple[Floats, Floats]:

@@ -14,7 +14,7 @@ from typing import Final, final
 
 import numpy as np
 
-from noisegate.learners.asking import Floats, Measured, RowsAsk
+from noisegate.learners.asking import Floats, NoisySums, RowsAsk
 from noisegate.learners.noisy_sums import divided, for_means
 from noisegate.learners.trees.growing import Whole
 from noisegate.releases.cells.chance import public_coins
@@ -125,7 +125,7 @@ def noise_of_means(sums: float, count: float, means: Floats, rows: Floats) -> Fl
     return found
 
 
-def even_counts(seen: Measured, *, caution: float = 0.0, rows: float | None = None) -> Floats:
+def even_counts(seen: NoisySums, *, caution: float = 0.0, rows: float | None = None) -> Floats:
     """Rows of each class, drawn to equal numbers as far as noise explains their differences.
 
     ``caution`` is how many deviations more than its mean noise may explain; ``rows`` is another
@@ -141,7 +141,9 @@ def even_counts(seen: Measured, *, caution: float = 0.0, rows: float | None = No
     return found
 
 
-def drawn_means(sums: Measured, counts: Floats, unsure: float, reach: int) -> tuple[Floats, Floats]:
+def drawn_means(
+    sums: NoisySums, counts: Floats, unsure: float, reach: int
+) -> tuple[Floats, Floats]:
     """Means of classes, drawn to that of all rows, and the noise variance that is left in them."""
     raw, noise = sums.values / reach, sums.variance / reach**2
     total, count = counts.sum(), len(counts)
@@ -156,7 +158,7 @@ def drawn_means(sums: Measured, counts: Floats, unsure: float, reach: int) -> tu
 
 
 def _variances(
-    squares: Measured, counts: Floats, means: Floats, left: Floats, reach: int
+    squares: NoisySums, counts: Floats, means: Floats, left: Floats, reach: int
 ) -> Floats:
     """Of each class and column; drawn to those of all classes, and these to the usual one."""
     parts = counts / counts.sum()

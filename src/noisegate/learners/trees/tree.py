@@ -135,8 +135,7 @@ class DecisionTreeClassifier(PrivateClassifier):
     def _scores(self, points: Floats) -> Floats:
         held = np.maximum(self.counts_, 0.0) + 1e-3
         held /= held.sum(axis=1, keepdims=True)
-        found: Floats = held[self.tree_.places(np.rint(points * REACH))]
-        return found
+        return held[self.tree_.places(np.rint(points * REACH))]
 
     def _rule(self, reach: int) -> tuple[Weighing, NDArray[np.int64]]:
         if reach != REACH:

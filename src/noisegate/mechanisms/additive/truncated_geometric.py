@@ -27,7 +27,8 @@ from noisegate.mechanisms.base import (
 )
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array
-from noisegate.noise.geometric import SCALE_MAX, SCALE_MIN, truncated_geometric
+from noisegate.noise.cut_geometric import truncated_geometric
+from noisegate.noise.geometric import SCALE_MAX, SCALE_MIN
 from noisegate.planning.calibrate import geometric_scale
 from noisegate.privacy.distance import L1
 from noisegate.privacy.event import GeometricEvent

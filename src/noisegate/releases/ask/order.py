@@ -1,14 +1,15 @@
 """What all orders of releases share: the rows, the price, and caps; see `Gate.release`."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
-from typing import ClassVar, TypedDict
+from typing import Any, ClassVar, TypedDict
 
-from noisegate.desk.job import Progress
+from noisegate.desk.desk import Desk
+from noisegate.desk.job import Job, Progress
 from noisegate.desk.order import Box, Columns, E_co, JobOrder, Json, Options, R_co
 from noisegate.desk.terms import Terms
-from noisegate.errors import SpecError
+from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number, fraction
 from noisegate.releases.cells.workload import Workload
 from noisegate.transforms.checks import CAP_MAX
@@ -112,6 +113,38 @@ class CellsOrder(ReleaseOrder[R_co, E_co]):
     where: str | None = None
     epsilon: Number | None = None
     rows_per_unit: int | None = None
+
+    def made(self, desk: Desk, *, fresh: bool) -> Job[Any, R_co, E_co]:
+        """The job; where nothing bounds the rows of a unit, with a bound that is estimated."""
+
+        def bounded(cap: int, epsilon: Number) -> Job[Any, R_co, E_co]:
+            order = replace(self, rows_per_unit=cap, epsilon=epsilon)
+            return ReleaseOrder.made(order, desk, fresh=fresh)
+
+        try:
+            return ReleaseOrder.made(self, desk, fresh=fresh)
+        except Unsupported as refusal:
+            sql = self._rows(desk)
+            if refusal.about != "cap" or self.rows_per_unit is not None or sql is None:
+                raise
+            from noisegate.releases.ask.capped import capped  # noqa: PLC0415 - where it is needed
+
+            found = capped(desk, sql, self.epsilon, bounded)
+            if found is None:
+                raise
+        return found
+
+    def _rows(self, desk: Desk) -> str | None:
+        """SQL that counts the same rows."""
+        if self.sql is not None:
+            return self.sql
+        private = [each.name for each in desk.curator.tables.values() if not each.is_public]
+        table = self.table or (private[0] if len(private) == 1 else None)
+        if table is None:
+            return None
+        named = '"{}"'.format(table.replace('"', '""'))
+        rows = f"{named} WHERE {self.where}" if self.where else named
+        return f"SELECT COUNT(*) AS n FROM {rows}"  # noqa: S608 - read as any question
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -123,8 +123,7 @@ def simplices(rows: Floats, totals: Floats) -> Floats:
         inside = order * ranks > above
     last = np.maximum(rows.shape[1] - 1 - np.argmax(inside[:, ::-1], axis=1), 0)
     cut = np.where(totals > 0, above[np.arange(last.size), last] / ranks[last], 0.0)
-    found: Floats = np.where(totals[:, None] > 0, np.maximum(rows - cut[:, None], 0.0), 0.0)
-    return found
+    return np.where(totals[:, None] > 0, np.maximum(rows - cut[:, None], 0.0), 0.0)
 
 
 def whole(values: Floats, total: int | None = None) -> NDArray[np.int64]:

@@ -92,8 +92,7 @@ class Boxes:
             np.add.at(steps, tuple(places.T), (-1) ** sum(corner) * (chosen + 1))
         for axis in range(len(self.shape)):
             steps = steps.cumsum(axis=axis)
-        found: Ints = steps[tuple(slice(0, -1) for _ in self.shape)].reshape(-1) - 1
-        return found
+        return steps[tuple(slice(0, -1) for _ in self.shape)].reshape(-1) - 1
 
     def covered(self, lows: Ints, highs: Ints) -> Iterator[tuple[Ints, Ints, Floats, Ints]]:
         """Level by level: rectangle, box, the share of the box inside, and the row of its parent.
@@ -253,8 +252,7 @@ class SpatialTree:
         return SpatialTree(boxes, self.counts[kept], self.centre[kept], self.spread[kept])
 
     def _even(self, counts: Floats) -> Floats:
-        found: Floats = (counts / self.boxes.volumes)[self.boxes.painted(self.leaves)]
-        return found
+        return (counts / self.boxes.volumes)[self.boxes.painted(self.leaves)]
 
     def _firsts(self) -> Ints:
         """Where each box begins if cells are listed box after box, parts inside their boxes."""

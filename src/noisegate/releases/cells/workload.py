@@ -94,8 +94,7 @@ def _pairs(size: int, step: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArr
     low = ((far - np.sqrt(float(far) ** 2 - 8.0 * step)) / 2).astype(np.int64)
 
     def first(row: NDArray[np.int64]) -> NDArray[np.int64]:
-        place: NDArray[np.int64] = row * size - row * (row - 1) // 2
-        return place
+        return row * size - row * (row - 1) // 2
 
     low -= first(low) > step  # where the root was rounded
     low += first(low + 1) <= step
@@ -115,30 +114,3 @@ def marginals(shape: Sequence[int], sets: Sequence[Sequence[int]]) -> Workload:
     return Workload(
         tuple(shape), np.vstack(lows).astype(np.int64), np.vstack(highs).astype(np.int64), words
     )
-
-
-def totals(shape: Sequence[int], axis: int, parents: Sequence[Sequence[int]]) -> Workload:
-    """Every cell, and the sums of one axis by its keys' parents, their parents and so on.
-
-    ``parents`` are numbers from 0, level by level; keys of one parent stand side by side.
-    """
-    every = np.indices(tuple(shape)).reshape(len(shape), -1).T.astype(np.int64)
-    lows, highs = [every], [every]
-    node = np.arange(shape[axis])
-    for level in parents:
-        node = np.asarray(level)[node]
-        starts = np.flatnonzero(np.diff(node, prepend=-1))
-        if len(starts) != len(set(node.tolist())):
-            raise SpecError(
-                "The keys of one parent are not adjacent.",
-                fix="Order the keys by parent.",
-                about="hierarchy",
-            )
-        ends = np.append(starts[1:], len(node)) - 1
-        first = every[np.isin(every[:, axis], starts)]
-        last = first.copy()
-        last[:, axis] = ends[np.searchsorted(starts, first[:, axis])]
-        lows.append(first)
-        highs.append(last)
-    words = f"every cell, and totals by {len(parents)} levels"
-    return Workload(tuple(shape), np.vstack(lows), np.vstack(highs), words)

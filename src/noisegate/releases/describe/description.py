@@ -4,18 +4,17 @@ The numbers are a long table: a line for each number, counts in one column and v
 by their kind. On a screen there is a row for each column of the table instead.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Final, final
 
 import pyarrow as pa
 
-from noisegate.desk.answer import CHOSEN, Answer, HalfWidths
-from noisegate.desk.card import Card
+from noisegate.desk.answer import CHOSEN, Answer
 from noisegate.desk.release import PICTURES, Held, loading, read_held
 from noisegate.exact import Number
-from noisegate.releases.forms.kept_answer import answer_of, record_of
+from noisegate.releases.forms.kept_answer import HeldAnswer, answer_of, record_of
 
 FORMAT: Final = "noisegate-description/1"
 ROWS, MISSING, MEAN, COUNT = "rows", "missing", "mean", "count"
@@ -26,42 +25,16 @@ _NOTHING: Final = "–"
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class Description(Held):
-    """A table described. Reading it again never draws again.
-
-    ``kinds`` are those of the columns that are described.
-    """
+class Description(HeldAnswer):
+    """A table described: a row for each number. ``kinds`` are those of the described columns."""
 
     kind: ClassVar[str] = "description"
     form: ClassVar[str] = FORMAT
     endings: ClassVar[tuple[str, ...]] = tuple(
         each for each in Held.endings if each not in PICTURES
     )
-    held: Answer
     table: str
     kinds: Mapping[str, str]
-    stated: Card | None = None
-
-    def answer(self, rows: int | None = None) -> Answer:
-        """The same as an answer has it: a row for each number."""
-        if rows is None:
-            return self.held
-        held = self.held
-
-        def cut(confidence: Number) -> Sequence[HalfWidths]:
-            return [None if each is None else each[:rows] for each in held.half_widths(confidence)]
-
-        return replace(held, table=held.table.slice(0, rows), half_widths=cut)
-
-    @property
-    def cost(self) -> Any:  # noqa: ANN401 - ApproxDP
-        """What was charged now."""
-        return self.held.cost
-
-    @property
-    def guarantee(self) -> Any:  # noqa: ANN401 - Guarantee
-        """What is promised."""
-        return self.held.guarantee
 
     def value(self, column: str | None, statistic: str, key: object = None) -> Any:  # noqa: ANN401 - of any kind
         """One number: ``value("age", "median")``, ``value("ward", "count", "north")``.
@@ -129,10 +102,6 @@ class Description(Held):
         """What is described, and the ± of the numbers."""
         lower = {"lower": list(self.held.lower()), "amounts": list(self.held.amounts())}
         return record_of(self.held) | lower | {"table": self.table, "kinds": dict(self.kinds)}
-
-    def parquet(self, confidence: Number) -> pa.Table:  # noqa: ARG002 - the record has the ±
-        """A row for each number."""
-        return self.held.table
 
     @classmethod
     @loading

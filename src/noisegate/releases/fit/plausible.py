@@ -119,8 +119,7 @@ class Plausible:
         for table in self.tables:
             away = asked.answers(table) * grain - shown
             squares += away.sum() ** 2 if together else away**2
-        found: Floats = np.sqrt(squares / len(self.tables))
-        return found
+        return np.sqrt(squares / len(self.tables))
 
     # the model
 
@@ -241,8 +240,7 @@ class Plausible:
 def _slope(found: _Found, told: _Told) -> Floats:
     """How far the left half moves if the node does, by what is known from below."""
     rest = 1 / (1 / found.spread + told.left + told.right)
-    slope: Floats = found.share + rest * ((1 - found.share) * told.right - found.share * told.left)
-    return slope
+    return found.share + rest * ((1 - found.share) * told.right - found.share * told.left)
 
 
 def _inherited(own: Floats) -> Floats:

@@ -6,22 +6,19 @@ error in ranks that is known beforehand. Of dates the ± is in days.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date, timedelta
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, Required, final
 
-import pyarrow as pa
-
-from noisegate.desk.answer import Answer, HalfWidths
-from noisegate.desk.card import Card
+from noisegate.desk.answer import Answer
 from noisegate.desk.desk import Desk
 from noisegate.desk.display import percent
 from noisegate.desk.job import Job, derived
 from noisegate.desk.order import Bins, Columns
 from noisegate.desk.plot import altair, framed, label_angle
-from noisegate.desk.release import Held, loading, read_held
+from noisegate.desk.release import loading, read_held
 from noisegate.desk.terms import Terms
 from noisegate.errors import SpecError
 from noisegate.exact import Number as Numeric
@@ -30,7 +27,7 @@ from noisegate.mechanisms.quantiles.brackets import Brackets
 from noisegate.mechanisms.quantiles.quantiles import Quantiles
 from noisegate.privacy.domain import Kind, TableDomain
 from noisegate.releases.ask.order import ReleaseOrder, RowsTerms
-from noisegate.releases.forms.kept_answer import answer_of, record_of
+from noisegate.releases.forms.kept_answer import HeldAnswer, answer_of, record_of
 from noisegate.sql.job import question_job
 from noisegate.sql.plan import AnswerExpected
 from noisegate.sql.spelling import decimal, quoted, table_named
@@ -57,27 +54,14 @@ class Box:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class BoxplotRelease(Held):
-    """Boxes by group, as an answer holds them. Reading it again never draws again."""
+class BoxplotRelease(HeldAnswer):
+    """Boxes by group, as an answer holds them: a row for each group."""
 
     kind: ClassVar[str] = "boxplot"
     form: ClassVar[str] = FORMAT
-    held: Answer
     column: str
     by: tuple[str, ...]
     whiskers: Fraction
-    stated: Card | None = None
-
-    def answer(self, rows: int | None = None) -> Answer:
-        """The same as an answer has it: a row for each group."""
-        if rows is None:
-            return self.held
-        widths = self.held.half_widths
-
-        def cut(confidence: Numeric) -> Sequence[HalfWidths]:
-            return [each if each is None else each[:rows] for each in widths(confidence)]
-
-        return replace(self.held, table=self.held.table.slice(0, rows), half_widths=cut)
 
     @property
     def boxes(self) -> tuple[Box, ...]:
@@ -109,16 +93,6 @@ class BoxplotRelease(Held):
         least, most = (f"{self.rank_error(confidence, even=even):,}" for even in (True, False))
         sure = f"at {percent(confidence)} for all five"
         return f"± {most} rows in rank {sure}, ± {least} where values lie evenly"
-
-    @property
-    def cost(self) -> Any:  # noqa: ANN401 - ApproxDP
-        """What was charged now."""
-        return self.held.cost
-
-    @property
-    def guarantee(self) -> Any:  # noqa: ANN401 - Guarantee
-        """What is promised."""
-        return self.held.guarantee
 
     def to_dict(self, confidence: Numeric = 0.95) -> dict[str, Any]:
         """Plain JSON values."""
@@ -171,10 +145,6 @@ class BoxplotRelease(Held):
             "by": list(self.by),
             "whiskers": str(self.whiskers),
         }
-
-    def parquet(self, confidence: Numeric) -> pa.Table:  # noqa: ARG002 - the record has the ±
-        """A row for each group."""
-        return self.held.table
 
     @classmethod
     @loading

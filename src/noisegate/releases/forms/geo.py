@@ -14,10 +14,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from noisegate.desk.answer import also_in
 from noisegate.desk.plot import altair, framed
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number
-from noisegate.files import write, written
+from noisegate.files import written
 from noisegate.inert import json_text
 from noisegate.releases.cells.axes import require_names
 from noisegate.releases.cells.estimate import Floats, Ints
@@ -70,10 +71,7 @@ class Map:
         found: dict[str, Any] = {"type": "FeatureCollection", "features": features}
         if features:
             found["bbox"] = self.bounds()
-        text = json_text(found)
-        if file is not None:
-            write(file, text)
-        return text
+        return also_in(json_text(found), file)
 
     def to_geoarrow(self) -> pa.Table:
         """An Arrow table with polygons as well-known binary and the metadata of GeoParquet 1.1."""
@@ -119,8 +117,7 @@ class Map:
         """Five corners of each box, against the clock, the first again at the end."""
         left, low, right, high = self.rectangles.T
         corners = [(left, low), (right, low), (right, high), (left, high), (left, low)]
-        found: Floats = np.stack([np.stack(corner, axis=1) for corner in corners], axis=1)
-        return found
+        return np.stack([np.stack(corner, axis=1) for corner in corners], axis=1)
 
     def bounds(self) -> list[float]:
         """x, y of the lower and the upper corner of all boxes."""

@@ -1,14 +1,52 @@
-"""What a file keeps of a release that is an answer, and the answer that is read from it."""
+"""A release that is an answer: what a file keeps of it, and the answer that is read from it."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
 from noisegate.desk.answer import Answer, HalfWidths
+from noisegate.desk.card import Card
+from noisegate.desk.release import Held
 from noisegate.exact import Number
 from noisegate.mechanisms.base import failure_of
 from noisegate.mechanisms.quantiles.brackets import LADDER
+from noisegate.privacy.guarantee import Guarantee
+from noisegate.privacy.loss import ApproxDP
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class HeldAnswer(Held):
+    """What an answer holds, as a release of a kind of its own. Reading it again draws nothing."""
+
+    held: Answer
+    stated: Card | None = None
+
+    def answer(self, rows: int | None = None) -> Answer:
+        """The same as an answer has it: all rows, or the first."""
+        if rows is None:
+            return self.held
+        widths = self.held.half_widths
+
+        def cut(confidence: Number) -> Sequence[HalfWidths]:
+            return [None if each is None else each[:rows] for each in widths(confidence)]
+
+        return replace(self.held, table=self.held.table.slice(0, rows), half_widths=cut)
+
+    @property
+    def cost(self) -> ApproxDP:
+        """What was charged now."""
+        return self.held.cost
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What is promised."""
+        return self.held.guarantee
+
+    def parquet(self, confidence: Number) -> pa.Table:  # noqa: ARG002 - the record has the ±
+        """The rows as they are."""
+        return self.held.table
 
 
 def record_of(answer: Answer) -> dict[str, Any]:

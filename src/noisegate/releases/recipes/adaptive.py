@@ -159,8 +159,7 @@ def _spread(tree: Tree, counts: Floats, density: Floats) -> Floats:
     """What each place holds: a node that is not cut further has its count spread by density."""
     leaves, starts, sizes = _leaves(tree)
     sums = np.add.reduceat(density, starts)
-    found: Floats = np.repeat(counts[leaves] / np.where(sums > 0, sums, 1), sizes) * density
-    return found
+    return np.repeat(counts[leaves] / np.where(sums > 0, sums, 1), sizes) * density
 
 
 def _smoothed(

@@ -335,22 +335,19 @@ class _Error:
         """The variance of boxes that is due to noise."""
         lengths, which = np.unique(_lengths(lows, highs), return_inverse=True)
         each = self._inside(lengths) @ (self.noises * (self.count / self.cells) ** 2)
-        found: Floats = each[which]
-        return found
+        return each[which]
 
     def _outside(self, lengths: Floats) -> Floats:
         """The squared length of what boxes have at the frequencies that were left out."""
         short, which = np.unique(lengths, return_inverse=True)
         outside = np.maximum(short - self._inside(short) @ (self.count / self.cells), 0)
-        found: Floats = outside[which]
-        return found
+        return outside[which]
 
     def _inside(self, lengths: Floats) -> Floats:
         """The square of what boxes have at each frequency that was kept."""
         angles = np.pi * np.arange(1, self.count.size) / self.cells
         waves = np.sin(np.outer(lengths, angles)) / np.sin(angles)
-        found: Floats = np.column_stack([lengths, waves]) ** 2
-        return found
+        return np.column_stack([lengths, waves]) ** 2
 
 
 def _coefficients(answers: Sequence[Noisy], bits: int) -> Coefficients:

@@ -157,10 +157,8 @@ def _levels(shape: tuple[int, ...], plain: tuple[int, ...]) -> tuple[tuple[Level
 
 def _length(shape: tuple[int, ...], levels: tuple[Level, ...]) -> int:
     """Over how many cells a coefficient is spread."""
-    found = 1
-    for n, level in zip(shape, levels, strict=True):
-        found *= 1 if level is None else 1 << (level or (n - 1).bit_length())
-    return found
+    pairs = zip(shape, levels, strict=True)
+    return prod(1 if level is None else 1 << (level or (n - 1).bit_length()) for n, level in pairs)
 
 
 def _needed(shape: tuple[int, ...], levels: tuple[Level, ...], workload: Workload) -> Floats:
@@ -176,8 +174,7 @@ def _along(n: int, level: Level, low: NDArray[np.int64], end: NDArray[np.int64])
     if level is None:
         return (end - low).astype(np.float64)
     if level == 0:
-        whole: Floats = ((end - low) / (1 << (n - 1).bit_length())) ** 2
-        return whole
+        return ((end - low) / (1 << (n - 1).bit_length())) ** 2
     first, last = low >> level, (end - 1) >> level
 
     def tilt(stretch: NDArray[np.int64]) -> Floats:
@@ -188,8 +185,7 @@ def _along(n: int, level: Level, low: NDArray[np.int64], end: NDArray[np.int64])
         squared: Floats = ((left - right) / (1 << level)) ** 2
         return squared
 
-    found: Floats = tilt(first) + np.where(first == last, 0.0, tilt(last))
-    return found
+    return tilt(first) + np.where(first == last, 0.0, tilt(last))
 
 
 def _block(

@@ -208,8 +208,7 @@ def _flattened(cells: Floats, labels: Ints) -> Floats:
     than either (2 to 9 % on rows of 4,096 cells at low prices, as much as the fit at high ones),
     unless the table may be even all the same.
     """
-    found: Floats = (np.bincount(labels, cells) / np.bincount(labels))[labels]
-    return found
+    return (np.bincount(labels, cells) / np.bincount(labels))[labels]
 
 
 def _designer(ask: Ask, workload: Workload) -> Designer:

@@ -56,8 +56,7 @@ class Hashes:
 
     def estimates(self, sums: Floats) -> Floats:
         """What each row of sums says about each cell, of shape (depth, cells)."""
-        found: Floats = np.take_along_axis(sums, self.places.astype(np.int64), axis=1) * self.signs
-        return found
+        return np.take_along_axis(sums, self.places.astype(np.int64), axis=1) * self.signs
 
     def sums(self, cells: NDArray[np.int64], values: Floats) -> Floats:
         """The sums that some cells alone would make."""

@@ -14,14 +14,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from noisegate.desk.answer import Answer, HalfWidths
+from noisegate.desk.answer import Answer, HalfWidths, also_in
 from noisegate.desk.display import bare
 from noisegate.desk.plot import drawn, framed, nothing
 from noisegate.desk.release import ENDINGS, Charged, loading, read_held
 from noisegate.errors import SpecError
 from noisegate.exact import Number as Numeric
 from noisegate.exact import fraction, upper
-from noisegate.files import write
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.base import failure_of, to_record
 from noisegate.mechanisms.catalogue import from_record
@@ -224,12 +223,8 @@ class SparseRelease(Charged):
         sizes = np.abs(self.values)
         if isinstance(self.noise, SparsePriority):
             full = self.values.size >= self.noise.size
-            raised: NDArray[np.bool_] = sizes > (sizes.min(initial=1 << 62) if full else 0)
-            return raised
-        plain: NDArray[np.bool_] = (sizes > self.noise.tau) | (
-            self.noise.tau == self.noise.threshold
-        )
-        return plain
+            return sizes > (sizes.min(initial=1 << 62) if full else 0)
+        return (sizes > self.noise.tau) | (self.noise.tau == self.noise.threshold)
 
     @property
     def total(self) -> SparseNumber:
@@ -349,10 +344,7 @@ class SparseRelease(Charged):
 
         sink = pa.BufferOutputStream()
         csv.write_csv(csv_table(self.to_arrow(confidence)), sink)
-        text: str = sink.getvalue().to_pybytes().decode()
-        if file is not None:
-            write(file, text)
-        return text
+        return also_in(sink.getvalue().to_pybytes().decode(), file)
 
     def record(self) -> dict[str, Any]:
         """Axes and noise, from which the ± follows."""

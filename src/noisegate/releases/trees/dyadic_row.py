@@ -95,5 +95,4 @@ def pairs(level: Floats) -> tuple[Floats, Floats]:
 
 def joined(left: Floats, right: Floats) -> Floats:
     """A level from its left and right halves."""
-    found: Floats = np.stack((left, right), axis=1).ravel()
-    return found
+    return np.stack((left, right), axis=1).ravel()

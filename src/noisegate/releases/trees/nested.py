@@ -149,8 +149,7 @@ def along(low: NDArray[np.int64], high: NDArray[np.int64], side: int) -> Floats:
     first, last = low // side, high // side
     head, tail = (first + 1) * side - low, high + 1 - last * side
     across = head**2 + tail**2 + (last - first - 1) * side**2
-    found: Floats = np.where(first == last, (high + 1 - low) ** 2, across) / side
-    return found
+    return np.where(first == last, (high + 1 - low) ** 2, across) / side
 
 
 def energy(workload: Workload, sides: Sides) -> Floats:
@@ -227,8 +226,7 @@ def _line_variance(nest: Nest, weights: Sequence[float], workload: Workload) -> 
             loose[side] = np.where(same, joint[2], loose[side]) + second - first**2 / total
             held[side] = first / total
         ends = up
-    variance: Floats = joint[1] + joint[2]
-    return variance
+    return joint[1] + joint[2]
 
 
 @cache

@@ -153,8 +153,7 @@ def _likely(logs: Floats) -> tuple[Floats, Floats]:
 
 
 def _log_normal(x: Floats, variance: Floats) -> Floats:
-    found: Floats = -0.5 * (x * x / variance + np.log(2 * pi * variance))
-    return found
+    return -0.5 * (x * x / variance + np.log(2 * pi * variance))
 
 
 def _log_laplace(x: Floats, variance: Floats) -> Floats:

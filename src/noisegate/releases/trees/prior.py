@@ -278,22 +278,19 @@ def _mixed(told: _Told, frequencies: Floats, flat: float) -> _Split:
 def _surprise(far: Floats) -> Floats:
     """Minus the log of a density with the tails of geometric noise, which is often far out."""
     far = np.abs(far)
-    found: Floats = np.where(far < _TAIL, far**2 / 2, _TAIL * (far - _TAIL / 2))
-    return found
+    return np.where(far < _TAIL, far**2 / 2, _TAIL * (far - _TAIL / 2))
 
 
 def _variances(told: _Told) -> Floats:
     """Of the deviation by class: relative roughness, and the chance of rows to fall left."""
     chance = np.where(_SIDE == 0, np.maximum(told.total, 0.01), 0)
-    found: Floats = (_ROUGHNESS**2 * told.squared + chance) * told.even * (1 - told.even) + EMPTY
-    return found
+    return (_ROUGHNESS**2 * told.squared + chance) * told.even * (1 - told.even) + EMPTY
 
 
 def _offsets(even: Floats) -> Floats:
     """By class: where the deviation is, relative to the node. Nothing can be beyond the end."""
     right = np.where(even < 1, even, 0)
-    found: Floats = np.where(_SIDE > 0, 1 - even, np.where(_SIDE < 0, -right, 0.0))
-    return found
+    return np.where(_SIDE > 0, 1 - even, np.where(_SIDE < 0, -right, 0.0))
 
 
 def _foreseen(weights: Floats, own: Floats, off: Floats, squared: Floats) -> tuple[Floats, Floats]:
@@ -305,8 +302,7 @@ def _foreseen(weights: Floats, own: Floats, off: Floats, squared: Floats) -> tup
 def _slope(share: Floats, spread: Floats, told: _Told) -> Floats:
     """How far the left half moves if the node does, by what is known from below."""
     rest = 1 / (1 / spread + told.left + told.right)
-    found: Floats = share + rest * ((1 - share) * told.right - share * told.left)
-    return found
+    return share + rest * ((1 - share) * told.right - share * told.left)
 
 
 def _unmeasured(

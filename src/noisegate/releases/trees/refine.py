@@ -78,8 +78,7 @@ class Look:
         """At most so many should be looked at next. Of leaps the first is the odd one."""
         steps = np.where(self.rounds <= 1, self.wanted, self.plan.step)
         leaps = self.wanted - self.plan.leap * np.maximum(self.rounds - 1, 0)
-        found: Floats = 2 ** (np.where(self.rich, leaps, steps) + 0.5)
-        return found
+        return 2 ** (np.where(self.rich, leaps, steps) + 0.5)
 
     def rungs(self) -> Ints:
         """How many rungs a node climbs down by looking at itself; all if nothing is to come.
@@ -91,8 +90,7 @@ class Look:
         for later in range(1, int(self.rounds.max(initial=0)) + 1):
             series += np.where(later <= self.rounds, ratio**later, 0)
         steps = np.rint(np.log1p(-1 / np.maximum(series, 1.001)) / log(_RUNG))
-        found: Ints = np.where(self.rounds > 0, np.maximum(steps, 1), _RUNGS).astype(np.int64)
-        return found
+        return np.where(self.rounds > 0, np.maximum(steps, 1), _RUNGS).astype(np.int64)
 
 
 @final
@@ -173,8 +171,7 @@ class Ground:
             / (upto[tree.highs[nodes]] - upto[tree.lows[nodes]])
             for upto in (self.mass, np.arange(self.size + 1))
         )
-        found: Floats = (mass + cells) / 2
-        return found
+        return (mass + cells) / 2
 
     def groups(self, lows: Ints, highs: Ints, spends: Ints) -> list[tuple[int, Ints, Groups]]:
         """Sums over disjoint runs: a spend, the runs that spend it, and their block."""
@@ -220,10 +217,7 @@ def refine(ask: Ask, ground: Ground, plan: Plan, *, quanta: int, total: Total) -
 def signal(law: Law, quanta: Ints) -> Floats:
     """1 in noise units, √2 / the standard deviation, for so many quanta."""
     amounts = quanta * (law.amount / QUANTA)
-    found: Floats = (
-        np.sqrt(2 * amounts) if law.gaussian else 2 * np.sinh(np.minimum(amounts / 2, _STEEP))
-    )
-    return found
+    return np.sqrt(2 * amounts) if law.gaussian else 2 * np.sinh(np.minimum(amounts / 2, _STEEP))
 
 
 def _measure(ask: Ask, ground: Ground, tree: Tree, nodes: Ints, spends: Ints) -> None:

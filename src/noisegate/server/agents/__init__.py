@@ -5,5 +5,5 @@ Read `tools.py` first: what an agent can do. `plans.py` sees to it that nothing 
 the protocol, over HTTP and over the pipes of a process.
 """
 
-from noisegate.server.agents.faces import agents_app as agents_app
+from noisegate.server.agents.faces import AgentsApp as AgentsApp
 from noisegate.server.agents.faces import serve_pipes as serve_pipes

@@ -136,11 +136,6 @@ class AgentsApp:
             await asyncio.wait([keeper])
 
 
-def agents_app(service: Service) -> AgentsApp:
-    """The tools over HTTP, to be mounted at /mcp; takes the tokens that every face takes."""
-    return AgentsApp(service)
-
-
 def serve_pipes(service: Service, caller: Caller) -> None:
     """The tools over standard input and output, for one caller, until the other end closes."""
 

@@ -10,6 +10,7 @@ from noisegate.desk.display import LEAST, ZERO, percent
 from noisegate.desk.plan import Expected, Plan
 from noisegate.exact import Number
 from noisegate.inert import line
+from noisegate.server.facts import number
 from noisegate.server.results import Result
 from noisegate.server.views import View
 
@@ -65,8 +66,8 @@ def limits(view: View) -> dict[str, Any]:
         hour = float(max(Fraction(0), caller.epsilon_hour - view.spent_this_hour()))
     return {
         **{name: facts[name] for name in ("budget", "share", "purposes")},
-        "epsilon_question": _number(caller.epsilon_question),
-        "epsilon_hour": _number(caller.epsilon_hour),
+        "epsilon_question": number(caller.epsilon_question),
+        "epsilon_hour": number(caller.epsilon_hour),
         "remaining_this_hour": hour,
     }
 
@@ -139,7 +140,3 @@ def _said(text: str) -> str:
     """
     order = r'plan_question with order {"kind": "caps", "table": "\1", "epsilon": "…"}'
     return line(_CAPS.sub(order, text))
-
-
-def _number(value: Fraction | None) -> float | None:
-    return None if value is None else float(value)

@@ -1,5 +1,6 @@
 """Ask: the tables, an editor, the price while one types, the answer."""
 
+from collections.abc import Callable
 from functools import cache
 from hashlib import sha256
 from math import ceil, log10
@@ -97,6 +98,21 @@ def priced(visit: Visit, view: View, order: Order[Any, Any]) -> Response:
     )
 
 
+def ordered(
+    visit: Visit, made: Callable[[Visit], Order[Any, Any]], page: Callable[..., Response]
+) -> Response:
+    """Price, practise or pay. What was ordered has an address: loading it again costs nothing."""
+    view = view_of(visit)
+    try:
+        order = made(visit)
+        if visit.form.get("do") == "price":
+            return page(visit, plan=plan_shown(view.plan(order), view.gate))
+        run = started(visit, view, order)
+    except NoisegateError as error:
+        return page(visit, status=status_of(error), error=visit.refused(error))
+    return visit.to(f"runs/{run.id}")
+
+
 def started(visit: Visit, view: View, order: Order[Any, Any]) -> Run:
     """The run of what a form orders: on made-up rows, unless its button says ask.
 
@@ -153,7 +169,7 @@ def _purpose_words(each: dict[str, Any]) -> str:
 
 def _page(visit: Visit, view: View, said: dict[str, str], **values: Any) -> Response:  # noqa: ANN401 - of a template
     facts = facts_of(visit, view)
-    shared = {
+    shared: dict[str, Any] = {
         "title": f"Ask {view.name}",
         "names": visit.names(),
         "facts": {
@@ -171,8 +187,7 @@ def _page(visit: Visit, view: View, said: dict[str, str], **values: Any) -> Resp
         "plan": None,
         "run": None,
     }
-    status = values.pop("status", 200)
-    return visit.page("ask.html", status, **(shared | values))
+    return visit.page("ask.html", **(shared | values))
 
 
 def _blank(view: View) -> dict[str, str]:

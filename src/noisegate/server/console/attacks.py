@@ -38,18 +38,10 @@ class Lab:
         Thread(target=self._try, args=(epsilon,), daemon=True).start()
 
     def _try(self, epsilon: str) -> None:
-        said = (
-            "lab",
-            "attacks",
-            *self.names,
-            "--epsilon",
-            epsilon,
-            "--times",
-            str(TIMES),
-            "--json",
-        )
+        terms = ["--epsilon", epsilon, "--times", str(TIMES), "--json"]
+        said = ["-m", "noisegate", "lab", "attacks", *self.names, *terms]
         try:
-            records = json.loads(child(["-m", "noisegate", *said], seconds=_SECONDS))
+            records = json.loads(child(said, seconds=_SECONDS))
             self.found[epsilon] = [_shown(each) for each in records]
         except (NoisegateError, ValueError, KeyError, TypeError):
             self.failed = True

@@ -34,7 +34,7 @@ def audit_page(visit: Visit, **values: Any) -> Response:  # noqa: ANN401 - of a 
     """The access log, filtered."""
     lines = _lines(visit)
     everything = _seen(visit, visit.service.log.lines(limit=_LOOKED_AT))
-    shared = {
+    shared: dict[str, Any] = {
         "title": "Audit",
         "names": visit.names(),
         "lines": (shown := [_line(each) for each in lines[:_SHOWN]]),
@@ -47,19 +47,15 @@ def audit_page(visit: Visit, **values: Any) -> Response:  # noqa: ANN401 - of a 
         "query": str(visit.request.url.query),
         "checks": None,
     }
-    return visit.page("audit.html", 200, **(shared | values))
+    return visit.page("audit.html", **(shared | values))
 
 
 def audit_csv(visit: Visit) -> Response:
     """The filtered lines as a file; formulas in it are text."""
     rows = [[_line(each)[name] for name in _COLUMNS] for each in _lines(visit)]
     visit.log("export")
-    name = f"noisegate-audit-{datetime.now(UTC):%Y-%m-%d}.csv"
-    return Response(
-        csv_text(list(_COLUMNS), rows),
-        media_type="text/csv; charset=utf-8",
-        headers={"Content-Disposition": f'attachment; filename="{name}"'},
-    )
+    name = f"audit-{datetime.now(UTC):%Y-%m-%d}.csv"
+    return visit.file(csv_text(list(_COLUMNS), rows), "text/csv; charset=utf-8", name)
 
 
 def verify(visit: Visit) -> Response:
@@ -79,9 +75,7 @@ def report_pdf(visit: Visit) -> Response:
     view = visit.view()
     body = pdf(_report(visit, view))
     visit.log("report", dataset=view.name)
-    name = f"noisegate-report-{datetime.now(UTC):%Y-%m-%d}.pdf"
-    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-    return Response(body, media_type="application/pdf", headers=headers)
+    return visit.file(body, "application/pdf", f"report-{datetime.now(UTC):%Y-%m-%d}.pdf")
 
 
 def _report(visit: Visit, view: View) -> dict[str, Any]:

@@ -43,7 +43,7 @@ def budget_page(visit: Visit, **values: Any) -> Response:  # noqa: ANN401 - of a
     root, entries = view.ledger.balance(view.name), view.ledger.history(view.name)
     names = [each for each in view.ledger.accounts() if each.startswith(f"{view.name}/")]
     accounts = [_account(view, name, entries) for name in names]
-    shared = {
+    shared: dict[str, Any] = {
         "title": f"Budget of {view.name}",
         "names": visit.names(),
         "data": view.name,
@@ -68,8 +68,7 @@ def budget_page(visit: Visit, **values: Any) -> Response:  # noqa: ANN401 - of a
         "every": EVERY,
         "renewed": renewed(root, entries),
     }
-    status = values.pop("status", 200)
-    return visit.page("budget.html", status, **(shared | values))
+    return visit.page("budget.html", **(shared | values))
 
 
 def budget(visit: Visit) -> Response:
@@ -210,14 +209,9 @@ def _account(view: View, account: str, entries: Sequence[Entry]) -> dict[str, An
     """An account below the data set's, with what is left of it."""
     chain, holder = view.ledger.balances(account), Holder.of(view, account)
     balance = chain[0]
-    return {
-        "name": holder.words + (_together(view) if not holder.purpose else ""),
+    return _nothing(holder.words + (_together(view) if not holder.purpose else "")) | {
         "analyst": holder.analyst,
         "purpose": holder.purpose,
-        "epsilon": "",
-        "words": "",
-        "window": None,
-        "more": "",
         "bar": meter(balance, left=room_of(chain)),
         "burn": burn_down(balance, entries, datetime.now(UTC)),
         "questions": balance.reservations,

@@ -5,21 +5,17 @@ from uuid import uuid4
 
 from starlette.responses import Response
 
-from noisegate.errors import NoisegateError
 from noisegate.orders import DescribeOrder
 from noisegate.server.console.ask import (
     facts_of,
     field,
+    ordered,
     priced,
     purposes_of,
     slider_of,
-    started,
     view_of,
 )
-from noisegate.server.console.shown import plan_shown
 from noisegate.server.console.visits import Visit
-from noisegate.server.refusals import status_of
-from noisegate.server.views import View
 
 
 def describe_page(visit: Visit, **values: Any) -> Response:  # noqa: ANN401 - of a template
@@ -28,7 +24,7 @@ def describe_page(visit: Visit, **values: Any) -> Response:  # noqa: ANN401 - of
     facts = facts_of(visit, view)
     tables = [table["name"] for table in facts["tables"] if not table["public"]]
     default = facts["default_epsilon"]
-    shared = {
+    shared: dict[str, Any] = {
         "title": f"Describe {view.name}",
         "names": visit.names(),
         "data": view.name,
@@ -43,30 +39,17 @@ def describe_page(visit: Visit, **values: Any) -> Response:  # noqa: ANN401 - of
         "key": uuid4().hex,
         "plan": None,
     }
-    status = values.pop("status", 200)
-    return visit.page("describe.html", status, **(shared | values))
+    return visit.page("describe.html", **(shared | values))
 
 
 def describe(visit: Visit) -> Response:
     """Price, practise or pay for a description."""
-    view = view_of(visit)
-    try:
-        order = _order(visit)
-        if visit.form.get("do") == "price":
-            return describe_page(visit, plan=_plan(view, order))
-        run = started(visit, view, order)
-    except NoisegateError as error:
-        return describe_page(visit, status=status_of(error), error=visit.refused(error))
-    return visit.to(f"runs/{run.id}")
+    return ordered(visit, _order, describe_page)
 
 
 def describe_price(visit: Visit) -> Response:
     """The same as JSON."""
     return priced(visit, view_of(visit), _order(visit))
-
-
-def _plan(view: View, order: DescribeOrder) -> dict[str, Any]:
-    return plan_shown(view.plan(order), view.gate)
 
 
 def _order(visit: Visit) -> DescribeOrder:

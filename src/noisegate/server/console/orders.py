@@ -7,22 +7,20 @@ from uuid import uuid4
 from starlette.responses import Response
 
 from noisegate.desk.order import Order
-from noisegate.errors import NoisegateError
 from noisegate.orders import order_from
 from noisegate.server.console.ask import (
     facts_of,
     field,
+    ordered,
     priced,
     purposes_of,
     said_again,
     slider_of,
-    started,
     view_of,
 )
 from noisegate.server.console.forms import fields, kinds, record, said_by
-from noisegate.server.console.shown import plan_shown
 from noisegate.server.console.visits import Visit
-from noisegate.server.refusals import no_such, status_of
+from noisegate.server.refusals import no_such
 from noisegate.server.runs import Run
 from noisegate.server.views import View
 
@@ -90,15 +88,7 @@ def order_page(visit: Visit, **values: Any) -> Response:  # noqa: ANN401 - of a 
 
 def order(visit: Visit) -> Response:
     """Price, practise or pay. What was ordered has an address: loading it again costs nothing."""
-    view = view_of(visit)
-    try:
-        made = _made(visit)
-        if visit.form.get("do") == "price":
-            return order_page(visit, plan=plan_shown(view.plan(made), view.gate))
-        run = started(visit, view, made)
-    except NoisegateError as error:
-        return order_page(visit, status=status_of(error), error=visit.refused(error))
-    return visit.to(f"runs/{run.id}")
+    return ordered(visit, _made, order_page)
 
 
 def order_price(visit: Visit) -> Response:
@@ -133,7 +123,7 @@ def _form(
         said["epsilon"] = field(default)
     elif said.get("epsilon"):
         said["epsilon"] = said_again(said["epsilon"])
-    shared = {
+    shared: dict[str, Any] = {
         "title": f"Order: {kind}",
         "names": visit.names(),
         "data": view.name,
@@ -147,8 +137,7 @@ def _form(
         "key": uuid4().hex,
         "plan": None,
     }
-    status = values.pop("status", 200)
-    return visit.page("order.html", status, **(shared | values))
+    return visit.page("order.html", **(shared | values))
 
 
 def _kind_of(run: Run) -> str:

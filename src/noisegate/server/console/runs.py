@@ -31,7 +31,7 @@ _PICTURES: Final = 24  # releases in the gallery
 
 def run_page(visit: Visit) -> Response:
     """One run with its answer."""
-    run = visit.service.run_of(visit.caller, visit.request.path_params["run"])
+    run = visit.run()
     shown = run_shown(visit, run)
     return visit.page(
         "run.html",
@@ -62,27 +62,23 @@ def run_file(visit: Visit) -> Response:
     form = visit.request.path_params["form"]
     if form not in _FILES:
         raise no_such("file")
-    run = visit.service.run_of(visit.caller, visit.request.path_params["run"])
+    run = visit.run()
     body = result_of(run).to_bytes(form, CONFIDENCE)
-    name = f"noisegate-{run.id[:12]}{'-practice' if run.practice else ''}.{form}"
-    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-    return Response(body, media_type=_FILES[form], headers=headers)
+    name = f"{run.id[:12]}{'-practice' if run.practice else ''}.{form}"
+    return visit.file(body, _FILES[form], name)
 
 
 def card_page(visit: Visit) -> Response:
     """The release card of an answer."""
-    run = visit.service.run_of(visit.caller, visit.request.path_params["run"])
-    card = _card(run)
-    return visit.page(
-        "card.html", title="Release card", id=run.id, card=markdown(card.to_markdown())
-    )
+    run = visit.run()
+    page = markdown(_card(run).to_markdown())
+    return visit.page("card.html", title="Release card", id=run.id, card=page)
 
 
 def card_file(visit: Visit) -> Response:
     """The same for machines: `noisegate ledger verify --head` takes it."""
-    run = visit.service.run_of(visit.caller, visit.request.path_params["run"])
-    headers = {"Content-Disposition": f'attachment; filename="noisegate-{run.id[:12]}-card.json"'}
-    return Response(_card(run).to_json(), media_type="application/json", headers=headers)
+    run = visit.run()
+    return visit.file(_card(run).to_json(), "application/json", f"{run.id[:12]}-card.json")
 
 
 def _card(run: Run) -> Card:
@@ -94,7 +90,7 @@ def _card(run: Run) -> Card:
 
 def cancel(visit: Visit) -> Response:
     """Stop a run. What was drawn stays charged."""
-    run = visit.service.run_of(visit.caller, visit.request.path_params["run"])
+    run = visit.run()
     run.cancel()
     visit.log("cancel", dataset=run.dataset, run=run.id)
     return visit.to(f"runs/{run.id}")
@@ -102,7 +98,7 @@ def cancel(visit: Visit) -> Response:
 
 def publish(visit: Visit) -> Response:
     """Show a release to everybody, without a token, or to nobody else again."""
-    run = visit.service.run_of(visit.caller, visit.request.path_params["run"])
+    run = visit.run()
     if not run_shown(visit, run)["done"]:
         raise SpecError(
             "This is not done.", fix="Publish a release once it has an answer.", about="state"

@@ -26,6 +26,7 @@ from noisegate.server.console.sessions import HOURS, Attempts, Session, Sessions
 from noisegate.server.oidc import SignIn
 from noisegate.server.people import Caller
 from noisegate.server.refusals import Unauthenticated, body_of, no_such, status_of
+from noisegate.server.runs import Run
 from noisegate.server.service import Service
 from noisegate.server.views import View
 
@@ -166,6 +167,10 @@ class Visit:
             raise no_such("data set")
         return views[0]
 
+    def run(self) -> Run:
+        """The run that the address names, if the caller may see it."""
+        return self.service.run_of(self.caller, self.request.path_params["run"])
+
     def names(self) -> list[str]:
         """The data sets of the caller."""
         return [view.name for view in self.service.views(self.caller)]
@@ -197,6 +202,11 @@ class Visit:
     def page(self, template: str, status: int = 200, **values: object) -> Response:
         """A whole page."""
         return HTMLResponse(self.write(template, **values), status_code=status)
+
+    def file(self, body: str | bytes, kind: str, name: str) -> Response:
+        """A file to be kept under a name."""
+        headers = {"Content-Disposition": f'attachment; filename="noisegate-{name}"'}
+        return Response(body, media_type=kind, headers=headers)
 
     def refused(self, error: Exception) -> dict[str, Any]:
         """What is said instead of an answer."""

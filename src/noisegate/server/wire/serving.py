@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from ipaddress import ip_address
 from secrets import randbits, token_bytes
 from threading import Lock
 from typing import Final, TypeVar, final
@@ -17,6 +16,7 @@ from noisegate.root import Hosted, made_up_rows
 from noisegate.server.people import Caller
 from noisegate.server.refusals import Unauthenticated
 from noisegate.server.service import Service
+from noisegate.server.settings import is_here
 from noisegate.server.views import View
 from noisegate.server.wire import messages, scram
 from noisegate.server.wire.answering import Answering
@@ -72,18 +72,12 @@ async def run_wire(service: Service, host: str, port: int, tls: ssl.SSLContext |
 
 
 def _require_tls(host: str, tls: ssl.SSLContext | None) -> None:
-    if tls is None and not _is_loopback(host):
+    if tls is None and not is_here(host):
         raise SpecError(
             "Without TLS, questions and answers would travel unencrypted.",
             fix="Give a certificate, or listen on 127.0.0.1.",
             about="tls",
         )
-
-
-def _is_loopback(host: str) -> bool:
-    with suppress(ValueError):
-        return ip_address(host).is_loopback
-    return host == "localhost"
 
 
 @final

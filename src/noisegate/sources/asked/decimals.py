@@ -6,13 +6,16 @@ Claim: nothing here overflows, whatever the rows are. Why: a sum of 64-bit numbe
     of a value of at most 2**62 and a bound of at most 2**60 are below 2**122.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 from sqlglot import exp
 
-from noisegate.sources.writing.words import binary, call, case, cast, number, whole
+from noisegate.sources.writing.words import binary, call, case, cast, chain, number, whole
 
 DECIMAL: Final = "DECIMAL(38, 0)"
+MOST: Final = "most"  # of a sum: how far from zero a value can be
+_PIECE: Final = 24
 _WIDE: Final = frozenset({"HUGEINT", "INT128", "UBIGINT", "UINT64"})
 
 
@@ -24,7 +27,10 @@ def widened(query: exp.Expr) -> exp.Expr:
         if isinstance(product, exp.Mul) and _is_wide(product.this) and not _is_small(product):
             quotient.replace(_quotient(product, quotient.expression))
     for node in list(held.find_all(exp.Sum)):
-        node.set("this", exp.Cast(this=node.this, to=exp.DataType.build(DECIMAL)))
+        if MOST in node.meta:
+            node.replace(_in_pieces(node.this, node.meta[MOST]))
+        else:
+            node.set("this", exp.Cast(this=node.this, to=exp.DataType.build(DECIMAL)))
     for kind in list(held.find_all(exp.DataType)):
         if kind.this.value in _WIDE:
             kind.replace(exp.DataType.build(DECIMAL))
@@ -32,6 +38,34 @@ def widened(query: exp.Expr) -> exp.Expr:
         each.set("materialized", None)
     found: exp.Expr = held.this
     return found
+
+
+def bounded(query: exp.Query, table: str, most: Mapping[str, int]) -> exp.Query:
+    """Say of the sums of these columns of a table how far from zero a value of each can be."""
+    for node in query.find_all(exp.Sum):
+        value = node.this
+        if isinstance(value, exp.Column) and value.table == table and value.name in most:
+            node.meta[MOST] = most[value.name]
+    return query
+
+
+def _in_pieces(value: exp.Expr, most: int) -> exp.Expr:
+    """A sum of whole numbers that are at most ``most``, in pieces of 24 bits as BIGINT.
+
+    Claim: no piece overflows for fewer than 2**39 rows, and the sum is exact. Why: a piece is below
+        2**24, with the sign of its number; quotients and rests are rounded towards zero alike.
+    """
+    if most < 1 << _PIECE:
+        return call("SUM", value)
+    parts: list[exp.Expr] = []
+    for low in range(0, most.bit_length(), _PIECE):
+        piece: exp.Expr = exp.IntDiv(this=exp.paren(value.copy()), expression=whole(1 << low))
+        if most >> low >= 1 << _PIECE:
+            piece = exp.Mod(this=exp.paren(piece), expression=whole(1 << _PIECE))
+        total = exp.Cast(this=call("SUM", piece), to=exp.DataType.build(DECIMAL))
+        scale = exp.Cast(this=whole(1 << low), to=exp.DataType.build("DECIMAL(19, 0)"))
+        parts.append(binary(exp.Mul, total, scale))
+    return chain(exp.Add, parts)
 
 
 def divided(node: exp.IntDiv) -> exp.Expr:

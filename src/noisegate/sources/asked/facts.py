@@ -56,10 +56,10 @@ class FileFacts:
     def require_rows(self, data: Mapping[str, Any], tables: Mapping[str, TableDomain]) -> None:
         """Nothing more: only stored files are read."""
 
-    def public_keys(self, data: Any, table: str, column: str) -> tuple[Key, ...]:  # noqa: ANN401
+    def public_keys(self, data: Any, table: str, column: str, kind: Kind | None) -> tuple[Key, ...]:  # noqa: ANN401
         """The values of a public table's column, in order: keys to be referenced."""
         kinds = self.stored_kinds({table: data})[table]
-        return keys_in(data, table, column, kinds, self.opened)
+        return keys_in(data, table, column, kinds, kind, self.opened)
 
     def as_held(self, data: Any, table: TableDomain) -> TableDomain:  # noqa: ANN401
         """A public table with its size, and the values of its columns as keys, if few."""
@@ -81,6 +81,7 @@ def keys_in(
     table: str,
     column: str,
     kinds: Mapping[str, Kind],
+    kind: Kind | None,
     opened: Open,
 ) -> tuple[Key, ...]:
     """The values of a public table's column, in order: keys that private tables may reference."""
@@ -92,7 +93,7 @@ def keys_in(
         dataset="public",
         name=table,
         unit=None,
-        columns=MappingProxyType({column: Column(name=column, kind=kinds[column])}),
+        columns=MappingProxyType({column: Column(name=column, kind=kind or kinds[column])}),
     )
     rows = opened({table: data}, {table: domain}).public(table)
     return tuple(sorted({value for value in rows.column(column).to_pylist() if value is not None}))

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
 from fractions import Fraction
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 import numpy as np
@@ -49,6 +48,7 @@ from noisegate.sources.asked.statements import (
     values_statement,
     whole_rows,
 )
+from noisegate.sources.asked.weights import sums_once
 from noisegate.sources.source import SUM_MAX, Batch, Held, HeldCells, Source, Used, Whole
 from noisegate.sources.used import used_columns
 from noisegate.sources.writing.dialect import Dialect
@@ -162,7 +162,7 @@ class AskedSource(Source):
 
     def _query(self, tally: Tally) -> exp.Query:
         rules: dict[type, Callable[[Any, RelationWriter], exp.Query]] = {
-            Sums: partial(sums_query, wide=True),
+            Sums: self._sums_query,
             Marginals: marginals_statement,
             Values: values_statement,
             Keys: keys_query,
@@ -171,6 +171,10 @@ class AskedSource(Source):
             Rows: rows_query,
         }
         return rules[type(tally)](tally, self._writer(tally))
+
+    def _sums_query(self, tally: Sums, writer: RelationWriter) -> exp.Query:
+        """As it is written for all engines."""
+        return sums_query(tally, writer, wide=True)
 
     def _whole(self, tally: Tally, names: Sequence[str]) -> list[Whole]:
         """The whole numbers of a tally by column."""
@@ -239,6 +243,10 @@ class ArrowSource(AskedSource):
             else np.zeros(0, np.int64)
             for place in range(columns)
         ]
+
+    def _sums_query(self, tally: Sums, writer: RelationWriter) -> exp.Query:
+        """In one reading of the rows, and in sums of 64 bits as far as they have room."""
+        return sums_once(tally, writer)
 
     def _require_tables(self) -> None:
         """Refuse tables that are not as the policy says; keys are looked up last, in the rows."""

@@ -112,7 +112,7 @@ def _shared(process: int) -> duckdb.DuckDBPyConnection:  # noqa: ARG001 - none f
     return duckdb.connect(":memory:", config={"enable_external_file_cache": False})
 
 
-def public_keys(data: Data, table: str, column: str) -> tuple[Key, ...]:
+def public_keys(data: Data, table: str, column: str, kind: Kind | None) -> tuple[Key, ...]:
     """The values of a public table's column, in order: keys that private tables may reference."""
     kinds = stored_kinds({table: data})[table]
     if column not in kinds:
@@ -123,7 +123,7 @@ def public_keys(data: Data, table: str, column: str) -> tuple[Key, ...]:
         dataset="public",
         name=table,
         unit=None,
-        columns=MappingProxyType({column: Column(name=column, kind=kinds[column])}),
+        columns=MappingProxyType({column: Column(name=column, kind=kind or kinds[column])}),
     )
     values = DuckDBSource({table: data}, {table: domain}).public(table).column(column).to_pylist()
     return tuple(sorted({value for value in values if value is not None}))

@@ -408,18 +408,18 @@ class DuckDBSource(Source):
             connection.execute(f"SET temp_directory = {quoted(self._spill)}")
             connection.execute("SET max_temp_directory_size = '64GB'")
             connection.execute("SET preserve_insertion_order = false")
-            connection.execute("SET enable_progress_bar = false")  # which tells how far rows are
+            shown = connection.execute("SELECT current_setting('enable_progress_bar')").fetchone()
+            if shown != (False,):  # it tells how far rows are; some Jupyters have none to turn off
+                connection.execute("SET enable_progress_bar = false")
             for setting in self._settings():
                 connection.execute(setting)
-            files = map(file_of, self._data.values())
-            lock_down(connection, [file for file in files if file is not None])
+            lock_down(connection, [*filter(None, map(file_of, self._data.values()))])
             for place, (name, origin) in enumerate(origins.items()):
                 if file_of(data := self._data[name]) is None:  # no column beyond those in use
                     connection.register(origin, only(data, self._used[name]))
                 names = [self._read(name, column) for column in self._used[name]]
-                shown = exp.select(*(names or [exp.alias_(exp.true(), "row")]))
-                view = f"CREATE VIEW {base_view(place)} AS {shown.sql('duckdb')} FROM {origin}"
-                connection.execute(view)
+                read = exp.select(*(names or [exp.alias_(exp.true(), "row")])).sql("duckdb")
+                connection.execute(f"CREATE VIEW {base_view(place)} AS {read} FROM {origin}")
             self._free = [Line(connection, connection)]
             return connection
         raise SourceError(UNREACHABLE, fix=GIVE)

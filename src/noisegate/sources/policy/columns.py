@@ -34,7 +34,8 @@ def column_of(
         column = Column.from_terms(name, facts, stored=stored)
         _require_bounds(column.kind, facts.get("between", ()))
     except SpecError as error:
-        refusal = PolicyError(f"{place}: {error.problem}", fix=error.fix, about=error.about)
+        fix = error.fix if not target else f"Declare {other!r} of {target!r} with the same type."
+        refusal = PolicyError(f"{place}: {error.problem}", fix=fix, about=error.about)
     else:
         _require_readable(place, column.kind, stored)
         return replace(column, references=(target, other)) if target else column

@@ -16,7 +16,7 @@ from typing import Any, Final, final
 from noisegate.errors import NoisegateError, PolicyError
 from noisegate.exact import fraction
 from noisegate.files import place_of
-from noisegate.privacy.capability import CAPABILITIES
+from noisegate.privacy.capability import CAPABILITIES, MEANINGS, OPT_IN
 from noisegate.privacy.domain import Step, require_plain
 from noisegate.privacy.loss import ApproxDP
 from noisegate.sources.policy.columns import column_of
@@ -274,21 +274,19 @@ def _optional(terms: Mapping[str, Any], key: str) -> Fraction | None:
 
 
 def _crowd(terms: Mapping[str, Any] | None) -> tuple[Fraction, Fraction] | None:
-    if terms is None:
-        return None
-    return tuple(fraction(terms[key], name=key) for key in ("probability", "delta"))  # type: ignore[return-value]
+    keys = ("probability", "delta")
+    return None if terms is None else tuple(fraction(terms[key], name=key) for key in keys)  # type: ignore[return-value]
 
 
 def _allowed(terms: Mapping[str, bool]) -> frozenset[str]:
     """What a table of true and false allows; ``others`` are those that it does not name."""
     others = terms.get("others", True)
-    return frozenset(name for name in CAPABILITIES if terms.get(name, others))
+    return frozenset(name for name in MEANINGS if terms.get(name, others and name not in OPT_IN))
 
 
 def _share(terms: Any, budget: ApproxDP) -> ApproxDP:  # noqa: ANN401 - a number or a table
-    if not isinstance(terms, dict):
-        return ApproxDP(terms, budget.delta)
-    return ApproxDP(terms["epsilon"], terms.get("delta", budget.delta))
+    said = terms if isinstance(terms, dict) else {"epsilon": terms}
+    return ApproxDP(said["epsilon"], said.get("delta", budget.delta))
 
 
 def _table(name: str, terms: Mapping[str, Any]) -> TablePolicy:

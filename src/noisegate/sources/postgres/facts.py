@@ -123,9 +123,10 @@ def require_rows(data: Mapping[str, Place], tables: Mapping[str, TableDomain]) -
     del data, tables
 
 
-def public_keys(data: Place, table: str, column: str) -> tuple[Key, ...]:
+def public_keys(data: Place, table: str, column: str, kind: Kind | None) -> tuple[Key, ...]:
     """The values of a public table's column, in order: keys that private tables may reference."""
-    return keys_in(data, table, column, stored_kinds({table: data})[table], open_source)
+    kinds = stored_kinds({table: data})[table]
+    return keys_in(data, table, column, kinds, kind, open_source)
 
 
 def as_held(data: Place, table: TableDomain) -> TableDomain:

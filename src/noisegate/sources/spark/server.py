@@ -36,6 +36,7 @@ _SETTINGS: Final = {
     "spark.sql.files.ignoreMissingFiles": "false",
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",  # types are not guessed
 }
+_TRIES: Final = {"max_retries": 5, "max_backoff": 3000}  # seven seconds; else it is ten minutes
 _PARTITION: Final = re.compile(r"/[^/=]+=[^/]*")
 _DECIMAL: Final = re.compile(r"decimal\(\d+,(\d+)\)")
 
@@ -67,6 +68,12 @@ class Stored:
     files: tuple[str, ...]
     types: Mapping[str, str]
     scales: Mapping[str, int]
+    schema: Any = field(compare=False, repr=False)  # so that no file is read to find it out again
+
+    def rows(self, session: Any) -> Any:  # noqa: ANN401 - a SparkSession, a DataFrame
+        """The rows of these files and of no other."""
+        read = session.read.option("basePath", self.root)
+        return read.schema(self.schema).parquet(*self.files)
 
     @property
     def folders(self) -> frozenset[str]:
@@ -124,10 +131,12 @@ def connect(place: Place) -> Any:  # noqa: ANN401 - a SparkSession
     with warnings.catch_warnings(), _at_home():  # pandas, which its client loads, is not used
         warnings.filterwarnings("ignore", message="PySpark does not yet", category=FutureWarning)
         extra("pyspark.sql.connect.session", "Tables of a Spark server", "spark")
+        retries = extra("pyspark.sql.connect.client.retries", "Tables of a Spark server", "spark")
     if not os.environ.get(DEBUG):
         logging.getLogger("SQLQueryContextLogger").disabled = True  # it quotes what it failed on
     with told(), warnings.catch_warnings(action="ignore", category=UserWarning):  # old settings
         found = _remote(place.url) if place.session is None else _beside(place.session)
+        found.client.set_retry_policies([retries.DefaultPolicy(**_TRIES)])
         for name, value in _SETTINGS.items():
             found.conf.set(name, value)
     # at the end of the process it would wait for a server that may be gone, to clear away models
@@ -190,20 +199,16 @@ def stored_table(session: Any, place: Place) -> Stored:  # noqa: ANN401 - a Spar
     """The files of a table and its columns, as of now. Reads no row."""
     root = place.table if place.is_folder else _location(session, place.table)
     files = tuple(sorted(session.read.parquet(root).inputFiles()))
-    fields = view_of(session, root, files).schema.fields
-    said = {each.name: each.dataType.simpleString() for each in fields}
+    schema = session.read.option("basePath", root).parquet(*files).schema
+    said = {each.name: each.dataType.simpleString() for each in schema.fields}
     scales = {name: _DECIMAL.fullmatch(kind) for name, kind in said.items()}
     return Stored(
         root,
         files,
         {name: kind.partition("(")[0] for name, kind in said.items()},
         {name: int(found[1]) for name, found in scales.items() if found},
+        schema,
     )
-
-
-def view_of(session: Any, root: str, files: tuple[str, ...]) -> Any:  # noqa: ANN401 - frames
-    """The rows of these files and of no other."""
-    return session.read.option("basePath", root).parquet(*files)
 
 
 def _location(session: Any, table: str) -> str:  # noqa: ANN401 - a SparkSession

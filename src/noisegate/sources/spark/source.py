@@ -24,13 +24,7 @@ from noisegate.sources.asked.opening import AGAIN, UNREACHABLE
 from noisegate.sources.asked.pool import Pool
 from noisegate.sources.asked.source import ArrowSource
 from noisegate.sources.spark.dialect import SPARK
-from noisegate.sources.spark.server import (
-    Place,
-    connect,
-    stored_table,
-    told,
-    view_of,
-)
+from noisegate.sources.spark.server import Place, connect, stored_table, told
 from noisegate.sources.stopping import cuttable, require_going_on
 from noisegate.sources.writing.relations import base_view
 
@@ -83,8 +77,7 @@ class SparkSource(ArrowSource):
     def _opened(self, line: "_Line", session: Any) -> None:  # noqa: ANN401 - a SparkSession
         """Name the tables in a new session."""
         for place, stored in enumerate(self._form.values()):
-            frame = view_of(session, stored.root, stored.files)
-            frame.createOrReplaceTempView(base_view(place))
+            stored.rows(session).createOrReplaceTempView(base_view(place))
         line.session, line.process = session, os.getpid()
 
     def _table(self, text: str) -> "pa.Table":
@@ -116,7 +109,7 @@ class SparkSource(ArrowSource):
     def _is_whole(self, session: Any, text: str) -> bool:  # noqa: ANN401 - a SparkSession
         """Whether all files of the tables in a statement are still there: some servers skip one."""
         return all(
-            sorted(view_of(session, each.root, each.files).inputFiles()) == list(each.files)
+            sorted(each.rows(session).inputFiles()) == list(each.files)
             for place, each in enumerate(self._form.values())
             if base_view(place) in text
         )

@@ -153,7 +153,7 @@ def values_query(tally: Values, writer: RelationWriter) -> exp.Query:
     if not is_owned or tally.rows_per_unit is None:
         return query
     places = [f"i{place}" for place in range(len(tally.by))]
-    return _evenly(query, [*places, "v"], tally.rows_per_unit)
+    return _evenly(query, [*places, "v"], tally.rows_per_unit, writer.dialect)
 
 
 def keys_query(tally: Keys, writer: RelationWriter) -> exp.Query:
@@ -245,7 +245,7 @@ def cells_query(tally: Cells, writer: RelationWriter) -> exp.Query:
     if inside:
         numbered = numbered.where(and_(*inside), copy=False)
     if is_owned and tally.rows_per_unit is not None:
-        numbered = _evenly(numbered, ["c"], tally.rows_per_unit)
+        numbered = _evenly(numbered, ["c"], tally.rows_per_unit, writer.dialect)
     elif is_owned:
         numbered = exp.select(col("c", "q")).from_(numbered.subquery("q", copy=False), copy=False)
     return numbered.with_(cte("r"), as_=rows, copy=False)
@@ -426,27 +426,25 @@ def _heavy(cap: int, rows: exp.Select) -> exp.Select:
     return query.having(exp.GT(this=size.copy(), expression=whole(cap)), copy=False)
 
 
-def _evenly(query: exp.Select, order: Sequence[str], cap: int) -> exp.Select:
-    """At most ``cap`` rows of each owner: those in the middle of even steps of their own order.
+def _evenly(query: exp.Select, order: Sequence[str], cap: int, dialect: Dialect) -> exp.Select:
+    """At most ``cap`` rows of each owner: every n / cap-th of its order, from any one on.
 
     Claim: an owner of n > cap rows keeps exactly ``cap`` of them, which its own rows alone decide.
-    Why: with s = ⌊n / 2⌋, row i is kept where ⌊(i cap + s) / n⌋ is above its value for i - 1, and
-        then by 1, since cap < n. From 0 to n that adds up to ⌊(n cap + s) / n⌋ - ⌊s / n⌋ = cap.
-        With s = 0 the last row of each step would be kept: of one step, the owner's largest.
+    Why: row i is kept where ⌊(i cap + s) / n⌋ rises, by 1 since cap < n; from 0 to n, by ⌊cap +
+        s / n⌋ - ⌊s / n⌋ = cap. Over all s each row is kept as often: quantiles stay in place.
     """
     owner, size = col(OWNER, "v"), exp.Count(this=exp.Star())
     sorted_rows = exp.Order(expressions=[exp.Ordered(this=col(name, "v")) for name in order])
     numbered = exp.select(
-        *(col(name, "v") for name in order),
+        *(col(name, "v") for name in (*order, OWNER)),
         as_(exp.Window(this=exp.RowNumber(), partition_by=[owner], order=sorted_rows), "at"),
         as_(exp.Window(this=size, partition_by=[owner.copy()]), "n"),
     ).from_(query.subquery("v", copy=False), copy=False)
-    step = "({} * {} + n // 2) // n"
-    kept = f"n <= {cap} OR {step.format('at', cap)} > {step.format('(at - 1)', cap)}"
-    chosen = exp.select(*(col(name, "w") for name in order)).from_(
-        numbered.subquery("w", copy=False), copy=False
-    )
-    return chosen.where(kept, dialect="duckdb", copy=False)
+    n, most, start = col("n", "w"), whole(cap), dialect.start(col(OWNER, "w"), col("n", "w"))
+    rest = (col("at", "w") * most + start) % n
+    kept = exp.or_(exp.LTE(this=n, expression=most), exp.LT(this=rest, expression=most))
+    chosen = exp.select(*(col(name, "w") for name in order)).where(kept, copy=False)
+    return chosen.from_(numbered.subquery("w", copy=False), copy=False)
 
 
 def _lowest(pairs: exp.Query, names: Sequence[str], cap: int, dialect: Dialect) -> exp.Select:
@@ -458,10 +456,8 @@ def _lowest(pairs: exp.Query, names: Sequence[str], cap: int, dialect: Dialect) 
     rank = exp.Window(this=exp.RowNumber(), partition_by=[col(OWNER, "v")], order=order)
     numbered = exp.select(*(col(name, "v") for name in names), as_(rank, "at"))
     numbered = numbered.from_(pairs.subquery("v", copy=False), copy=False)
-    chosen = exp.select(*(col(name, "w") for name in names)).from_(
-        numbered.subquery("w", copy=False), copy=False
-    )
-    return chosen.where(exp.LTE(this=col("at", "w"), expression=whole(cap)), copy=False)
+    chosen = exp.select(*(col(name, "w") for name in names)).where(f"at <= {cap}", copy=False)
+    return chosen.from_(numbered.subquery("w", copy=False), copy=False)
 
 
 def _is_scan(relation: Relation) -> bool:

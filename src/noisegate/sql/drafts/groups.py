@@ -127,7 +127,7 @@ def no_cap(what: str, cap: str) -> Unsupported:
     """The refusal of what one unit could move without end."""
     return Unsupported(
         f"{what} no bound, so no amount of noise would hide one unit.",
-        fix=f"Give {cap}=..., declare it in the policy, or have it estimated: give epsilon and "
-        'choose="caps".',
+        fix=f"Give {cap}=..., declare it in the policy, or have it estimated: by gate.caps "
+        '(noisegate caps), or in SQL by epsilon and choose="caps".',
         about="cap",
     )

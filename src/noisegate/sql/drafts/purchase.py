@@ -23,14 +23,16 @@ from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.base import Mechanism, smallest_whole
 from noisegate.sql.drafts.draft import Draft, Part
 from noisegate.sql.drafts.others import BRACKETS_MAX
-from noisegate.sql.drafts.words import extreme, quantiles, ranks, rare
+from noisegate.sql.drafts.words import EVENLY, extreme, quantiles, ranks, rare
 from noisegate.sql.question import Function
 from noisegate.transforms.query import Query
 
 if TYPE_CHECKING:
     from noisegate.mechanisms.keys.key_selection import Finder
+    from noisegate.mechanisms.quantiles.brackets import Brackets
 
-Slack: TypeAlias = Callable[[Sequence[Fraction]], Fraction]  # that of brackets, by their levels
+# The slack of brackets, by their levels and 1 / factor in ranks.
+Slack: TypeAlias = Callable[[Sequence[Fraction], Fraction], Fraction]
 _HOPE: Final = Fraction(1, 100)  # the least chance to find a group that is looked for
 EXTREME: Final = Fraction(1, 100)  # the level of MIN where the number of rows is not known
 
@@ -58,20 +60,22 @@ def purchase(
     epsilon: Number,
     delta: Number = 0,
     rows: int | None = None,
-    slack: Slack = lambda _: Fraction(0),
+    slack: Slack = lambda *_: Fraction(0),
+    former: bool = False,
 ) -> Purchase:
     """The noise that ε (and, where groups must be found, δ) buys.
 
     ``rows`` is a released or otherwise known number of rows: MIN and MAX go as far out as the noise
     then allows. An upper bound would send them too far. ``slack`` is about a share of the ranks by
-    which quantiles may be off besides noise.
+    which quantiles may be off besides noise. ``former``: brackets as older ledgers have them.
     """
     funds = Funds(epsilon=positive(epsilon, name="epsilon"), gaussian=draft.gaussian)
     words: list[str] = []
     keys = key_questions_of(draft, epsilon=epsilon, delta=delta)
     shown = draft.decided is not None
     words += [rare(each.query, finder_of(each), shown=shown) for each in keys]
-    bought = tuple(_mechanisms(draft, part, funds, rows, slack, words) for part in draft.parts)
+    choosing = _Choosing(rows=rows, slack=slack, former=former)
+    bought = tuple(_mechanisms(draft, part, funds, choosing, words) for part in draft.parts)
     return Purchase(
         draft=draft,
         epsilon=funds.epsilon,
@@ -162,8 +166,35 @@ def require_findable(keys: Sequence[Measurement], *units: int | None) -> None:
             )
 
 
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Choosing:
+    """How quantiles are chosen; see `purchase`."""
+
+    rows: int | None
+    slack: Slack
+    former: bool
+
+    def brackets(
+        self, epsilon: Fraction, *, taus: Sequence[Fraction], low: int, high: int, units: int
+    ) -> "Brackets":
+        """Those of some levels, for equal shares of ε."""
+        from noisegate.mechanisms.quantiles.brackets import (  # noqa: PLC0415 - for quantiles
+            Brackets,
+            EvenBrackets,
+            moved,
+        )
+
+        widest = max(moved(tau, Fraction(0)) for tau in taus)
+        slack = self.slack(taus, len(taus) * units * widest / epsilon)
+        kind = Brackets if self.former else EvenBrackets
+        return kind.for_epsilon(
+            epsilon, taus=taus, low=low, high=high, values_per_unit=units, slack=slack
+        )
+
+
 def _mechanisms(
-    draft: Draft, part: Part, funds: Funds, rows: int | None, slack: Slack, words: list[str]
+    draft: Draft, part: Part, funds: Funds, choosing: _Choosing, words: list[str]
 ) -> tuple[Mechanism[Any], ...]:
     query, tally = part.query, part.query.tally
     shares = [draft.share(piece) / part.copies for piece in part.pieces]
@@ -174,10 +205,9 @@ def _mechanisms(
     if not isinstance(tally, Values) or part.other is None:
         price = inner_price(funds.share(shares[0]), query.sample)
         return (Geometric.for_epsilon(price, sensitivity=query.l1s[0]),)
-    from noisegate.mechanisms.quantiles.brackets import Brackets  # noqa: PLC0415 - for quantiles
     from noisegate.mechanisms.quantiles.quantiles import Quantiles, depth  # noqa: PLC0415
 
-    grid = {"low": tally.term.low, "high": tally.term.high, "values_per_unit": query.per_unit}
+    low, high, units = tally.term.low, tally.term.high, query.per_unit
     price = inner_price(funds.choice(shares[0]), query.sample)
     if part.other.levels:
         taus = part.other.levels
@@ -186,26 +216,30 @@ def _mechanisms(
         if funds.gaussian and steps > 1:  # they add up in ρ, not in ε
             price = digits_down(price * steps * sqrt_down(Fraction(1, steps)))
         choice: Brackets | Quantiles = (
-            Brackets.for_epsilon(price, taus=taus, slack=slack(taus), **grid)
+            choosing.brackets(price, taus=taus, low=low, high=high, units=units)
             if bracketed
-            else Quantiles.for_epsilon(price, taus=taus, **grid)
+            else Quantiles.for_epsilon(price, taus=taus, low=low, high=high, values_per_unit=units)
         )
         errors = dict(zip(taus, choice.rank_errors(USUAL), strict=True))
         sampled = query.sample is not None
         words.append(quantiles(part.other.expression, errors, USUAL, sampled=sampled))
+        if bracketed and not choosing.former:
+            words.append(EVENLY)
         if not bracketed:
             words.append(f"Of more than {BRACKETS_MAX} levels at once, errors are in ranks alone.")
         return (choice,)
-    cells = max(1, draft.cells(part.columns))
+    cells, rows = max(1, draft.cells(part.columns)), choosing.rows
     level = extreme_level(
-        price / query.per_unit,
-        points=tally.term.high - tally.term.low + 1,
+        price / units,
+        points=high - low + 1,
         rows=None if rows is None or part.other.where is not None else rows // cells,
+        former=choosing.former,
     )
     tau = 1 - level if part.other.function is Function.MAX else level
-    end = Brackets.for_epsilon(price, taus=(tau,), slack=slack((tau,)), **grid)
+    end = choosing.brackets(price, taus=(tau,), low=low, high=high, units=units)
     error = ranks(end.rank_error(USUAL), USUAL, sampled=query.sample is not None)
     words.append(extreme(part.other.function, part.other.expression, level, error))
+    words += [] if choosing.former else [EVENLY]
     return (end,)
 
 
@@ -237,7 +271,9 @@ def _sharpened(
     return bells if better else found
 
 
-def extreme_level(epsilon: Fraction, *, points: int, rows: int | None) -> Fraction:
+def extreme_level(
+    epsilon: Fraction, *, points: int, rows: int | None, former: bool = False
+) -> Fraction:
     """How far out a private minimum can be: the lowest level that stands clear of the lower bound.
 
     Grid points below all values err by the goal's rank r alone, and there may be as many as
@@ -246,9 +282,14 @@ def extreme_level(epsilon: Fraction, *, points: int, rows: int | None) -> Fracti
     """
     if rows is None:
         return EXTREME
-    from noisegate.mechanisms.quantiles.brackets import LADDER, radii_below  # noqa: PLC0415
+    from noisegate.mechanisms.quantiles.brackets import (  # noqa: PLC0415 - for extremes
+        LADDER,
+        fine_radii_below,
+        radii_below,
+    )
 
-    rungs = log(radii_below(points - 1).size / LADDER[-1]) + 1
+    radii = radii_below(points - 1) if former else fine_radii_below(points - 1)
+    rungs = log(radii.size / LADDER[-1]) + 1
     ranks = 2 * max(log(points) + 3, rungs) / float(epsilon) + 3
     thousandths = ceil(10_000 * ranks / max(rows, 1))
     return min(Fraction(thousandths, 10_000), Fraction(1, 2))

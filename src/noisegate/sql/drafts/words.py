@@ -124,6 +124,12 @@ def quantiles(
     return f"{'; '.join(said)}."
 
 
+EVENLY = (
+    "The ± of a quantile assumes that values lie about evenly around it; at 99.9 % it covers the "
+    "noise whatever the values are."
+)
+
+
 def _quantile(expression: Expression | None, levels: Sequence[Fraction]) -> str:
     """Quantiles as SQL calls them."""
     name = _inside(expression)

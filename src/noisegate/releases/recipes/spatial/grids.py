@@ -179,8 +179,7 @@ def sides(ask: Ask, counts: Ints, share: Fraction, constant: int) -> Ints:
     two dimensions this is the rule of [QYLg13].
     """
     rows = np.maximum(counts, 0) * _epsilon(ask, share) / constant
-    found: Ints = np.maximum(np.ceil(rows ** (2 / (len(ask.shape) + 2))), 1).astype(np.int64)
-    return found
+    return np.maximum(np.ceil(rows ** (2 / (len(ask.shape) + 2))), 1).astype(np.int64)
 
 
 def made_for(ask: Ask, size: int, share: Fraction, constant: int) -> float:

@@ -1,0 +1,120 @@
+"""Sums of owners that have weights, on engines that compute a part anew wherever it is named.
+
+Claim: the numbers of `writing/weights.py`, to the unit. Why: there, owners of few rows are added as
+    they are, and the others folded and scaled by what further readings say of them: such an engine
+    would read the rows six times. Here every owner is folded, and its norm is a window over its own
+    parts. An owner of few rows is within all bounds: its weight is 1 in both ways, and what it adds
+    to a cell is the same sum, which is not clamped.
+Whole numbers: where a constant sizes owners up, the norm is that constant times the rows of the
+    parts; 64 bits have room for these, up to 2**63 divided by the constant.
+"""
+
+from sqlglot import exp
+
+from noisegate.algebra.tally import Sums
+from noisegate.sources.asked.decimals import bounded
+from noisegate.sources.writing.dialect import Dialect
+from noisegate.sources.writing.relations import OWNER, RelationWriter
+from noisegate.sources.writing.tallies import _rows, sums_query
+from noisegate.sources.writing.weights import (
+    _added,
+    _folded,
+    _least,
+    _limits,
+    _merged,
+    _of,
+    _places,
+    _root,
+    _scaled,
+    _sizes,
+    folded_terms,
+)
+from noisegate.sources.writing.words import as_, by_places, call, case, cast, col, cte, whole
+
+_MOST = (1 << 63) - 1
+
+
+def sums_once(tally: Sums, writer: RelationWriter) -> exp.Query:
+    """The query of sums; it says of those of rows and of parts how far their values can be."""
+    terms = folded_terms(tally)
+    query: exp.Query | None = None
+    if tally.is_weighed and tally.by:
+        rows, is_owned = _rows(tally.relation, tally.by, terms, writer)
+        query = weighed_once(tally, rows, writer.dialect) if is_owned else None
+    if query is None:
+        query = sums_query(tally, writer, wide=True)
+    return bounded(query, "r", {f"e{place}": term.reach for place, term in enumerate(terms)})
+
+
+def weighed_once(tally: Sums, rows: exp.Select, dialect: Dialect) -> exp.Select:
+    """Columns i0, … and s0, … of rows k0, …, e0, … with their owners, which are read once."""
+    limits = _limits(tally)
+    parts = _of(tally, [OWNER], _folded(tally, limits), exp.true())
+    parts = by_places(parts, tally.by, [OWNER, *(f"v{place}" for place in range(len(limits)))])
+    if tally.squares_per_unit is not None and any(grouping.rest for grouping in tally.by):
+        parts = _merged(parts, tally, limits)
+    query = _added(tally, _scaled_once(tally, _sized(tally, parts, dialect)))
+    most = {f"s{place}": tally.bound(term) for place, term in enumerate(tally.terms)}
+    bounded(query, "a", most)
+    return query.with_(cte("r"), as_=rows, copy=False)
+
+
+def _sized(tally: Sums, parts: exp.Select, dialect: Dialect) -> exp.Select:
+    """The parts, each with what its owner has: norms n0, …, one for each bound, and whether few.
+
+    A norm is at least its bound; ``few`` says that none is above it.
+    """
+    names = [*_places(tally), *(f"v{place}" for place in range(len(_limits(tally))))]
+    shown: list[exp.Expr] = [col(name, "p") for name in names]
+    norms, within = dict[int, list[exp.Expr]](), list[exp.Expr]()
+    for name, term in _sizes(tally):
+        value, constant = col(name, "p"), abs(term.constant or 0)
+        size: exp.Expr = exp.Abs(this=value)
+        if constant and constant == term.reach:
+            count = exp.IntDiv(this=size, expression=whole(constant))
+            most_rows = call("LEAST", _over(dialect.added(count)), whole(_MOST // constant))
+            norm: exp.Expr = exp.Mul(this=most_rows, expression=whole(constant))
+        else:
+            norm = _over(exp.Sum(this=size))
+        shown.append(as_(norm, f"a_{name}"))
+        norm = size = col(f"a_{name}", "b")
+        most = bound = tally.bound(term)
+        if tally.squares_per_unit is not None:
+            wide = cast(value.copy(), "HUGEINT")
+            square = _over(exp.Sum(this=exp.Mul(this=wide, expression=wide.copy())))
+            shown.append(as_(square, f"q_{name}"))
+            size, most = col(f"q_{name}", "b"), tally.squares_per_unit * term.reach**2
+            norm = _root(size.copy(), norm, dialect)  # while what is within is told exactly
+        limit = whole(most) if most <= _MOST else cast(exp.Literal.number(most), "HUGEINT")
+        within.append(exp.LTE(this=size.copy(), expression=limit))
+        norms.setdefault(bound, [whole(bound)]).append(norm)
+    found = exp.select(*shown).from_(parts.subquery("p", copy=False), copy=False)
+    largest = [as_(call("GREATEST", *each), f"n{n}") for n, each in enumerate(norms.values())]
+    few = as_(exp.and_(*within, copy=False), "few")
+    query = exp.select(*(col(name, "b") for name in names), few, *largest)
+    return query.from_(found.subquery("b", copy=False), copy=False)
+
+
+def _over(total: exp.Expr) -> exp.Expr:
+    return exp.Window(this=total, partition_by=[col(OWNER, "p")])
+
+
+def _scaled_once(tally: Sums, parts: exp.Select) -> exp.Select:
+    """Each part times the least weight of its owner: s0, s1, … by place."""
+    bounds = list(dict.fromkeys(tally.bound(term) for _, term in _sizes(tally)))
+    norms = [col(f"n{place}", "w") for place in range(len(bounds))]
+    query = exp.select(*(col(name, "w") for name in _places(tally)))
+    for place in range(len(tally.terms)):
+        value = col(f"v{place}", "w")
+        scaled = [
+            _scaled(value.copy(), bound, norm.copy(), _near(norm.copy()))
+            for bound, norm in zip(bounds, norms, strict=True)
+        ]
+        many = _least(value.copy(), scaled)
+        shown = case((col("few", "w"), value), otherwise=many)
+        query = query.select(as_(shown, f"s{place}"), copy=False)
+    return query.from_(parts.subquery("w", copy=False), copy=False)
+
+
+def _near(norm: exp.Expr) -> exp.Expr:
+    return cast(call("LEAST", norm, whole(_MOST)), "BIGINT")

@@ -1,0 +1,78 @@
+"""Releases of tables whose units have no declared bound estimate one, for a share of the price."""
+
+from fractions import Fraction
+
+import pyarrow as pa
+import pytest
+
+import noisegate
+from noisegate.errors import OverBudget, Unsupported
+from refusals import about
+
+ROWS = 60 * 5 + 40 * 2  # sixty people with five rows, forty with two
+FACTS = {"ward": {"in": ["n", "s"]}, "age": {"between": [0, 100]}}
+
+
+def table():
+    owners = [f"a{i}" for i in range(60) for _ in range(5)]
+    owners += [f"b{i}" for i in range(40) for _ in range(2)]
+    wards = ["n" if i % 4 else "s" for i in range(ROWS)]
+    return pa.table({"who": owners, "ward": wards, "age": [i % 100 for i in range(ROWS)]})
+
+
+@pytest.fixture(params=["pure", "zcdp"])
+def gate(request):
+    delta = "1e-6" if request.param == "zcdp" else 0
+    return noisegate.open(
+        table(), epsilon=40, delta=delta, unit="who", columns=FACTS, accountant=request.param,
+        ledger=":memory:",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [
+        ("histogram", {"columns": {"ward": None}}),
+        ("histogram", {"columns": {"age": 10}, "where": "ward = 'n'"}),
+        ("histogram", {"sql": "SELECT ward, COUNT(*) AS n FROM data GROUP BY ward"}),
+        ("cdf", {"columns": {"age": 10}}),
+    ],
+)
+def test_a_bound_is_estimated_within_the_price_and_bought_once(gate, name, more):
+    plan = gate.release_plan(name, epsilon=2, **more)
+    assert plan.fits
+    assert any("estimated first" in note for note in plan.notes)
+    assert gate.spent.epsilon == 0
+    made = gate.release(name, epsilon=2, **more)
+    assert made.cost == plan.price
+    assert Fraction("1.99") < gate.spent.epsilon <= 2
+    assert made.guarantee.loss.epsilon == pytest.approx(float(gate.spent.epsilon), rel=1e-9)
+    before = gate.spent
+    again = gate.release(name, epsilon=2, **more)
+    assert again.cost.epsilon == 0
+    assert again.to_pandas().equals(made.to_pandas())
+    assert gate.spent == before
+
+
+def test_the_bound_is_that_of_the_rows_and_the_numbers_are_right(gate):
+    made = gate.release("histogram", columns={"ward": None}, epsilon=30)
+    found = dict(zip(*(made.to_arrow().column(i).to_pylist() for i in (0, 1)), strict=True))
+    exact = {
+        "n": sum(1 for i in range(ROWS) if i % 4),
+        "s": sum(1 for i in range(ROWS) if not i % 4),
+    }
+    # Two-sided geometric noise of scale at most 8/24: off by 5 in fewer than 1 of 10^6 runs.
+    assert {ward: abs(found[ward] - n) <= 5 for ward, n in exact.items()} == {"n": True, "s": True}
+
+
+def test_a_release_that_does_not_fit_is_refused_before_its_look_is_bought(gate):
+    with pytest.raises(OverBudget):
+        gate.release("histogram", columns={"ward": None}, epsilon=41)
+    assert gate.spent.epsilon == 0
+
+
+def test_a_release_that_is_told_its_accuracy_needs_a_bound(gate):
+    sql = "SELECT ward, COUNT(*) AS n FROM data GROUP BY ward /* noisegate: within=10 */"
+    with pytest.raises(Unsupported, check=about("cap")):
+        gate.release("histogram", sql=sql)
+    assert gate.spent.epsilon == 0
