@@ -22,7 +22,7 @@ from noisegate.privacy.release import Release
 from noisegate.sql.bounds.limits import caps_of, declared_rows
 from noisegate.sql.bounds.profiles import BIN, DIGITS, Profile, range_of, range_query, valued
 from noisegate.sql.bounds.shares import former_share_of, share_of
-from noisegate.sql.bounds.sized import Counted, counted_of
+from noisegate.sql.bounds.sized import Counted, counted_of, groups_of
 from noisegate.sql.drafts.recipe import CHOSEN
 from noisegate.sql.drafts.within import schema_within
 from noisegate.sql.estimates.clipped import Clipped, clipped_of
@@ -326,6 +326,8 @@ def _cap(
     if counted.steep:
         most = min(most, max(1, int(sum(sight.values) * price / parts / (_FOUND * _SCALES))))
     differ = _SIDES if ratios == _RANKS else differ
+    if profile.most is not None and profile.is_best_whole(price / parts, cells=cells):
+        return min(profile.most, most, CAP_MAX)
     best = profile.best(price / parts, cells=cells, ratios=ratios, differ=differ)
     return min(best, most, CAP_MAX)
 
@@ -462,6 +464,7 @@ def _profile(block: Block, counted: Counted, sight: Sight) -> Profile:
     return Profile(
         table=owner_table(block).name, units=sight.values, scale=sight.scale,
         part=counted.part, people=counted.people, sums=bool(counted.sums), former=block.former,
+        most=groups_of(block) if counted.people and not block.former else None,
     )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ they are bought once, stored like any answer, and plans use them at no cost afte
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache, reduce
 from math import ceil, log, sqrt
@@ -30,19 +30,25 @@ STEPS: Final = tuple(sorted({round(1.33**power) for power in range(49)}))
 PARTS: Final = tuple(sorted({round(1.33**power) for power in range(64)}))
 PART: Final = Fraction(1, 4096)
 BIN: Final = Field("bin")  # what sizes are grouped by
-CAPS_SINCE: Final = "2026-11-19"  # ledgers that began later hold no numbers under former caps
+CAPS_SINCE: Final = "2026-11-18T05"  # ledgers that began later hold no numbers under former caps
 DIGITS: Final = 64  # binary digits of a value before and after the point
+_PLAIN: Final = 2.0  # times the error of a bound: what noise may be that needs no model instead
 _SURE: Final = 1e-3  # the chance that an empty bin widens a range
 
 
 def rows_per_unit_query(
-    relation: Relation, sized: Sequence[Term] = (), *, by: Sequence[Grouping] = ()
+    relation: Relation,
+    sized: Sequence[Term] = (),
+    *,
+    by: Sequence[Grouping] = (),
+    zeros: bool = False,
 ) -> Query:
     """How many units have 1, 2, 3, 4, 5 to 6, … rows.
 
     With terms that size a unit up by what it adds, how many add so many times `PART` of what a row
-    adds at most, to the term of which they add most. With groups, a unit's size is the Euclidean
-    norm of what it has in each. A unit is in one bin, whatever the relation, so one unit moves one
+    adds at most, to the term of which they add most; those that add nothing are in no bin, unless
+    ``zeros``, as it was once. With groups, a unit's size is the Euclidean norm of what it has in
+    each. A unit is in one bin, whatever the relation, so one unit moves one
     number by one.
     """
     if stability_of(relation).is_row_level:
@@ -70,17 +76,28 @@ def rows_per_unit_query(
         )
     steps, names = PARTS if sized else STEPS, tuple(each.name for each in folded)
     limits = (None,) * len(names) if by else tuple(units)
-    binned = Project(counted, ((BIN.name, _bin(names, limits, steps)),))
+    skip = bool(sized) and not zeros
+    binned = Project(counted, ((BIN.name, _bin(names, limits, steps, skip=skip)),))
     bins = Grouping(name=BIN.name, expression=BIN, keys=tuple(range(len(steps))))
     return Query(Sums(relation=binned, by=(bins,), terms=(_ONE,)))
 
 
 @lru_cache(maxsize=64)
 def _bin(
-    names: tuple[str, ...], units: tuple[Fraction | None, ...], steps: tuple[int, ...]
+    names: tuple[str, ...],
+    units: tuple[Fraction | None, ...],
+    steps: tuple[int, ...],
+    *,
+    skip: bool,
 ) -> Expression:
-    """The first step that no column exceeds, in its units; without one, in squares of steps."""
+    """The first step that no column exceeds, in its units; without one, in squares of steps.
+
+    With ``skip`` a place that is no bin, where all columns are 0.
+    """
     cases: list[Expression] = []
+    if skip:
+        nothing: list[Expression] = [Call("eq", (Field(name), Literal(0))) for name in names]
+        cases += [reduce(lambda a, b: Call("and", (a, b)), nothing), Literal(-1)]
     for place, most in enumerate(steps[:-1]):
         within: list[Expression] = [
             Call("le", (Field(name), _literal(Fraction(most**2) if unit is None else most * unit)))
@@ -147,6 +164,7 @@ class Profile:
     part: Fraction = Fraction(1)
     people: bool = False  # sizes are numbers of groups
     sums: bool = False  # sizes are what units add to direct sums that are weighed apart
+    most: int | None = None  # no unit has more: there are no more groups
     former: bool = False  # caps are chosen as they were once
 
     @property
@@ -171,7 +189,11 @@ class Profile:
 
     def loss(self, cap: int | Fraction) -> Loss:
         """What a cap loses, and how sure that is."""
-        return self.fine.loss(float(cap))
+        found = self.fine.loss(float(cap))
+        if self.most is None or cap < self.most:
+            return found
+        nothing = np.zeros_like(found.drawn)
+        return replace(found, drawn=nothing, squares=nothing, within=0.0)
 
     def lost(self, cap: int) -> float:
         """About which share of the rows does not count under a cap."""
@@ -193,6 +215,14 @@ class Profile:
         """
         best = self.sizes.best(epsilon, cells=cells)
         return Fraction(best if self.former else self.fine.best(epsilon, cells=cells, most=best))
+
+    def is_best_whole(self, epsilon: float, *, cells: int) -> bool:
+        """Whether to bound nobody: that loses nothing and needs no model, for more noise."""
+        if self.most is None:
+            return False
+        best = float(self.best_part(epsilon, cells=cells))
+        error = self.fine.error(best, epsilon, cells=float(cells))
+        return best >= self.most or sqrt(2) * self.most / epsilon <= _PLAIN * error
 
     def __str__(self) -> str:
         total = max(sum(self.units), 0)

@@ -3,6 +3,7 @@
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from math import prod
 from typing import Final, final
 
 from noisegate.algebra.known import remembered
@@ -74,7 +75,7 @@ def counted_of(  # noqa: PLR0911 - one a case
     parts, sought = drafted.parts, drafted.decided is not None
     weighed = [part for part in parts if _is_weighed(part)]
     sums = [
-        replace(_of_sums(part, rows), divides=caps.divided)
+        replace(_of_sums(part, rows, zeros=block.former), divides=caps.divided)
         for part in weighed
         if part.apart is not None
     ]
@@ -90,7 +91,8 @@ def counted_of(  # noqa: PLR0911 - one a case
         for each in people[:1]
     ]  # fmt: skip
     if plain:
-        return (_of_sums(plain[0], rows), *sums, *(groups if sought else ()))
+        by_size = _of_sums(plain[0], rows, zeros=block.former)
+        return (by_size, *sums, *(groups if sought else ()))
     if any(isinstance(part.query.tally, Values | Distinct) for part in parts):
         by_rows = Counted(query=rows_per_unit_query(rows))
         return (by_rows, *sums, *(groups if sought else ()))
@@ -137,14 +139,14 @@ def _is_weighed(part: Part) -> bool:
     return isinstance(part.query.tally, Sums) and part.query.tally.is_weighed
 
 
-def _of_sums(part: Part, rows: Relation) -> Counted:
+def _of_sums(part: Part, rows: Relation, *, zeros: bool) -> Counted:
     """Units by what they add to a part, or by their rows where all rows are counted."""
     tally = part.query.tally
     assert isinstance(tally, Sums)  # noqa: S101 - only they are weighed
     whole = any(term.constant is not None for term in tally.sized)
     sized, by = () if whole else tally.sized, tally.by if tally.squares_per_unit else ()
     return Counted(
-        query=rows_per_unit_query(rows, sized, by=by),
+        query=rows_per_unit_query(rows, sized, by=by, zeros=zeros),
         part=PART if sized else Fraction(1),
         sums=() if part.apart is None else tally.terms,
     )
@@ -153,3 +155,11 @@ def _of_sums(part: Part, rows: Relation) -> Counted:
 def own_rows(block: Block) -> Relation:
     """The rows of a question; of one about a sample, all of which it holds some."""
     return block.relation.of if isinstance(block.relation, Sampled) else block.relation
+
+
+def groups_of(block: Block) -> int | None:
+    """How many groups there are in all, where all keys are declared."""
+    if any(key.domain.keys is None for key in block.by):
+        return None
+    sizes = [len(key.domain.keys or ()) + key.domain.nullable for key in block.by]
+    return sum(prod(sizes[place] for place in columns) for columns in set(block.sets))
