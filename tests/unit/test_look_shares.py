@@ -11,6 +11,7 @@ import pytest
 import noisegate as ng
 from noisegate.sql.bounds.profiles import STEPS, Profile
 from noisegate.sql.bounds.shares import former_share_of, share_of
+from noisegate.sql.bounds.sized import _of_sums
 
 PRICES = [Fraction(each, 100) for each in (1, 5, 10, 20, 24, 30, 50, 100, 130, 160, 200, 1000)]
 
@@ -85,7 +86,7 @@ def test_bars_hold_a_group_of_units_that_stands_out_by_little():
 
 @pytest.mark.parametrize("sql", ["SELECT COUNT(*) AS n FROM t", "SELECT SUM(x) AS s FROM t"])
 def test_what_was_bought_under_a_former_cap_is_found_in_older_ledgers(monkeypatch, tmp_path, sql):
-    """The former choice is taken to have been larger by 50."""
+    """The former choice is taken to have been larger by 50; units of nothing were in the look."""
     rows = pa.table({"who": np.repeat(np.arange(2000), 24), "x": np.ones(48_000)})
     place, columns = tmp_path / "t.ledger", {"x": {"between": [0, 2]}}
 
@@ -99,8 +100,12 @@ def test_what_was_bought_under_a_former_cap_is_found_in_older_ledgers(monkeypatc
     def larger(self, *args, always=False, **more):
         return chosen(replace(self, former=True), *args, **more) + 50 * (always or self.former)
 
+    def with_zeros(part, rows, *, zeros):
+        return _of_sums(part, rows, zeros=True)
+
     with monkeypatch.context() as once:
         once.setattr(Profile, "best_part", partialmethod(larger, always=True))
+        once.setattr("noisegate.sql.bounds.sized._of_sums", with_zeros)
         bought = opened().sql(sql, epsilon=1)
     monkeypatch.setattr(Profile, "best_part", larger)
     monkeypatch.setattr("noisegate.sql.job.CAPS_SINCE", "2000-01-01")
