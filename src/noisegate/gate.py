@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from contextlib import AbstractContextManager
 
-    from noisegate.curator.own import OwnMechanism
     from noisegate.desk.answer import Answer
     from noisegate.desk.job import Job
     from noisegate.desk.part import PartOf
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
         ThresholdTerms,
     )
     from noisegate.robust.graphs import GraphOrder
-    from noisegate.robust.own import Audited, OwnExpected
     from noisegate.sql.partition import PartitionTerms
 
 __all__ = ["Gate", "Rules"]
@@ -130,44 +128,6 @@ class Gate(Asks):
             self._curator, self._rules, table, columns,
             target=target, where=where, rows_per_unit=rows_per_unit,
         )  # fmt: skip
-
-    # mechanisms of a researcher's own
-
-    def measure(
-        self,
-        sql: str,
-        mechanism: "OwnMechanism",
-        *,
-        audit: "Audited | None" = None,
-        seconds: int = 60,
-        fresh: bool = False,
-    ) -> "Answer":
-        """Run a mechanism of your own on one count or sum over declared groups.
-
-        ``gate.measure("SELECT ward, COUNT(*) FROM visits GROUP BY ward", TwoLaws(1))``: the
-        mechanism sees exact numbers, so the policy has to allow it: own_mechanisms under [allow].
-        It is charged first, for the event that it states at the sensitivity of the question. The
-        promise is its author's, and every plan, answer and card says so.
-
-        Args:
-            sql: One COUNT or SUM, by declared groups.
-            mechanism: A frozen dataclass: see `noisegate.dp.OwnMechanism`.
-            audit: What an audit of it found, to be told with the answer.
-            seconds: How long it may take; one that is late gives no answer.
-            fresh: Pay for a new draw.
-        """
-        from noisegate.robust.own import own_job  # noqa: PLC0415 - when asked for
-
-        job = own_job(self._desk, sql, mechanism, audit=audit, seconds=seconds)
-        return self._desk.run(job, fresh=fresh)
-
-    def measure_plan(
-        self, sql: str, mechanism: "OwnMechanism", *, audit: "Audited | None" = None
-    ) -> "Plan[OwnExpected]":
-        """Price, sensitivity and claim of `measure`. Free, and reads no row."""
-        from noisegate.robust.own import own_job  # noqa: PLC0415 - when asked for
-
-        return self._desk.plan(own_job(self._desk, sql, mechanism, audit=audit))
 
     # the gate itself
 

@@ -204,6 +204,7 @@ def test_a_cancel_ends_the_work_of_spark_itself(gates):
     assert source._table("SELECT 1 AS n").num_rows == 1
 
 
+@pytest.mark.audit  # it starts a second server, half a minute
 def test_a_question_that_a_killed_server_lost_is_answered_later_for_one_charge(tmp_path, spark):
     """The address is a line of our own, behind which a server dies and another one stands."""
     (folder,) = spark.write({"people": engine_worlds.frames()["people"]}).values()

@@ -113,7 +113,7 @@ def test_a_vertex_is_protected_by_a_degree():
 
 
 def test_a_vertex_is_not_protected_where_units_have_several_rows():
-    """Of two rows of a unit the earlier counts; without vertex 0 it is another, 19 times over."""
+    """Of two rows of a unit one counts; without vertex 0 it is another, for many of 19 units."""
     chain, star = ([(at, at + 1) for at in range(1, 20)], [(0, at) for at in range(1, 20)])
     exact = []
     for pairs in (chain + star, chain):
@@ -127,7 +127,7 @@ def test_a_vertex_is_not_protected_where_units_have_several_rows():
             graph(door, level="node")
         exact.append(graph(door).degrees(epsilon=200).to_arrow()["degree"].to_pylist())  # e^-100
     few = [sum(min(degree, 2) for degree in degrees) for degrees in exact]
-    assert few == [21, 38]  # further apart than all edges of a vertex of degree 2 can be: 4
+    assert abs(few[1] - few[0]) > 4  # further apart than all edges of a vertex of degree 2 can be
 
 
 def test_vertices_may_be_listed_by_name():

@@ -8,6 +8,7 @@ import textwrap
 import time
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -131,10 +132,10 @@ def town(tmp_path_factory):
 
 def test_it_is_priced_by_the_sensitivity_of_the_question_and_found_again(town):
     gate = town()
-    plan = gate.measure_plan(WARDS, Plain())
+    plan = dp.measure_plan(gate, WARDS, Plain())
     assert plan.price.epsilon == SPENT
     assert gate.spent.epsilon == 0
-    answer = gate.measure(WARDS, Plain())
+    answer = dp.measure(gate, WARDS, Plain())
     assert (answer.cost.epsilon, gate.spent.epsilon) == (SPENT, SPENT)
     assert answer.columns == ("ward", "n")
     assert answer["ward"] == ("north", "south", "west")
@@ -152,11 +153,11 @@ def test_it_is_priced_by_the_sensitivity_of_the_question_and_found_again(town):
         == SPENT
     )
     assert moved == query_of(gate).l1s[0]
-    again = gate.measure(WARDS, Plain())
+    again = dp.measure(gate, WARDS, Plain())
     assert (again.rows, again.cost.epsilon, gate.spent.epsilon) == (answer.rows, 0, SPENT)
-    assert gate.measure_plan(WARDS, Plain()).free
-    assert gate.measure(WARDS, Plain(epsilon=SPENT / 2)).cost.epsilon == SPENT / 2
-    assert gate.measure(WARDS, Plain(), fresh=True).cost.epsilon == SPENT
+    assert dp.measure_plan(gate, WARDS, Plain()).free
+    assert dp.measure(gate, WARDS, Plain(epsilon=SPENT / 2)).cost.epsilon == SPENT / 2
+    assert dp.measure(gate, WARDS, Plain(), fresh=True).cost.epsilon == SPENT
     assert gate.sql(WARDS, epsilon=SPENT).cost.epsilon == SPENT  # no question stands on a claim
     assert gate.ledger.verify().ok
 
@@ -169,7 +170,7 @@ def test_the_noise_is_the_mechanisms_and_the_exact_numbers_are_the_engines(town)
         return exact
 
     gate, plain = town(), town(analyst="ben", more="")
-    answer = gate.measure(WARDS, broken(spy))
+    answer = dp.measure(gate, WARDS, broken(spy))
     assert len(seen) == 3
     near = plain.sql(WARDS, epsilon=5)  # scale 3/5: ± 15 is one in 10**10
     assert all(abs(a - b) < 15 for a, b in zip(near["n"], answer["n"], strict=True))
@@ -177,9 +178,9 @@ def test_the_noise_is_the_mechanisms_and_the_exact_numbers_are_the_engines(town)
 
 def test_units_with_many_rows_under_zcdp_pay_rho(town):
     gate = town(accountant="zcdp")
-    plan = gate.measure_plan(WARDS, Smooth())
+    plan = dp.measure_plan(gate, WARDS, Smooth())
     before = gate.spent
-    gate.measure(WARDS, Smooth())
+    dp.measure(gate, WARDS, Smooth())
     (entry,) = [each for each in gate.history() if each.kind == "reserve"]
     assert entry.body["event"]["event"] == "discrete-gaussian/1"
     moved = Fraction(entry.body["event"]["sensitivity"])
@@ -187,9 +188,9 @@ def test_units_with_many_rows_under_zcdp_pay_rho(town):
     assert Fraction(entry.body["event"]["variance"]) == moved / SPENT**2
     assert gate.spent.epsilon > before.epsilon
     assert plan.price.epsilon > 0
-    gate.measure(WARDS, Plain())  # a pure event is priced there too
+    dp.measure(gate, WARDS, Plain())  # a pure event is priced there too
     with pytest.raises(Unsupported):
-        town(accountant="pure").measure(WARDS, Smooth())  # without a price, before the charge
+        dp.measure(town(accountant="pure"), WARDS, Smooth())  # without a price, before the charge
 
 
 def test_the_claim_is_said_to_be_the_researchers(town):
@@ -198,13 +199,13 @@ def test_the_claim_is_said_to_be_the_researchers(town):
         dp.Extent(trials=4_000)
     )  # false alarms: 1e-6
     assert not found.is_violation
-    plan = gate.measure_plan(WARDS, Plain(), audit=found)
+    plan = dp.measure_plan(gate, WARDS, Plain(), audit=found)
     record = plan.to_dict("0.95")
     assert record["own_mechanism"]["claimed_by"] == "R. Searcher"
     assert record["own_mechanism"]["proven"] is False
     assert record["own_mechanism"]["measured_epsilon"] == found.lower_bound
     assert "claimed by R. Searcher, not proven by noisegate" in str(plan)
-    answer = gate.measure(WARDS, Plain(), audit=found)
+    answer = dp.measure(gate, WARDS, Plain(), audit=found)
     for text in (
         answer.to_json(),
         answer.card().to_markdown(),
@@ -226,7 +227,7 @@ def test_an_audit_catches_noise_that_is_too_small(town):
     assert found.is_violation
     gate = town()
     with pytest.raises(SpecError, check=about("audit")):
-        gate.measure(WARDS, Boastful(), audit=found)
+        dp.measure(gate, WARDS, Boastful(), audit=found)
     assert gate.spent.epsilon == 0
 
 
@@ -235,7 +236,7 @@ def test_an_audit_catches_noise_that_is_too_small(town):
 )
 def test_it_is_refused_by_the_door_unless_the_policy_names_it(town, more):
     gate = town(more=more)
-    for ask in (gate.measure, gate.measure_plan):
+    for ask in (partial(dp.measure, gate), partial(dp.measure_plan, gate)):
         with pytest.raises(Forbidden, match=CAPABILITY):
             ask(WARDS, Plain())
     job = OwnMeasurement(query=query_of(town()), mechanism=Plain())
@@ -264,7 +265,7 @@ def test_it_is_refused_to_an_analyst_whose_share_does_not_name_it_and_without_a_
     town, tmp_path
 ):
     with pytest.raises(Forbidden):
-        town(analyst="ben").measure(WARDS, Plain())
+        dp.measure(town(analyst="ben"), WARDS, Plain())
     bare = ng.open(
         pa.table({"ward": ["north"]}),
         epsilon=1,
@@ -272,7 +273,7 @@ def test_it_is_refused_to_an_analyst_whose_share_does_not_name_it_and_without_a_
         table="visits",
     )
     with pytest.raises(Forbidden):
-        bare.measure(WARDS, Plain())
+        dp.measure(bare, WARDS, Plain())
 
 
 def test_no_face_of_a_service_has_a_way_to_it():
@@ -305,13 +306,13 @@ def test_one_that_fails_says_one_thing_keeps_the_charge_and_draws_once(town, act
     words = set()
     for _ in range(2):
         with pytest.raises(Unsupported, check=about("mechanism")) as found:
-            gate.measure(WARDS, broken(act), seconds=1)
+            dp.measure(gate, WARDS, broken(act), seconds=1)
         words.add(str(found.value))
         assert found.value.__cause__ is found.value.__context__ is None
         assert gate.spent.epsilon == SPENT  # once: the failure is the answer
     assert len(words) == 1
     assert capfd.readouterr().err == ""
-    assert gate.measure_plan(WARDS, broken(act)).free
+    assert dp.measure_plan(gate, WARDS, broken(act)).free
 
 
 @pytest.mark.parametrize(
@@ -328,20 +329,22 @@ def test_one_that_fails_says_one_thing_keeps_the_charge_and_draws_once(town, act
 def test_an_event_that_is_not_for_this_question_is_refused_before_the_charge(town, make):
     gate = town()
     with pytest.raises(Unsupported, check=about("own")):
-        gate.measure(WARDS, stated(make))
+        dp.measure(gate, WARDS, stated(make))
     assert gate.spent.epsilon == 0
 
 
 def test_a_declared_event_and_several_in_sequence_are_priced(town):
     gate = town()
     assert (
-        gate.measure(WARDS, stated(lambda _: dp.DeclaredEvent(epsilon=Fraction(1, 2)))).cost.epsilon
+        dp.measure(
+            gate, WARDS, stated(lambda _: dp.DeclaredEvent(epsilon=Fraction(1, 2)))
+        ).cost.epsilon
         == 0.5
     )
     twice = stated(lambda s: dp.Sequential(events=(Plain().event(s),) * 2))
-    assert gate.measure_plan(WARDS, twice).price.epsilon == 2 * SPENT
+    assert dp.measure_plan(gate, WARDS, twice).price.epsilon == 2 * SPENT
     with pytest.raises(OverBudget):
-        gate.measure(WARDS, stated(lambda _: dp.DeclaredEvent(epsilon=Fraction(11))))
+        dp.measure(gate, WARDS, stated(lambda _: dp.DeclaredEvent(epsilon=Fraction(11))))
 
 
 def test_what_is_no_mechanism_and_no_plain_question_is_refused(town):
@@ -353,16 +356,16 @@ def test_what_is_no_mechanism_and_no_plain_question_is_refused(town):
 
     for wrong in (Loose(), object(), dp.Geometric(scale=1), Plain(epsilon=[1])):
         with pytest.raises(SpecError):
-            gate.measure(WARDS, wrong)
+            dp.measure(gate, WARDS, wrong)
     for sql in (
         "SELECT town, COUNT(*) FROM visits GROUP BY town",
         "SELECT AVG(cost) FROM visits",
         "SELECT * FROM visits",
     ):
         with pytest.raises(NoisegateError):
-            gate.measure(sql, Plain())
+            dp.measure(gate, sql, Plain())
     with pytest.raises(SpecError, check=about("sample")):
-        gate.sample("1/2").measure(WARDS, Plain())
+        dp.measure(gate.sample("1/2"), WARDS, Plain())
     assert gate.spent.epsilon == 0
 
 
@@ -371,10 +374,11 @@ def test_a_process_that_is_killed_after_the_charge_stays_charged(town, tmp_path)
     code = textwrap.dedent("""
         import os, sys
         import noisegate as ng
+        from noisegate import dp
         from test_own_mechanisms import WARDS, broken
         def kill(exact):
             os._exit(9)
-        ng.open(sys.argv[1], analyst="ana", ledger=sys.argv[2]).measure(WARDS, broken(kill))
+        dp.measure(ng.open(sys.argv[1], analyst="ana", ledger=sys.argv[2]), WARDS, broken(kill))
     """)
     path = os.pathsep.join(sys.path)
     where = [str(town.policy), str(tmp_path / "kept")]

@@ -133,7 +133,7 @@ def test_an_answer_has_every_form(people):
     assert str(answer.cost) == "ε = 0.5"
     assert answer.guarantee.loss == answer.cost
     assert "± 6" in str(answer)
-    assert "<td>north</td>" in answer._repr_html_()
+    assert ">north</td>" in answer._repr_html_()
     shown = answer.to_dict()
     assert (shown["price"], shown["remaining"], shown["margins"][0]) == (0.5, 0.5, [None, 6])
 

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from noisegate.dp.filters import Filter as Filter
     from noisegate.dp.filters import Odometer as Odometer
     from noisegate.dp.own import audit_of as audit_of
+    from noisegate.dp.own import measure as measure
+    from noisegate.dp.own import measure_plan as measure_plan
 
 _HOME = {
     # how far answers move
@@ -76,7 +78,8 @@ _HOME = {
     # held to account
     "Audit": "audit", "Extent": "audit", "bound": "audit",
     # of one's own, through the door of a gate
-    "OwnMechanism": "curator.own", "audit_of": "dp.own",
+    "OwnMechanism": "curator.own", "audit_of": "dp.own", "measure": "dp.own",
+    "measure_plan": "dp.own",
 }  # fmt: skip
 __all__ = list(_HOME)
 

@@ -1,17 +1,24 @@
-"""An audit of a mechanism of one's own, at the sensitivity that a gate would give it."""
+"""A mechanism of one's own: its audit, and a gate's count or sum made noisy by it."""
 
 from fractions import Fraction
 from math import isqrt
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from noisegate.audit.audit import Audit
 from noisegate.audit.runs import Draw
 from noisegate.curator.own import OwnMechanism
+from noisegate.desk.answer import Answer
+from noisegate.desk.desk import Desk
+from noisegate.desk.plan import Plan
 from noisegate.dp.curve import Curve
 from noisegate.errors import SpecError
 from noisegate.privacy.distance import L1, L2
-from noisegate.robust.own import claimed_epsilon
+from noisegate.robust.own import Audited, OwnExpected, claimed_epsilon, own_job
+
+if TYPE_CHECKING:
+    from noisegate.gate import Gate
 
 _CELL = 1_000  # what the first of both neighbours has, far from 0
 _DELTAS = ("1e-2", "1e-4")
@@ -27,7 +34,7 @@ def audit_of(
     """An audit of what the mechanism states, on two neighbours as far apart as one unit moves them.
 
     One cell differs, by all of the sensitivity. ``.run(dp.Extent(trials=20_000))`` gives a result
-    for `Gate.measure`. ``broken`` is a copy that it should catch.
+    for `measure`. ``broken`` is a copy that it should catch.
     """
     event = mechanism.event(sensitivity)
     pure = claimed_epsilon(event)
@@ -60,3 +67,39 @@ def audit_of(
         broken=None if broken is None else both(broken),
         trials=20_000,
     )
+
+
+def measure(
+    gate: "Gate",
+    sql: str,
+    mechanism: OwnMechanism,
+    *,
+    audit: Audited | None = None,
+    seconds: int = 60,
+    fresh: bool = False,
+) -> Answer:
+    """Run a mechanism of your own on one count or sum over declared groups of a gate.
+
+    ``dp.measure(gate, "SELECT ward, COUNT(*) FROM visits GROUP BY ward", TwoLaws(1))``: the
+    mechanism sees exact numbers, so the policy has to allow it: own_mechanisms under [allow].
+    It is charged first, for the event that it states at the sensitivity of the question. The
+    promise is its author's, and every plan, answer and card says so.
+
+    Args:
+        gate: One of this process; a service has no way to it.
+        sql: One COUNT or SUM, by declared groups.
+        mechanism: A frozen dataclass: see `noisegate.dp.OwnMechanism`.
+        audit: What an audit of it found, to be told with the answer.
+        seconds: How long it may take; one that is late gives no answer.
+        fresh: Pay for a new draw.
+    """
+    desk = Desk(gate.door, gate.rules)
+    return desk.run(own_job(desk, sql, mechanism, audit=audit, seconds=seconds), fresh=fresh)
+
+
+def measure_plan(
+    gate: "Gate", sql: str, mechanism: OwnMechanism, *, audit: Audited | None = None
+) -> Plan[OwnExpected]:
+    """Price, sensitivity and claim of `measure`. Free, and reads no row."""
+    desk = Desk(gate.door, gate.rules)
+    return desk.plan(own_job(desk, sql, mechanism, audit=audit))

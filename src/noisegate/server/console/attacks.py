@@ -42,7 +42,7 @@ class Lab:
         said = ["-m", "noisegate", "lab", "attacks", *self.names, *terms]
         try:
             records = json.loads(child(said, seconds=_SECONDS))
-            self.found[epsilon] = [_shown(each) for each in records]
+            self.found[epsilon] = [_shown(each) for each in records["attacks"]]
         except (NoisegateError, ValueError, KeyError, TypeError):
             self.failed = True
         finally:
