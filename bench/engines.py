@@ -225,11 +225,15 @@ def _filled(owner: Any, folder: Path) -> None:
     for name, types in columns.items():
         owner.execute(f"CREATE UNLOGGED TABLE {name} ({types})")
         shown = ", ".join(each.split()[0] for each in types.split(", "))
-        with tempfile.NamedTemporaryFile(suffix=".csv") as file, duckdb.connect() as plain:
+        with tempfile.TemporaryDirectory() as place, duckdb.connect() as plain:
+            file = Path(place, "rows.csv")
             rows = f"SELECT {shown} FROM read_parquet('{folder}/{name}/*.parquet')"
-            plain.execute(f"COPY ({rows}) TO '{file.name}' (HEADER false)")
-            with owner.cursor().copy(f"COPY {name} FROM STDIN (FORMAT csv)") as copy:
-                while part := file.read(1 << 20):
+            plain.execute(f"COPY ({rows}) TO '{file}' (HEADER false)")
+            with (
+                file.open("rb") as parts,
+                owner.cursor().copy(f"COPY {name} FROM STDIN (FORMAT csv)") as copy,
+            ):
+                while part := parts.read(1 << 20):
                     copy.write(part)
         owner.execute(f"VACUUM ANALYZE {name}")
 
