@@ -347,6 +347,14 @@ def test_a_declared_event_and_several_in_sequence_are_priced(town):
         dp.measure(gate, WARDS, stated(lambda _: dp.DeclaredEvent(epsilon=Fraction(11))))
 
 
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_price_of_nothing_is_refused(town, times):
+    gate = town()
+    free = dp.DeclaredEvent(epsilon=Fraction(0))
+    with pytest.raises(Unsupported, check=about("own")):
+        dp.measure(gate, WARDS, stated(lambda _: dp.Repeated(event=free, count=times)))
+
+
 def test_what_is_no_mechanism_and_no_plain_question_is_refused(town):
     gate = town()
 

@@ -76,3 +76,10 @@ def test_a_release_that_is_told_its_accuracy_needs_a_bound(gate):
     with pytest.raises(Unsupported, check=about("cap")):
         gate.release("histogram", sql=sql)
     assert gate.spent.epsilon == 0
+
+
+def test_a_series_has_a_declared_bound(gate):
+    """An estimate from the rows of one state is not that of the next: each would be paid for."""
+    with pytest.raises(Unsupported, check=about("cap")):
+        gate.release("series", columns={"age": 10}, until=50, epsilon=1)
+    assert gate.spent.epsilon == 0

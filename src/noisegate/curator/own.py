@@ -2,12 +2,14 @@
 
 It sees exact numbers, and nothing here can check its law. So only a policy that says so allows it,
 no face of a service has a way to it, and all that is promised says on whose word. What is checked:
-that it is priced for the sensitivity of the question, by an event of the library; that the charge
-comes first; and that what it gives back is whole numbers in the form of the question.
+that it is priced by an event of the library, of noise for the sensitivity of the question or
+declared and above 0; that the charge comes first; and that what it gives back is whole numbers in
+the form of the question.
 """
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, is_dataclass
 from fractions import Fraction
 from threading import Thread
@@ -40,6 +42,7 @@ from noisegate.transforms.query import Query
 CAPABILITY: Final = "own_mechanisms"
 _NOISE: Final = (GeometricEvent, LaplaceEvent, DiscreteGaussianEvent, GaussianEvent)
 _DECLARED: Final = (DeclaredEvent, DeclaredZCDPEvent)
+_FREE: Final = DeclaredEvent(epsilon=Fraction(0))
 _WORDS_MAX: Final = 200
 
 
@@ -151,7 +154,8 @@ def _drawn(draw: Callable[[], Any], exact: Int64Array, seconds: int) -> Int64Arr
 
     thread = Thread(target=work, daemon=True)
     thread.start()
-    thread.join(seconds)
+    with suppress(KeyboardInterrupt):  # which is a failure like others: nobody draws twice
+        thread.join(seconds)
     found = told[0] if told else None
     if type(found) is not np.ndarray or found.dtype != np.int64 or found.shape != shape:
         return np.empty(0, np.int64)
@@ -183,7 +187,7 @@ def _plain(value: object) -> Any:  # noqa: ANN401 - JSON
     if type(value) in (bool, str, type(None)):
         return value
     if type(value) in (int, Fraction):
-        return str(value)
+        return {"number": str(value)}
     if type(value) is tuple:
         return [_plain(each) for each in value]
     raise SpecError(
@@ -218,4 +222,4 @@ def _fits(event: Event, sensitivity: L1 | L2) -> bool:
         return _fits(event.event, sensitivity)
     if isinstance(event, _NOISE):
         return event.sensitivity == sensitivity
-    return isinstance(event, _DECLARED)
+    return isinstance(event, _DECLARED) and event != _FREE

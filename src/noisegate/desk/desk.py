@@ -222,7 +222,9 @@ class Desk:
             event = all_of((*job.before, job.event))
             price, fits = self._cost(event, job.epsilon), self.curator.price(event)[1]
         early = None if job.early is None else all_of((*job.before, job.early))
-        simulated = (ZERO_KNOWLEDGE,) if job.is_simulated(job.event, *job.before) else ()
+        simulated = (
+            (ZERO_KNOWLEDGE,) if job.is_simulated(job.event, *job.before, *job.based) else ()
+        )
         return Plan(
             kind=job.kind, sql=job.sql, epsilon=job.epsilon, price=price, fits=fits,
             expected=job.expected, endings=job.endings,

@@ -43,6 +43,9 @@ class CappedJob(Job[Any, R, E]):
     def tables(self) -> Sequence[TableDomain]:  # noqa: D102 - see Job
         return self.guess.tables
 
+    def require_anew(self) -> None:  # noqa: D102 - see Job
+        self.guess.require_anew()
+
     def ready(self) -> Job[Any, R, E]:
         """The job with the bound that was found."""
         done = self.look.ready()

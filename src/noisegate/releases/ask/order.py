@@ -105,8 +105,12 @@ class ReleaseOrder(JobOrder[R_co, E_co]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellsOrder(ReleaseOrder[R_co, E_co]):
-    """A release of cells: ``sql`` says which, or ``columns`` of a ``table``."""
+    """A release of cells: ``sql`` says which, or ``columns`` of a ``table``.
 
+    ``estimates``: whether a contribution bound that nobody declared is estimated for it.
+    """
+
+    estimates: ClassVar[bool] = True
     sql: str | None = None
     table: str | None = None
     columns: Columns | None = None
@@ -125,7 +129,8 @@ class CellsOrder(ReleaseOrder[R_co, E_co]):
             return ReleaseOrder.made(self, desk, fresh=fresh)
         except Unsupported as refusal:
             sql = self._rows(desk)
-            if refusal.about != "cap" or self.rows_per_unit is not None or sql is None:
+            bounded_by = self.rows_per_unit is not None or not self.estimates
+            if refusal.about != "cap" or bounded_by or sql is None:
                 raise
             from noisegate.releases.ask.capped import capped  # noqa: PLC0415 - where it is needed
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import date
 from fractions import Fraction
-from typing import Any, Final, Literal, Required, TypeAlias, final
+from typing import Any, ClassVar, Final, Literal, Required, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -124,8 +124,12 @@ class CdfOrder(MethodOrder[CdfRelease, TableExpected]):
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesOrder(CellsOrder[SeriesRelease, TableExpected]):
-    """Running totals of a table that grows; ``horizon`` is how many periods are paid for."""
+    """Running totals of a table that grows; ``horizon`` is how many periods are paid for.
 
+    Its bound is declared: an estimate from the rows of one state is not that of the next.
+    """
+
+    estimates: ClassVar[bool] = False
     name: Literal["series"] = "series"
     method: Factor = "auto"
     until: Key

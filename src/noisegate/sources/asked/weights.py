@@ -72,8 +72,8 @@ def _sized(tally: Sums, parts: exp.Select, dialect: Dialect) -> exp.Select:
         size: exp.Expr = exp.Abs(this=value)
         if constant and constant == term.reach:
             count = exp.IntDiv(this=size, expression=whole(constant))
-            most_rows = call("LEAST", _over(dialect.added(count)), whole(_MOST // constant))
-            norm: exp.Expr = exp.Mul(this=most_rows, expression=whole(constant))
+            rows = cast(_over(dialect.added(count)), "HUGEINT")  # times 2**40 or less, below 10**38
+            norm: exp.Expr = exp.Mul(this=rows, expression=cast(whole(constant), "HUGEINT"))
         else:
             norm = _over(exp.Sum(this=size))
         shown.append(as_(norm, f"a_{name}"))

@@ -1,5 +1,6 @@
 """What sizes a unit up in a block: its rows, what it adds to sums, or its groups."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -56,9 +57,7 @@ class Counted:
 
 
 @remembered
-def counted_of(  # noqa: PLR0911 - one a case
-    block: Block, accountant: str, *, apart: bool
-) -> tuple[Counted, ...]:
+def counted_of(block: Block, accountant: str, *, apart: bool) -> tuple[Counted, ...]:
     """What sizes a unit up in a block, if anything does: groups, what it adds, else its rows.
 
     With ``apart`` direct sums are weighed for themselves, which is a second size beside others.
@@ -83,22 +82,38 @@ def counted_of(  # noqa: PLR0911 - one a case
     if sums and plain and not any(_is_loose(term) for each in sums for term in each.sums):
         return counted_of(block, accountant, apart=False)
     people = [part.query.tally.relation for part in weighed if part.is_people]
-    if sought or (drafted.keys and not (people or sums)):
+    listed = any(isinstance(part.query.tally, Values | Distinct) for part in parts)
+    sized = _largest(plain, former=block.former, alone=not (people or listed))
+    many = len(people) > 1 and not block.former
+    if sought or many or (drafted.keys and not (people or sums)):
         people = [PerUnit(rows, tuple((key.name, key.expression) for key in block.by), ())]
     groups = [
         Counted(query=rows_per_unit_query(each), people=True, sought=sought,
                 steep=sought and accountant == "pure")
         for each in people[:1]
     ]  # fmt: skip
-    if plain:
-        by_size = _of_sums(plain[0], rows, zeros=block.former)
-        return (by_size, *sums, *(groups if sought else ()))
-    if any(isinstance(part.query.tally, Values | Distinct) for part in parts):
+    if plain or listed:
         by_rows = Counted(query=rows_per_unit_query(rows))
-        return (by_rows, *sums, *(groups if sought else ()))
+        by_size = by_rows if sized is None else _of_sums(sized, rows, zeros=block.former)
+        return (by_size, *sums, *(groups if sought else ()))
     if people and rows is not block.relation:  # about all units, not about a sample
         return counted_of(replace(block, relation=rows), accountant, apart=apart)
     return (*groups, *sums)
+
+
+def _largest(plain: Sequence[Part], *, former: bool, alone: bool) -> Part | None:
+    """The part that sizes units up for all parts of a block; None: their rows do.
+
+    What a unit adds to one part says nothing of another: COUNT(y) may be of few rows.
+    """
+    if former or (alone and len(plain) == 1):
+        return plain[0] if plain else None
+    return next((part for part in plain if _is_whole(part)), None)
+
+
+def _is_whole(part: Part) -> bool:
+    tally = part.query.tally
+    return isinstance(tally, Sums) and any(term.constant is not None for term in tally.sized)
 
 
 def _is_loose(term: Term) -> bool:
@@ -143,8 +158,7 @@ def _of_sums(part: Part, rows: Relation, *, zeros: bool) -> Counted:
     """Units by what they add to a part, or by their rows where all rows are counted."""
     tally = part.query.tally
     assert isinstance(tally, Sums)  # noqa: S101 - only they are weighed
-    whole = any(term.constant is not None for term in tally.sized)
-    sized, by = () if whole else tally.sized, tally.by if tally.squares_per_unit else ()
+    sized, by = () if _is_whole(part) else tally.sized, tally.by if tally.squares_per_unit else ()
     return Counted(
         query=rows_per_unit_query(rows, sized, by=by, zeros=zeros),
         part=PART if sized else Fraction(1),
