@@ -27,7 +27,6 @@ from noisegate.noise.gaussian import discrete_gaussian
 from noisegate.noise.geometric import discrete_laplace, geometric, geometric_gaps
 from noisegate.noise.uniform import uniform_below
 
-pytestmark = pytest.mark.audit  # tests/exact proves the laws; these look at drawn numbers
 FALSE_ALARM = 1e-9
 FALSE_ALARM_SMALL, EXPECTED_MIN_SMALL = 1e-11, 100
 EXPECTED_MIN = 500

@@ -52,11 +52,7 @@ METHODS = (
     "adaptive", "adaptive-grid", "ahp", "cells", "convex", "dawa", "fourier", "haar", "hybrid", "kdtree", "marginals",
     "mwem", "planned", "privtree", "quadtree", "seasonal", "sensing", "sketch", "tree", "uniform-grid",
 )  # fmt: skip
-PLACES = [
-    ("tight", VISITS),
-    ("tight-zcdp", VISITS),
-    pytest.param("tight-zcdp", NOTES, marks=pytest.mark.audit),
-]
+PLACES = [("tight", VISITS), ("tight-zcdp", VISITS), ("tight-zcdp", NOTES)]
 ALWAYS = {  # that every one of these tables can be asked
     "sql", "plan", "choose", "choose, listed", "choose, prior", "choose, interval", "auction", "smooth, trimmed",
     "smooth, Huber", "histogram", "table", "marginals", "cube", "sparse", "above", "cdf", "boxplot", "synthetic",

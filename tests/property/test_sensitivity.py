@@ -76,7 +76,7 @@ from noisegate.transforms.statistics.weighings import (
 from refusals import about
 
 # Of each test below. Every run of the tests tries the same ones; `make fuzz` tries others.
-EXAMPLES, DEEP = (50, 40) if os.environ.get("NOISEGATE_EXPLORE") else (9, 7)
+EXAMPLES, DEEP = (50, 40) if os.environ.get("NOISEGATE_EXPLORE") else (12, 10)
 QUESTIONS = 24  # of each example, up to 7 neighbours each
 PERSONS = 6
 SPACES = ("patient", "doctor", "rows of rows")

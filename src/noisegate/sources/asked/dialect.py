@@ -128,18 +128,6 @@ class DecimalDialect(Dialect):
         texts = [cast(each, "VARCHAR") for each in (owner, *values)]
         return self.sha256(call("CONCAT_WS", exp.Literal.string("|"), *texts))
 
-    def start(self, owner: exp.Expr, size: exp.Expr) -> exp.Expr:
-        """By digits of its hash, which are 8 or above in half of all cases."""
-        text, eight = self.choice([], owner), exp.Literal.string("8")
-        found: exp.Expr = whole(0)
-        for place in range(8):
-            digit = call("SUBSTR", text.copy(), whole(place + 1), whole(1))
-            half = exp.GTE(this=digit, expression=eight.copy())
-            coin = case((half, whole(1 << place)), otherwise=whole(0))
-            found = exp.Add(this=found, expression=coin)
-        parts = exp.Mul(this=size, expression=exp.paren(found, copy=False))
-        return exp.paren(exp.IntDiv(this=exp.paren(parts), expression=whole(256)))
-
     def with_heads(self, query: exp.Select, heads: Callable[[exp.Expr], exp.Expr]) -> exp.Select:  # noqa: ARG002
         """Rows have no numbers: a second reading, or a task that runs again, gives others."""
         raise self.refusal("A sample of rows that are units")

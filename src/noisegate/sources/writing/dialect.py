@@ -135,10 +135,6 @@ class Dialect(ABC):
     def choice(self, values: Sequence[exp.Expr], owner: exp.Expr) -> exp.Expr:
         """A hash that orders an owner's values: it is of nothing but them and the owner."""
 
-    def start(self, owner: exp.Expr, size: exp.Expr) -> exp.Expr:
-        """A whole number from 0 to below ``size``, about evenly spread, of the owner alone."""
-        return exp.cast(exp.Abs(this=self.choice([], owner) % size), "BIGINT")
-
     @abstractmethod
     def with_heads(self, query: exp.Select, heads: Callable[[exp.Expr], exp.Expr]) -> exp.Select:
         """The rows whose number, given by this reading, has heads."""

@@ -8,6 +8,7 @@ that is known to be exact, as doubles of at most 2**53 grains: `sums_query` tell
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import reduce
 from typing import Final
 
 from sqlglot import exp
@@ -38,6 +39,7 @@ from noisegate.sources.writing.words import (
     and_,
     as_,
     by_places,
+    call,
     case,
     cast,
     clamp,
@@ -440,11 +442,27 @@ def _evenly(query: exp.Select, order: Sequence[str], cap: int, dialect: Dialect)
         as_(exp.Window(this=exp.RowNumber(), partition_by=[owner], order=sorted_rows), "at"),
         as_(exp.Window(this=size, partition_by=[owner.copy()]), "n"),
     ).from_(query.subquery("v", copy=False), copy=False)
-    n, most, start = col("n", "w"), whole(cap), dialect.start(col(OWNER, "w"), col("n", "w"))
+    n, most, start = col("n", "w"), whole(cap), _start(col(OWNER, "w"), col("n", "w"), dialect)
     rest = (col("at", "w") * most + start) % n
     kept = exp.or_(exp.LTE(this=n, expression=most), exp.LT(this=rest, expression=most))
     chosen = exp.select(*(col(name, "w") for name in order)).where(kept, copy=False)
     return chosen.from_(numbered.subquery("w", copy=False), copy=False)
+
+
+def _start(owner: exp.Expr, size: exp.Expr, dialect: Dialect) -> exp.Expr:
+    """One of 256 even steps from 0 to below ``size``, of the owner alone: equal on all engines.
+
+    By the first 8 digits of SHA-256 of the owner as text: is each 8 or above?
+    """
+    text, steps = dialect.sha256(cast(owner, "VARCHAR")), list[exp.Expr]()
+    for place in range(8):
+        at, one = (exp.Literal.number(each) for each in (place + 1, 1))
+        digit = call("SUBSTR", text.copy(), at, one)
+        half = exp.GTE(this=digit, expression=exp.Literal.string("8"))
+        steps.append(case((half, whole(1 << place)), otherwise=whole(0)))
+    step = exp.paren(reduce(lambda a, b: exp.Add(this=a, expression=b), steps), copy=False)
+    parts = exp.paren(exp.Mul(this=size, expression=step), copy=False)
+    return exp.paren(exp.IntDiv(this=parts, expression=whole(256)), copy=False)
 
 
 def _lowest(pairs: exp.Query, names: Sequence[str], cap: int, dialect: Dialect) -> exp.Select:
