@@ -37,20 +37,15 @@ from noisegate.sql.estimates.unseen import (
     REACH,
     Bins,
     drawn,
-    even_normal,
-    evens,
-    normals,
-    poisson,
+    numbers,
 )
 from noisegate.sql.laws.laws import Floats
 
 _BACK, _AHEAD = 12, 16  # bins before and after the last clear one that curves are fitted to
 _MISFIT, _FARTHER = 0.08, 0.03  # of a number: how far a curve may be off; more, a bin back
 _FADING: Final = 0.9  # what a bin farther back counts, since curves may bend there
-_AWAY: Final = 2.0  # deviations: from there on a clear number is less and less what curves expect
 _STRANGE: Final = 6.0  # the most that one bin speaks against a curve
 _PILED: Final = 1.0  # the same of the last clear bin, if it is above a curve that ends there
-_ROUGH: Final = 0.25  # how far curves may be off beyond the last clear bin, of what they expect
 _INDEX: Final = (0.35, 0.6, 0.9, 1.2, 1.5, 1.9, 2.3, 2.8, 3.4, 4.2, 5.5, 8.0, 14.0, 25.0)
 _BENDS: Final = (0.1, 0.25, 0.5, 1.0, 2.0, 4.5, 12.0)
 _BODIES: Final = (0.3, 0.8, 2.0, 4.5)
@@ -118,23 +113,8 @@ class Hidden:
         """
         curves, fit = self._weighed()
         curve = curves[drawn(fit, DRAWS)]
-        clear, size = self._end - self.first, curve.shape[1]
-        noise = 2 * self._scale**2
-        off = self._units[self.first : self._stop] - curve
-        rough = np.full(size, _ROUGH)
-        rough[:clear] = self._misfit[:clear]
-        doubt = curve + (rough * curve) ** 2
-        told = doubt / (doubt + noise)  # how far the noisy numbers are believed
-        far = np.abs(off[:, :clear]) / np.sqrt(doubt[:, :clear] + noise)
-        told[:, :clear] += (1 - told[:, :clear]) * np.clip(far / _AWAY - 1, 0.0, 1.0)
-        mean = curve + told * off
-        found = np.empty((DRAWS, size))
-        found[:, :clear] = mean[:, :clear] + np.sqrt(told[:, :clear] * noise) * normals()[:, :clear]
-        rest = _ROUGH * np.sqrt(1 - told[:, clear:])
-        hidden = np.maximum(mean[:, clear:], 0.0)
-        hidden = hidden * np.exp(even_normal(0)[:, None] * rest - rest**2 / 2)
-        found[:, clear:] = poisson(hidden, evens()[:, : size - clear])
-        return found
+        seen, misfit = self._units[self.first : self._stop], self._misfit[: self._end - self.first]
+        return numbers(curve, seen, misfit, self._scale)
 
     @cached_property
     def _misfit(self) -> Floats:

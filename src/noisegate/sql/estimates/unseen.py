@@ -161,23 +161,9 @@ class Unseen:
         curves, fit, smooth = self._weighed()
         picked = drawn(fit, DRAWS)
         curve = curves[picked, : self._end - self._first + REACH]
-        clear, size = self._end - self._first, curve.shape[1]
-        noise = 2 * self._scale**2
-        off = self._units[self._first : self._first + size] - curve
-        rough = np.full(size, _ROUGH)
-        rough[:clear] = self._misfit[:clear]
-        doubt = curve + (rough * curve) ** 2
-        told = doubt / (doubt + noise)  # how far the noisy numbers are believed
-        far = np.abs(off[:, :clear]) / np.sqrt(doubt[:, :clear] + noise)
-        told[:, :clear] += (1 - told[:, :clear]) * np.clip(far / _AWAY - 1, 0.0, 1.0)
-        mean = curve + told * off
-        found = np.empty((DRAWS, size))
-        found[:, :clear] = mean[:, :clear] + np.sqrt(told[:, :clear] * noise) * normals()[:, :clear]
-        rest = _ROUGH * np.sqrt(1 - told[:, clear:])
-        hidden = np.maximum(mean[:, clear:], 0.0)
-        hidden = hidden * np.exp(even_normal(0)[:, None] * rest - rest**2 / 2)
-        found[:, clear:] = poisson(hidden, evens()[:, : size - clear])
-        return found, picked >= smooth
+        seen = self._units[self._first : self._first + curve.shape[1]]
+        misfit = self._misfit[: self._end - self._first]
+        return numbers(curve, seen, misfit, self._scale), picked >= smooth
 
     @cached_property
     def _misfit(self) -> Floats:
@@ -259,6 +245,30 @@ def drawn(fit: Floats, count: int) -> NDArray[np.intp]:
     weight = np.cumsum(np.exp(fit - fit.max()))
     at = (np.arange(count) + 0.5) / count * weight[-1]
     found: NDArray[np.intp] = np.minimum(np.searchsorted(weight, at), fit.size - 1)
+    return found
+
+
+def numbers(curve: Floats, seen: Floats, misfit: Floats, scale: float) -> Floats:
+    """Numbers of units by what a look has ``seen`` and curves say together, one draw a curve.
+
+    ``misfit``, of the bins that stand clear: how far curves may be off there, of what they expect.
+    """
+    clear, size = misfit.size, curve.shape[1]
+    noise = 2 * scale**2
+    off = seen - curve
+    rough = np.full(size, _ROUGH)
+    rough[:clear] = misfit
+    doubt = curve + (rough * curve) ** 2
+    told = doubt / (doubt + noise)  # how far the noisy numbers are believed
+    far = np.abs(off[:, :clear]) / np.sqrt(doubt[:, :clear] + noise)
+    told[:, :clear] += (1 - told[:, :clear]) * np.clip(far / _AWAY - 1, 0.0, 1.0)
+    mean = curve + told * off
+    found = np.empty((DRAWS, size))
+    found[:, :clear] = mean[:, :clear] + np.sqrt(told[:, :clear] * noise) * normals()[:, :clear]
+    rest = _ROUGH * np.sqrt(1 - told[:, clear:])
+    hidden = np.maximum(mean[:, clear:], 0.0)
+    hidden = hidden * np.exp(even_normal(0)[:, None] * rest - rest**2 / 2)
+    found[:, clear:] = poisson(hidden, evens()[:, : size - clear])
     return found
 
 
