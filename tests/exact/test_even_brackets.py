@@ -10,7 +10,14 @@ import numpy as np
 import pytest
 from test_brackets import LEVELS, failures, hard_tables, law
 
-from noisegate.mechanisms.quantiles.brackets import FIRST, LADDER, MORE, ROOM, EvenBrackets
+from noisegate.mechanisms.quantiles.brackets import (
+    _LONGER,
+    FIRST,
+    LADDER,
+    MORE,
+    ROOM,
+    EvenBrackets,
+)
 
 CLAIMED = dict(zip(LADDER, (0.0215, 0.0075, 0.0009), strict=True))
 
@@ -78,3 +85,16 @@ def test_rungs_grow_with_their_places():
     steps = [after / before for before, after in pairwise(mechanism.radii.tolist()) if before > 20]
     assert max(steps) < 1.25
     assert mechanism.radii.size < 100
+
+
+@pytest.mark.parametrize("bits", [20, 51, 58])
+def test_ends_of_wide_grids_are_those_of_whole_numbers(bits):
+    """Products of a radius and 4096 once wrapped 64 bits, from grids of 2**51 on."""
+    wide = EvenBrackets.for_epsilon(1, taus=("1/2",), low=0, high=(1 << bits) - 1)
+    places = np.arange(wide.radii.size)
+    for rung, longer in enumerate(_LONGER):
+        exact = [
+            max(-(-radius * longer // 1024), radius - (-rung // 4))
+            for radius in map(int, wide.radii)
+        ]
+        assert wide._end(places, rung).tolist() == exact

@@ -372,9 +372,10 @@ class EvenBrackets(Brackets):
         return fine_radii_below(self.points - 1)
 
     def _end(self, places: Int64Array, rung: int) -> Int64Array:
-        """See above; four times a radius is far below 2**63."""
-        radius = self._radius(places)
-        found: Int64Array = np.maximum(-(-radius * _LONGER[rung] >> 10), radius - (-rung // 4))
+        """See above; in two parts, since a radius of 2**58 times 4096 is beyond 64 bits."""
+        radius, longer = self._radius(places), _LONGER[rung]
+        scaled = (radius >> 10) * longer - (-(radius & 1023) * longer >> 10)
+        found: Int64Array = np.maximum(scaled, radius - (-rung // 4))
         return found
 
 
