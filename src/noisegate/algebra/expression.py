@@ -5,7 +5,7 @@ function means is said once, in `functions.py`, and written per engine in `sourc
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from fractions import Fraction
 from functools import lru_cache
@@ -96,8 +96,8 @@ Expression: TypeAlias = Literal | Field | Call
 def domain_of(expression: Expression, schema: Schema) -> Domain:
     """The facts about the expression's value, computed from those of its fields.
 
-    Claim: for every row whose fields keep their domains, the value is NULL (only where nullable) or
-        of this kind and within these bounds. Why: each function's rule is interval arithmetic.
+    Claim: for every row whose fields keep their domains, the value is NULL (only where it may lack)
+        or of this kind and within these bounds. Why: each function's rule is interval arithmetic.
     """
     if type(expression) is Literal:
         return _literal_domain(expression)
@@ -113,7 +113,12 @@ def domain_of(expression: Expression, schema: Schema) -> Domain:
     if type(expression) is Call:
         arguments = [domain_of(arg, schema) for arg in expression.args]
         literals = [arg.value if type(arg) is Literal else ... for arg in expression.args]
-        return function_named(expression.function).domain(arguments, literals)
+        rule = function_named(expression.function).domain
+        found = rule(arguments, literals)
+        if found.nullable or not any(arg.unlisted for arg in arguments):
+            return found
+        missing = [replace(arg, nullable=arg.may_lack) for arg in arguments]
+        return replace(found, unlisted=rule(missing, literals).nullable)
     raise Unsupported("This is not an expression.", fix="Use Literal, Field and Call.")
 
 

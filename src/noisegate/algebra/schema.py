@@ -158,7 +158,7 @@ def _folded(folded: Folded, below: Schema, *, may_lack: bool = False) -> Domain:
         raise Unsupported("This is not a fold.", fix="Use Folded and Fold.")
     value = domain_of(folded.expression, below)
     if folded.fold in (Fold.COUNT, Fold.COUNT_DISTINCT):
-        least = Fraction(0 if value.nullable or may_lack else 1)
+        least = Fraction(0 if value.may_lack or may_lack else 1)
         return Domain(kind=Kind.INTEGER, low=least, nullable=False)
     return _sum_domain(value) if folded.fold is Fold.SUM else replace(value, nullable=True)
 
@@ -241,6 +241,7 @@ def _either(domains: list[Domain]) -> Domain:
         high=None if None in highs else max(high for high in highs if high is not None),
         keys=keys,
         nullable=any(domain.nullable for domain in domains),
+        unlisted=any(domain.unlisted for domain in domains),
     )
 
 

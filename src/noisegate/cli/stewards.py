@@ -102,8 +102,11 @@ def check(
     else:
         if rows:
             say(_PRIVATE)
-        for each in found:
-            say(str(each))
+        alike: dict[tuple[str, str, str], list[str]] = {}
+        for each in found:  # the same of many columns is said once
+            alike.setdefault((each.severity.value, each.problem, each.fix), []).append(each.place)
+        for (severity, problem, fix), places in alike.items():
+            say(f"{severity}: {', '.join(places)}: {problem} {fix}")
         say(f"{len(found)} finding{'' if len(found) == 1 else 's'}.")
     if any(each.severity.value == "error" for each in found):
         raise typer.Exit(4)

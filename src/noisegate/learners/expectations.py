@@ -421,7 +421,7 @@ def filled(matrix: Matrix) -> Matrix:
     schema = schema_of(matrix.relation)
     marks = tuple(
         replace(each, expression=_filled(each))
-        if domain_of(each.expression, schema).nullable
+        if domain_of(each.expression, schema).may_lack
         else each
         for each in matrix.marks
     )

@@ -61,8 +61,10 @@ class Domain:
 
     ``low`` and ``high`` hold for every value, because whoever makes the value clamps it. ``keys``
     are the groups that are shown; a value outside them is in no group. ``nullable`` says whether
-    the value may be missing. ``scale`` says that a number is a decimal with so many digits behind
-    the point, or the double next to one; so it can be told from any other of up to 15 digits.
+    the value may be missing, and then missing ones are a group. ``unlisted``: rows may hold values
+    that are not among the keys, and missing ones, which are in no group. ``scale`` says that a
+    number is a decimal with so many digits behind the point, or the double next to one; so it can
+    be told from any other of up to 15 digits.
     """
 
     kind: Kind
@@ -70,7 +72,13 @@ class Domain:
     high: Fraction | None = None
     keys: tuple[Key, ...] | None = None
     nullable: bool = True
+    unlisted: bool = False
     scale: int | None = None
+
+    @property
+    def may_lack(self) -> bool:
+        """Whether a row may have no value, as a group of its own or in none."""
+        return self.nullable or self.unlisted
 
     @property
     def is_bounded(self) -> bool:
@@ -147,8 +155,9 @@ class Column:
             few = high - low < LISTED_MAX
             keys = tuple(range(int(low), int(high) + 1)) if few else None
         return Domain(
-            kind=self.kind, low=low, high=high, keys=keys, nullable=self.nullable, scale=self.scale
-        )
+            kind=self.kind, low=low, high=high, keys=keys, nullable=self.nullable,
+            unlisted=self.keys is not None and not self.nullable, scale=self.scale,
+        )  # fmt: skip
 
     @classmethod
     def from_terms(

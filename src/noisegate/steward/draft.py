@@ -19,7 +19,6 @@ Notes: TypeAlias = Mapping[tuple[str, str], str]
 _SILENT: Final[Notes] = MappingProxyType({})
 _NOWHERE: Final[Mapping[str, str]] = MappingProxyType({})
 _TO_FILL_IN: Final = {
-    Kind.BOOLEAN: "to group by it, add: in = [true, false]",
     Kind.INTEGER: "to add it up, add: between = [0, 100]; to group by it: in = [1, 2, 3]",
     Kind.NUMBER: "to add it up, add: between = [0.0, 100.0]",
     Kind.TEXT: 'to group by it, add: in = ["a", "b"]; a number or a date? Change the type',
@@ -166,7 +165,11 @@ class _Page:
             yield "# every_row_is_one_person = true  # only if no person has two rows here"
             yield "# public = true  # only if the rows are nobody's, such as a list of codes"
         if table in self.units or table in self.ways:
-            yield "# rows_per_unit = 10  # the most rows of one person that count; more costs noise"
+            owner = self.units.get(table)
+            own = owner and self.names.is_row_of(self.names.stem(table, owner), table)
+            most = "10  # the most rows of one person that count; more costs noise"
+            one = "1  # if no person has two rows here, as its name suggests"
+            yield f"# rows_per_unit = {one if own else most}"
             yield "# groups_per_unit = 3  # the most groups in which one person counts"
         yield "# rows_max = 100_000  # more rows than there will ever be"
 
@@ -183,6 +186,8 @@ class _Page:
     def _column(self, table: str, name: str, kind: Kind, *, leads: bool) -> str:
         if is_identifying(name) and not leads:
             return "{ hidden = true }  # sounds identifying: not available to questions"
+        if kind is Kind.BOOLEAN:
+            return '{ type = "boolean", in = [true, false] }'
         comment = _TO_FILL_IN[kind]
         if leads:
             comment = "leads to the person"

@@ -190,7 +190,7 @@ def recipe(aggregate: Aggregate, book: Book, *, derived: bool, divided: bool = F
     schema = book.schema(aggregate.where)
     domains = [domain_of(arg, schema) for arg in aggregate.args]
     where = _where(aggregate)
-    missing = [domain.nullable for domain in domains]
+    missing = [domain.may_lack for domain in domains]
     held = [present(arg) for arg in aggregate.args]
     conditions = (*where, *compress(held, missing))
     if function in COUNTS:

@@ -197,9 +197,11 @@ def _capped(
 
 
 def _is_listed(key: GroupKey) -> bool:
-    """Whether rows may have other keys than those that a list declares."""
-    listed = isinstance(key.expression, Field) and key.domain.keys is not None
-    return listed and not (key.closed or key.domain.is_bounded or key.domain.kind is Kind.BOOLEAN)
+    """Whether rows may have other keys than those that a list declares, or none."""
+    domain = key.domain
+    if not isinstance(key.expression, Field) or domain.keys is None or key.closed:
+        return False
+    return domain.unlisted or not (domain.is_bounded or domain.kind is Kind.BOOLEAN)
 
 
 def _ownerless(table: TableDomain) -> str | None:

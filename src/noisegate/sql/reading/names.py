@@ -8,7 +8,7 @@ from typing import Final, final
 from sqlglot import exp
 
 from noisegate.algebra.expression import Expression, Field
-from noisegate.algebra.relation import Filter, Project, Relation, Table
+from noisegate.algebra.relation import Filter, Project, Relation, Table, all_of
 from noisegate.algebra.schema import schema_of
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Domain, TableDomain
@@ -230,6 +230,16 @@ def unknown(column: exp.Column, rows: Rows) -> Unsupported:
             fix=f"There are: {', '.join(dict.fromkeys(name.name for name in names))}.",
             about="hidden",
         )
+    for table in (each.domain for each in all_of(rows.relation) if type(each) is Table):
+        owner = table.unit and table.unit.column
+        if table.path and owner is not None and fold(owner) == fold(column.name):
+            ways = zip((table.name, *(step.table for step in table.path)), table.path, strict=False)
+            joins = [f"JOIN {s.table} ON {at}.{s.column} = {s.table}.{s.key}" for at, s in ways]
+            return Unsupported(
+                f"There is no column {column.name!r} in {table.name!r}.",
+                fix=f"It is in {table.path[-1].table!r}: {' '.join(joins)}.",
+                about="column",
+            )
     return no_such("column", column.name, dict.fromkeys(name.name for name in names))
 
 

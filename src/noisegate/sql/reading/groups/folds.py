@@ -29,7 +29,7 @@ def folded(ask: Asked, schema: Schema, add: Add, *, may_lack: bool = False) -> E
     value = exact(ask.args[0], schema) if ask.args else one
     if ask.where is not None:
         value = Call("case", (ask.where, value))
-    may_lack = may_lack or domain_of(value, schema).nullable
+    may_lack = may_lack or domain_of(value, schema).may_lack
     if ask.function in (Function.COUNT, Function.COUNT_UNITS):
         count = add(Fold.COUNT, value)
         if ask.function is Function.COUNT:

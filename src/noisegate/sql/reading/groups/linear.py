@@ -72,9 +72,9 @@ def on_line(
     line = line_of(ask.args[0])
     if (line[0], ask.where) not in shared:
         return None
-    nullable = domain_of(line[0], schema).nullable
+    may_lack = domain_of(line[0], schema).may_lack
     counted = Asked(Function.COUNT_VALUES, (line[0],), where=ask.where)
-    count = counted if nullable else Asked(Function.COUNT, where=ask.where)
+    count = counted if may_lack else Asked(Function.COUNT, where=ask.where)
     return Asked(ask.function, (line[0],), where=ask.where), count, line
 
 

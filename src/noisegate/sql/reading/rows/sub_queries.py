@@ -117,7 +117,7 @@ class SubQueries:
         rows, found = self._counted(sight.rows, tied, *pairs)
         is_there: Expression = Call("gt", (found, Literal(0)))
         schema = {**sight.rows.schema, **tied.inner.rows.schema}
-        if not any(domain_of(one, schema).nullable for one in pairs):
+        if not any(domain_of(one, schema).may_lack for one in pairs):
             return rows, is_there
         if len(pairs) > 1:
             raise Unsupported(
@@ -215,7 +215,7 @@ def _may_be_null(sight: Sight, equal: Equality, tied: Tied) -> bool:
         return False
     schemas = (sight.rows.schema, tied.inner.rows.schema)
     sides = zip(equal.pair, schemas, strict=True)
-    return any(domain_of(one, schema).nullable for one, schema in sides)
+    return any(domain_of(one, schema).may_lack for one, schema in sides)
 
 
 def _sides(part: Node, rows: Rows) -> tuple[Node, Node] | None:

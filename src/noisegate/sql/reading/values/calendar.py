@@ -70,7 +70,7 @@ def named(place: Expression, first: int, names: tuple[str, ...], schema: Schema)
     for number, name in enumerate(names[:-1]):
         args += [Call("eq", (place, Literal(first + number))), Literal(name)]
     chosen = Call("case", (*args, Literal(names[-1])))
-    if not domain_of(place, schema).nullable:
+    if not domain_of(place, schema).may_lack:
         return chosen
     return Call("case", (Call("not", (Call("is_null", (place,)),)), chosen))
 

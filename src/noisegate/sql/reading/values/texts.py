@@ -47,7 +47,7 @@ def _concat(node: Node, reading: "Reading") -> Expression:
     """CONCAT leaves NULLs out, unlike ||."""
     require_only(node, "expressions", *_QUIET)
     filled: list[Expression] = [
-        Call("coalesce", (text, Literal(""))) if domain_of(text, reading.schema).nullable else text
+        Call("coalesce", (text, Literal(""))) if domain_of(text, reading.schema).may_lack else text
         for text in _texts(node.expressions, reading)
     ]
     return Call("concat", tuple(filled))
