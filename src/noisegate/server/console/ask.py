@@ -291,6 +291,6 @@ def _column(column: dict[str, Any]) -> dict[str, str]:
         words.append(shown if len(keys) <= _KEYS_SHOWN else f"{shown}, … ({len(keys):,} keys)")
     if ends is not None:
         words.append(f"{ends[0]} to {ends[1]}")
-    if column["nullable"] is False:
+    if column["nullable"] is False and column["in"] is None:
         words.append("never missing")
     return {"name": column["name"], "kind": column["type"], "words": "; ".join(words)}

@@ -332,7 +332,7 @@ def _attribute(oid: int, number: int, column: Column) -> dict[str, Any]:
     kind = OF_KIND[column.kind]
     return {
         "attrelid": oid, "attname": column.name, "atttypid": kind.oid, "attlen": kind.size,
-        "attnum": number, "atttypmod": -1, "attndims": 0, "attnotnull": not column.nullable,
+        "attnum": number, "atttypmod": -1, "attndims": 0, "attnotnull": not column.domain.may_lack,
         "attidentity": "", "attgenerated": "", "attstorage": "p" if kind.size > 0 else "x",
         "attcompression": "", "attalign": "i", "attinhcount": 0, "attstattarget": -1,
         "attcollation": 100 if column.kind is Kind.TEXT else 0, "attcacheoff": -1,
@@ -347,7 +347,7 @@ def _information(dataset: str, number: int, column: Column) -> dict[str, Any]:
     precision, radix, scale = numeric.get(column.kind, (None, None, None))
     return {
         "column_name": column.name, "ordinal_position": number, "data_type": kind.name,
-        "is_nullable": "YES" if column.nullable else "NO", "udt_catalog": dataset,
+        "is_nullable": "YES" if column.domain.may_lack else "NO", "udt_catalog": dataset,
         "udt_schema": "pg_catalog", "udt_name": type_name(kind), "is_identity": "NO",
         "is_generated": "NEVER", "is_updatable": "NO", "dtd_identifier": str(number),
         "numeric_precision": precision, "numeric_precision_radix": radix, "numeric_scale": scale,
