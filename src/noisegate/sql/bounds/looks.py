@@ -422,7 +422,7 @@ def _moved(block: Block, arg: Expression, low: Fraction, high: Fraction) -> Expr
     """A value within bounds; NULL stays so, which LEAST and GREATEST pass over."""
     moved = Call("least", (Call("greatest", (arg, Literal(low))), Literal(high)))
     schema = schema_of(block.relation)
-    if not domain_of(arg, schema).nullable:
+    if not domain_of(arg, schema).may_lack:
         return moved
     kind = domain_of(moved, schema).kind
     return Call("case", (Call("is_null", (arg,)), Literal(None, kind), moved))
@@ -463,7 +463,8 @@ def owner_table(block: Block) -> TableDomain:
 def _profile(block: Block, counted: Counted, sight: Sight) -> Profile:
     return Profile(
         table=owner_table(block).name, units=sight.values, scale=sight.scale,
-        part=counted.part, people=counted.people, sums=bool(counted.sums), former=block.former,
+        part=counted.part, step=counted.step, people=counted.people, sums=bool(counted.sums),
+        former=block.former,
         most=groups_of(block) if counted.people and not block.former else None,
     )  # fmt: skip
 

@@ -162,6 +162,7 @@ class Profile:
     units: tuple[int, ...]
     scale: float = 0.0  # of the noise in each number
     part: Fraction = Fraction(1)
+    step: Fraction | None = None  # sizes are multiples of it
     people: bool = False  # sizes are numbers of groups
     sums: bool = False  # sizes are what units add to direct sums that are weighed apart
     most: int | None = None  # no unit has more: there are no more groups
@@ -174,8 +175,14 @@ class Profile:
 
     @property
     def fine(self) -> Sizes:
-        """The same, as bars are made by them."""
+        """The same, as smaller caps are chosen by them."""
         return _sizes(self.units, self.scale, self.part, people=self.people, fine=True)
+
+    @property
+    def bars(self) -> Sizes:
+        """The same, as bars are made by them."""
+        step = self.step
+        return _sizes(self.units, self.scale, self.part, people=self.people, fine=True, step=step)
 
     @property
     def rows(self) -> float:
@@ -189,7 +196,7 @@ class Profile:
 
     def loss(self, cap: int | Fraction) -> Loss:
         """What a cap loses, and how sure that is."""
-        found = self.fine.loss(float(cap))
+        found = self.bars.loss(float(cap))
         if self.most is None or cap < self.most:
             return found
         nothing = np.zeros_like(found.drawn)
@@ -234,12 +241,25 @@ class Profile:
 
 @lru_cache(maxsize=64)
 def _sizes(
-    units: tuple[int, ...], scale: float, part: Fraction, *, people: bool, fine: bool
+    units: tuple[int, ...],
+    scale: float,
+    part: Fraction,
+    *,
+    people: bool,
+    fine: bool,
+    step: Fraction | None = None,
 ) -> Sizes:
     """Numbers of rows are whole: the second bin holds 2 alone."""
     highs = np.array(STEPS if part == 1 else PARTS) * float(part)
     lows = np.concatenate([[0.0], highs[:-1]]) + (part == 1)
-    return Sizes(np.array(units, np.int64), max(scale, 1e-9), lows, highs, apart=people, fine=fine)
+    each = np.array(units, np.int64)
+    if step is not None:  # bins without a multiple are empty
+        wide = float(step)
+        lows, highs = (np.floor(ends / wide + 1e-9) * wide for ends in (lows, highs))
+        held = highs > lows
+        each, lows, highs = each[held], lows[held] + wide, highs[held]
+    grid = None if step is None else float(step)
+    return Sizes(each, max(scale, 1e-9), lows, highs, apart=people, fine=fine, step=grid)
 
 
 def valued(counts: Sequence[int]) -> tuple[int, ...]:

@@ -7,10 +7,13 @@ from fractions import Fraction
 from math import prod
 from typing import Final, final
 
+from noisegate.algebra.expression import domain_of
 from noisegate.algebra.known import remembered
 from noisegate.algebra.relation import PerUnit, Relation, Sampled
+from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import Distinct, Sums, Term, Values
 from noisegate.errors import Unsupported
+from noisegate.privacy.domain import Kind
 from noisegate.sql.bounds.profiles import PART, rows_per_unit_query
 from noisegate.sql.drafts.draft import Part, draft
 from noisegate.sql.drafts.groups import Caps
@@ -27,7 +30,8 @@ _LOOSE: Final = 1000  # bounds from here on are seldom near to what is usual
 class Counted:
     """What to look at for a cap of a block: units by size, in ``part`` of a row.
 
-    ``people``: the sizes are numbers of groups, for counts of units by group. ``sums``: they are
+    ``step``: all sizes are multiples of that, where it is known. ``people``: the sizes are numbers
+    of groups, for counts of units by group. ``sums``: they are
     what units add to these sums, which are weighed apart. ``divides``: an average may be such a sum
     over a count. ``sought``: counts of units decide which groups are shown, above a threshold that
     grows with the cap if ``steep``, and else with its root.
@@ -35,6 +39,7 @@ class Counted:
 
     query: Query
     part: Fraction = Fraction(1)
+    step: Fraction | None = None
     people: bool = False
     sums: tuple[Term, ...] = ()
     divides: bool = False
@@ -162,8 +167,17 @@ def _of_sums(part: Part, rows: Relation, *, zeros: bool) -> Counted:
     return Counted(
         query=rows_per_unit_query(rows, sized, by=by, zeros=zeros),
         part=PART if sized else Fraction(1),
+        step=None if by else _step(sized, rows),
         sums=() if part.apart is None else tally.terms,
     )
+
+
+def _step(sized: Sequence[Term], rows: Relation) -> Fraction | None:
+    """A part of what a row adds at most: all units add multiples of it, if values are whole."""
+    if len(sized) != 1 or domain_of(sized[0].expression, schema_of(rows)).kind is not Kind.INTEGER:
+        return None
+    found = 1 / (sized[0].reach * sized[0].grain)
+    return found if found > PART else None
 
 
 def own_rows(block: Block) -> Relation:

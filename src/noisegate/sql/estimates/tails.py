@@ -173,10 +173,10 @@ class Sizes:
     numbers of groups. Then the best bound is one for groups that lose 1 of a unit, and not all that
     it loses; and bars are wide, since units in many groups are in others than units in few.
     ``fine``: units that noise hides are drawn as bars hold them (`hidden.py`), and not as caps were
-    first chosen by (`unseen.py`).
+    first chosen by (`unseen.py`). ``step``: all sizes are multiples of it.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what is known of the sizes
         self,
         units: Whole,
         scale: float,
@@ -185,8 +185,9 @@ class Sizes:
         *,
         apart: bool = False,
         fine: bool = False,
+        step: float | None = None,
     ) -> None:
-        self._fine = fine
+        self._fine, self._step = fine, step
         self._units, self._scale = units.astype(np.float64), scale
         self._lows, self._highs, self._apart = lows, highs, apart
         self._losses: dict[float, Loss] = {}  # by cap
@@ -233,7 +234,7 @@ class Sizes:
 
     @cached_property
     def _bins(self) -> Bins:
-        return Bins.of(self._lows, self._highs)
+        return Bins.of(self._lows, self._highs, self._step)
 
     @cached_property
     def _within(self) -> tuple[Floats, Floats]:

@@ -125,11 +125,14 @@ class Bins:
     middle: Floats
 
     @classmethod
-    def of(cls, lows: Floats, highs: Floats) -> "Bins":
-        """Whole sizes reach half a step farther; where they begin at 0, an eighth of the end."""
-        whole = lows[0] >= 1
-        low = lows - 0.5 if whole else np.maximum(lows, highs / 8)
-        high = highs + 0.5 if whole else highs
+    def of(cls, lows: Floats, highs: Floats, step: float | None) -> "Bins":
+        """Multiples of a step reach half of one farther; others begin at an eighth of their end.
+
+        Without a step, sizes from 1 on are whole.
+        """
+        step = float(lows[0] >= 1) if step is None else step
+        low = lows - step / 2 if step else np.maximum(lows, highs / 8)
+        high = highs + step / 2
         width = np.log(high / low)
         return cls(width / log(4 / 3), (np.log(low) + np.log(high)) / 2, np.sqrt(low * high))
 
