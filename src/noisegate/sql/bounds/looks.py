@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias, final
 
 from noisegate.algebra.expression import Call, Expression, Field, Literal, domain_of
 from noisegate.algebra.known import remembered
+from noisegate.algebra.relation import Filter, all_of
 from noisegate.algebra.schema import schema_of
 from noisegate.curator.measurement import Measurement
 from noisegate.desk.terms import Terms
@@ -465,6 +466,7 @@ def _profile(block: Block, counted: Counted, sight: Sight) -> Profile:
         table=owner_table(block).name, units=sight.values, scale=sight.scale,
         part=counted.part, people=counted.people, sums=bool(counted.sums), former=block.former,
         most=groups_of(block) if counted.people and not block.former else None,
+        filtered=any(type(each) is Filter for each in all_of(block.relation)),
     )  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import Grouping, Sums, Term
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import WHOLE_MAX
-from noisegate.sql.estimates.tails import DIFFER, Loss, Sizes
+from noisegate.sql.estimates.tails import DIFFER, Loss, Model, Sizes
 from noisegate.transforms.query import Query
 from noisegate.transforms.stability import stability_of
 
@@ -166,16 +166,23 @@ class Profile:
     sums: bool = False  # sizes are what units add to direct sums that are weighed apart
     most: int | None = None  # no unit has more: there are no more groups
     former: bool = False  # caps are chosen as they were once
+    filtered: bool = False  # of rows that conditions select
 
     @property
     def sizes(self) -> Sizes:
-        """The numbers with their bins, as caps are chosen by them."""
-        return _sizes(self.units, self.scale, self.part, people=self.people, fine=False)
+        """The numbers with their bins, as caps were first chosen by them."""
+        return _sizes(self.units, self.scale, self.part, people=self.people)
 
     @property
     def fine(self) -> Sizes:
+        """The same, as smaller caps are chosen by them."""
+        return _sizes(self.units, self.scale, self.part, people=self.people, model=Model.FINE)
+
+    @property
+    def bars(self) -> Sizes:
         """The same, as bars are made by them."""
-        return _sizes(self.units, self.scale, self.part, people=self.people, fine=True)
+        model = Model.LEAKY if self.filtered else Model.FINE
+        return _sizes(self.units, self.scale, self.part, people=self.people, model=model)
 
     @property
     def rows(self) -> float:
@@ -189,7 +196,7 @@ class Profile:
 
     def loss(self, cap: int | Fraction) -> Loss:
         """What a cap loses, and how sure that is."""
-        found = self.fine.loss(float(cap))
+        found = self.bars.loss(float(cap))
         if self.most is None or cap < self.most:
             return found
         nothing = np.zeros_like(found.drawn)
@@ -234,12 +241,20 @@ class Profile:
 
 @lru_cache(maxsize=64)
 def _sizes(
-    units: tuple[int, ...], scale: float, part: Fraction, *, people: bool, fine: bool
+    units: tuple[int, ...],
+    scale: float,
+    part: Fraction,
+    *,
+    people: bool,
+    model: Model = Model.FIRST,
 ) -> Sizes:
     """Numbers of rows are whole: the second bin holds 2 alone."""
     highs = np.array(STEPS if part == 1 else PARTS) * float(part)
     lows = np.concatenate([[0.0], highs[:-1]]) + (part == 1)
-    return Sizes(np.array(units, np.int64), max(scale, 1e-9), lows, highs, apart=people, fine=fine)
+    return Sizes(
+        np.array(units, np.int64), max(scale, 1e-9), lows, highs,
+        apart=people, model=model,
+    )  # fmt: skip
 
 
 def valued(counts: Sequence[int]) -> tuple[int, ...]:

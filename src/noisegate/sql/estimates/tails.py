@@ -15,6 +15,7 @@ it. `bench/truth.py` holds the model to account, by how often the ± covers the 
 """
 
 from dataclasses import dataclass
+from enum import Enum
 from fractions import Fraction
 from functools import cached_property
 from math import ceil, inf, log, log10, sqrt
@@ -165,6 +166,14 @@ class Loss:
         return _read(share, at, found)
 
 
+class Model(Enum):
+    """How units that noise hides are drawn: as caps were first chosen by, by more laws, by all."""
+
+    FIRST = "unseen"
+    FINE = "hidden"
+    LEAKY = "leaky"
+
+
 @final
 class Sizes:
     """Noisy numbers of units in bins (low, high], the noise of each two-sided geometric.
@@ -172,8 +181,7 @@ class Sizes:
     ``lows`` and ``highs`` are the smallest and the largest size in each bin. ``apart``: sizes are
     numbers of groups. Then the best bound is one for groups that lose 1 of a unit, and not all that
     it loses; and bars are wide, since units in many groups are in others than units in few.
-    ``fine``: units that noise hides are drawn as bars hold them (`hidden.py`), and not as caps were
-    first chosen by (`unseen.py`).
+    ``model``: how units that noise hides are drawn.
     """
 
     def __init__(
@@ -184,9 +192,9 @@ class Sizes:
         highs: Floats,
         *,
         apart: bool = False,
-        fine: bool = False,
+        model: Model = Model.FIRST,
     ) -> None:
-        self._fine = fine
+        self._model, self._fine = model, model is not Model.FIRST
         self._units, self._scale = units.astype(np.float64), scale
         self._lows, self._highs, self._apart = lows, highs, apart
         self._losses: dict[float, Loss] = {}  # by cap
@@ -226,7 +234,8 @@ class Sizes:
     def _tails(self) -> tuple[int, Floats, NDArray[np.bool_]]:
         """Draws of how many units there are in each bin from some bin on, about `end`."""
         if self._fine:
-            hidden = Hidden(self._units, self._scale, self._bins, self.end)
+            leaky = self._model is Model.LEAKY
+            hidden = Hidden(self._units, self._scale, self._bins, self.end, leaky=leaky)
             return hidden.first, hidden.draws(), np.ones(DRAWS, np.bool_)
         unseen = Unseen(self._units, self._scale, self._bins, self.end)
         return unseen.first, *unseen.draws()
