@@ -31,6 +31,7 @@ PARTS: Final = tuple(sorted({round(1.33**power) for power in range(64)}))
 PART: Final = Fraction(1, 4096)
 BIN: Final = Field("bin")  # what sizes are grouped by
 CAPS_SINCE: Final = "2026-11-18T05"  # ledgers that began later hold no numbers under former caps
+OWN_SINCE: Final = "2026-11-19"  # nor averages under the cap of counts beside them
 DIGITS: Final = 64  # binary digits of a value before and after the point
 _PLAIN: Final = 2.0  # times the error of a bound: what noise may be that needs no model instead
 _SURE: Final = 1e-3  # the chance that an empty bin widens a range
