@@ -51,6 +51,7 @@ _FEW: Final = 8  # rows per unit: so many groups at most are no reason to look h
 BOUNDS: Final = Fraction(1, 8)  # of the price, for looks at bounds
 _SIDES: Final = 0.25  # of the ranks: by what shares of units' rows below a quantile differ, about
 _UNSEEN: Final = "errors are shown for values from 0 to 1, and grow with the width"
+_GUESSED: Final = "until then errors are guesses, by an earlier and coarser estimate"
 _BEYOND: Final = (
     "values beyond are clipped; the ± of sums and averages includes what that loses, by a model"
 )
@@ -220,6 +221,11 @@ def sight_of(look: Look, shelf: Shelf) -> Sight | None:
     return _first(shelf, look.measurement.query, scale_of(look.measurement))
 
 
+def guess_of(look: Look, shelf: Shelf) -> Sight | None:
+    """What an earlier look showed, however noisy: a guess for plans, until this one is paid for."""
+    return None if look.counted is None else _first(shelf, look.measurement.query)
+
+
 def _first(shelf: Shelf, query: Query, scale: float = inf) -> Sight | None:
     """The first look of a query on the shelf that has no more noise than this."""
     for offer in shelf.offers(query, 0):
@@ -231,11 +237,16 @@ def _first(shelf: Shelf, query: Query, scale: float = inf) -> Sight | None:
 
 
 def seen(
-    question: Question, terms: Terms, looks: Sequence[Look], sights: Sequence[Sight | None]
+    question: Question,
+    terms: Terms,
+    looks: Sequence[Look],
+    sights: Sequence[Sight | None],
+    guesses: Sequence[Sight | None] = (),
 ) -> Chosen:
     """The question with what was found, for ``terms`` without the price of the looks; and words.
 
-    Before a look (None), values are taken to lie from 0 to 1, and a cap is the policy's, or 1.
+    Before a look (None), values are taken to lie from 0 to 1, and a cap is what ``guesses`` make
+    likely, else the policy's, or 1.
     """
     if not looks or terms.epsilon is None:
         return Chosen(question=question, terms=terms)
@@ -244,14 +255,16 @@ def seen(
     caps: dict[str, dict[str, Any]] = {}
     profiles: dict[str, tuple[Profile, ...]] = {}
     clips: dict[str, dict[Expression, Clipped]] = {}
-    pairs = list(zip(looks, sights, strict=True))
+    likely = [one or other for one, other in zip(sights, guesses or sights, strict=True)]
+    pairs = list(zip(looks, likely, strict=True))
     price = float(terms.epsilon or 1) / len(question.blocks)
-    for look, sight in pairs:
+    for look, sight, guess in zip(looks, sights, likely, strict=True):
         name = look.block.name
         if look.counted is not None:
             beside = _beside([pair for pair in pairs if pair[0].block.name == name])
             weighed = weighed_of(look.block, beside, price)
-            words += _take(look, sight, terms, price, weighed, caps.setdefault(name, {}))
+            said = _take(look, guess, terms, price, weighed, caps.setdefault(name, {}))
+            words += said if sight is guess else [f"{_paid(look)}; {_GUESSED}"]
             if sight is not None:
                 found = _profile(look.block, look.counted, sight)
                 profiles[name] = (*profiles.get(name, ()), found)
@@ -302,7 +315,10 @@ def _cap_words(look: Look, counted: Counted, sight: Sight | None, cap: int | Fra
     shown = counted.shown(cap)
     if sight is not None:
         return f"{look.words}, as estimated: {shown}"
-    return f"{_paid(look)}; errors are shown for a cap of {shown}, and grow with it"
+    return (
+        f"{_paid(look)}; how far off numbers may be is known after that. Errors are shown for a "
+        f"cap of {shown}, and grow with it"
+    )
 
 
 def _take(
