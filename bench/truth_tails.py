@@ -137,11 +137,27 @@ def sparse(rng: np.random.Generator) -> Law:
     return rows
 
 
+def thinned(rng: np.random.Generator) -> Law:
+    """A condition that few units have most of their rows in, of sizes with a limit."""
+    inner = FAMILIES[rng.choice(["pareto", "zipf", "lognormal", "coded"])](rng)
+    many, part = rng.uniform(0.3, 1), rng.uniform(0.02, 0.15)
+    few, limit = np.exp(rng.uniform(log(0.01), log(0.1))), round(np.exp(rng.uniform(5, 8.5)))
+
+    def rows(r: np.random.Generator, n: int) -> Rows:
+        made = np.minimum(inner(r, n), limit)
+        left = r.binomial(made, np.where(r.random(n) < part, many, few))
+        return left[left > 0]
+
+    return rows
+
+
 FAMILIES: dict[str, Callable[[np.random.Generator], Law]] = {
     "pareto": pareto, "lognormal": lognormal, "zipf": zipf, "cut": cut, "coded": coded,
     "geometric": geometric, "weibull": weibull, "double": double_pareto, "humps": humps,
     "equal": equal, "giants": giants, "poisson": poisson, "sparse": sparse,
+    "thinned": thinned,
 }  # fmt: skip
+FILTERED = ("sparse", "thinned")
 EXTRA: dict[str, Law] = {
     "pareto22": lambda r, n: whole(1 + r.pareto(2.2, n)),
     "zipf18cut400": lambda r, n: np.minimum(r.zipf(1.8, n), 400),
@@ -182,7 +198,9 @@ def cells_of(
     return found
 
 
-def looked(sizes: Rows, scale: float, way: str, rng: np.random.Generator) -> Profile:
+def looked(
+    sizes: Rows, scale: float, way: str, rng: np.random.Generator, *, filtered: bool
+) -> Profile:
     """A look: its noise is two-sided geometric."""
     part = PART if way == "sums" else Fraction(1)
     bins = np.array(PARTS if way == "sums" else STEPS) * float(part)
@@ -191,7 +209,8 @@ def looked(sizes: Rows, scale: float, way: str, rng: np.random.Generator) -> Pro
     )
     stop = -np.expm1(-1 / scale)
     noise = rng.geometric(stop, bins.size) - rng.geometric(stop, bins.size)
-    return Profile(table="t", units=tuple((exact + noise).tolist()), scale=scale, part=part)
+    units = tuple((exact + noise).tolist())
+    return Profile(table="t", units=units, scale=scale, part=part, filtered=filtered)
 
 
 def prices(cell: Cell) -> tuple[float, float]:
@@ -212,7 +231,8 @@ def run(cell: Cell, draws: int, seed: int) -> dict[str, Any]:
     wide = NormalDist().inv_cdf(0.975) if gaussian else log(20)
     off, bars, noises, caps = [], [], [], []
     for _ in range(draws):
-        profile = looked(sizes, 1 / look, cell.way, rng)
+        filtered = cell.family in FILTERED
+        profile = looked(sizes, 1 / look, cell.way, rng, filtered=filtered)
         cap = float(profile.best_part(rest) if cell.way == "sums" else profile.best(rest))
         noise = cap / rest
         kept = np.minimum(sizes, cap).sum() + (rng.normal if gaussian else rng.laplace)(0, noise)

@@ -6,6 +6,7 @@ from types import MappingProxyType
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from noisegate.algebra.expression import Call, Field, Literal
@@ -71,8 +72,8 @@ WEIGHED = {
 }
 
 
-def answered(frame, caps, names, *, accountant="pure"):
-    """The table that the exact sums give."""
+def bought_of(caps, names, accountant):
+    """What is measured, and of which table."""
     columns = MappingProxyType({column.name: column for column in COLUMNS})
     domain = TableDomain(dataset="d", name="t", unit=PrivacyUnit(column="p"), columns=columns)
     relation = Table(domain)
@@ -82,7 +83,12 @@ def answered(frame, caps, names, *, accountant="pure"):
         for name, (function, args, where) in ((name, ASKED[name]) for name in names)
     )
     block = Block(name="b", relation=relation, by=(key,), sets=((0,),), aggregates=aggregates)
-    bought = purchase(draft(block, caps, accountant=accountant), epsilon=1)
+    return purchase(draft(block, caps, accountant=accountant), epsilon=1), domain
+
+
+def answered(frame, caps, names, *, accountant="pure"):
+    """The table that the exact sums give."""
+    bought, domain = bought_of(caps, names, accountant)
     source = DuckDBSource({"t": frame}, {"t": domain})
     exact = [source.sums(part.query.tally) for part in bought.draft.parts]
     return estimate(bought, exact).columns
@@ -123,31 +129,72 @@ def test_small_numbers_count_whole_though_there_are_many():
     assert (shares["COUNT(*) FILTER"].values[0], shares["COUNT(x)"].values[0]) == (0, 2)
 
 
-@pytest.mark.parametrize("accountant", ["pure", "zcdp"])
-def test_numbers_are_those_of_weighed_rows(accountant):
+TOTALS = ("COUNT(*)", "COUNT(x)", "COUNT(*) FILTER", "SUM(x)")
+
+
+def drawn_rows():
     """Persons have 1 to 12 rows in 1 to 3 groups; some values are missing."""
     generator = np.random.default_rng(7)
     persons = np.repeat(np.arange(150), generator.integers(1, 13, 150))
     x = generator.integers(0, 31, persons.size)
     y = np.clip(x + generator.normal(0, 6, persons.size), -5, 40)
-    frame = pa.table({
+    return pa.table({
         "p": persons,
         "g": np.array(["a", "b", "c"])[generator.integers(0, 1 + persons % 3)],
         "x": pa.array(x, mask=generator.random(persons.size) < 0.1),
         "y": pa.array(y, mask=generator.random(persons.size) < 0.2),
     })  # fmt: skip
-    found = answered(
-        frame, Caps(rows_per_unit=4, groups_per_unit=2), list(ASKED), accountant=accountant
-    )
+
+
+@pytest.mark.parametrize("own", [None, 2])
+@pytest.mark.parametrize("accountant", ["pure", "zcdp"])
+def test_numbers_are_those_of_weighed_rows(accountant, own):
+    """Averages may have a cap of their own: then the weight in their sums and counts is another."""
+    frame = drawn_rows()
+    caps = Caps(rows_per_unit=4, groups_per_unit=2, averages_per_unit=own)
+    found = answered(frame, caps, list(ASKED), accountant=accountant)
     with duckdb.connect() as engine:
         engine.register("t", frame)
         items, norm = ", ".join(WEIGHED.values()), "l1" if accountant == "pure" else "l2"
-        rows = engine.execute(f"""
-            WITH folds AS (SELECT p, g, COUNT(*) AS n FROM t GROUP BY p, g),
-            persons AS (SELECT p, SUM(n) AS l1, SQRT(SUM(n * n)) AS l2 FROM folds GROUP BY p)
-            SELECT g, {items} FROM (
-                SELECT t.*, LEAST(1, 4 / {norm}) AS w FROM t JOIN persons USING (p))
-            GROUP BY g ORDER BY g""").fetchall()
-    for place, (_, *truths) in enumerate(rows):
-        for name, truth in zip(WEIGHED, truths, strict=True):
-            assert found[name].values[place] == pytest.approx(truth, rel=2e-4), name
+
+        def weighed(cap):
+            return engine.execute(f"""
+                WITH folds AS (SELECT p, g, COUNT(*) AS n FROM t GROUP BY p, g),
+                persons AS (SELECT p, SUM(n) AS l1, SQRT(SUM(n * n)) AS l2 FROM folds GROUP BY p)
+                SELECT {items} FROM (
+                    SELECT t.*, LEAST(1, {cap} / {norm}) AS w FROM t JOIN persons USING (p))
+                GROUP BY g ORDER BY g""").fetchall()
+
+        truths = {name: weighed(4 if name in TOTALS else own or 4) for name in WEIGHED}
+    for column, (name, rows) in enumerate(truths.items()):
+        for place, row in enumerate(rows):
+            assert found[name].values[place] == pytest.approx(row[column], rel=2e-4), name
+
+
+@pytest.mark.parametrize("accountant", ["pure", "zcdp"])
+def test_one_person_moves_each_part_by_no_more_than_its_noise_hides(accountant):
+    """Counts and averages with caps of their own, and each of 25 persons is left out once.
+
+    Adjacency: all rows of one person are there or not.
+    """
+    frame, caps = drawn_rows(), Caps(rows_per_unit=6, averages_per_unit=2)
+    bought, domain = bought_of(caps, ["COUNT(*)", "AVG(x)"], accountant)
+    parts = bought.draft.parts
+    assert [(part.own, part.query.per_unit) for part in parts] == [(False, 6), (True, 2)]
+
+    def sums(rows):
+        source = DuckDBSource({"t": rows}, {"t": domain})
+        return [source.sums(part.query.tally).reshape(len(part.pieces), -1) for part in parts]
+
+    whole, most = sums(frame), [np.zeros(len(part.pieces)) for part in parts]
+    for person in range(25):
+        rest = sums(frame.filter(pc.field("p") != person))
+        for place, (all_rows, others) in enumerate(zip(whole, rest, strict=True)):
+            moved = np.abs(all_rows - others).astype(np.float64)
+            norm = moved.sum(axis=1) if accountant == "pure" else np.linalg.norm(moved, axis=1)
+            most[place] = np.maximum(most[place], norm)
+    for part, held in zip(parts, most, strict=True):
+        limits = part.query.l1s if accountant == "pure" else part.query.l2s
+        bounds = [each.value if accountant == "pure" else each.squared**0.5 for each in limits]
+        assert (held <= np.array(bounds, np.float64)).all()
+        assert (held > 0.7 * np.array(bounds, np.float64))[-1]  # of a count it is reached

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import noisegate as ng
+from noisegate.sql import job
 from noisegate.sql.bounds.profiles import STEPS, Profile
 from noisegate.sql.bounds.shares import former_share_of, share_of
 from noisegate.sql.bounds.sized import _of_sums
@@ -115,3 +116,43 @@ def test_what_was_bought_under_a_former_cap_is_found_in_older_ledgers(monkeypatc
     assert gate.plan(sql, epsilon=1).free
     assert gate.sql(sql, epsilon=1).rows == bought.rows
     assert not gate.plan(sql, epsilon=1, fresh=True).free
+
+
+@pytest.mark.parametrize("sql", [
+    "SELECT COUNT(*) AS n, AVG(x) AS mean FROM t", "SELECT SUM(x) AS s, AVG(x) AS mean FROM t",
+])  # fmt: skip
+@pytest.mark.parametrize("accountant", ["pure", "zcdp"])
+def test_averages_under_the_cap_of_counts_are_found_in_older_ledgers(
+    monkeypatch, tmp_path, sql, accountant
+):
+    coins = np.random.default_rng(3)
+    size = np.minimum(coins.zipf(1.5, 3000), 3000)
+    rows = pa.table({
+        "who": np.repeat(np.arange(3000), size), "x": coins.gamma(2, 10, size.sum()),
+    })  # fmt: skip
+    place, columns = tmp_path / "t.ledger", {"x": {"between": [0, 600]}}
+
+    def opened():
+        return ng.open(
+            rows, epsilon=100, table="t", unit="who", columns=columns, ledger=place, delta=1e-6,
+            accountant=accountant,
+        )  # fmt: skip
+
+    read = job._reading
+    with monkeypatch.context() as once:
+        once.setattr(
+            job, "_reading", lambda *args: job._formerly(read(*args), (False, True), wide=False)
+        )
+        bought = opened().sql(sql, epsilon=1)
+    monkeypatch.setattr(job, "OWN_SINCE", "2000-01-01")
+    assert not opened().plan(sql, epsilon=1).free
+    monkeypatch.setattr(job, "OWN_SINCE", "9999-12-31")
+    gate = opened()
+    assert gate.plan(sql, epsilon=1).free
+    assert gate.sql(sql, epsilon=1).rows == bought.rows
+    own = opened().sql(sql, epsilon=1, fresh=True)
+    assert own.margins()["mean"][0] < bought.margins()["mean"][0] or "SUM" in sql
+    monkeypatch.setattr(job, "OWN_SINCE", "2000-01-01")
+    again = opened().sql(sql, epsilon=1)
+    assert opened().plan(sql, epsilon=1).free
+    assert opened().sql(sql, epsilon=1).rows == again.rows

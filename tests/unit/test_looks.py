@@ -39,7 +39,8 @@ def test_found_bounds_and_caps_cost_a_share_and_the_whole_costs_what_was_said(vi
     assert (plan.price.epsilon, plan.fits) == (1, True)
     assert gate.spent.epsilon == 0
     said = " ".join(plan.expected.clipping)
-    assert "estimated first, for ε = 0.2; errors are shown for a cap of 1, and grow with it" in said
+    assert "estimated first, for ε = 0.2; how far off numbers may be is known after that" in said
+    assert "Errors are shown for a cap of 1, and grow with it" in said
     assert "estimated first, for ε = 0.125; errors are shown for values from 0 to 1" in said
     answer = gate.sql(AVERAGE, epsilon=1, choose=("bounds", "caps"))
     assert answer.cost.epsilon == gate.spent.epsilon == 1
@@ -47,6 +48,21 @@ def test_found_bounds_and_caps_cost_a_share_and_the_whole_costs_what_was_said(vi
     assert 36 < average < 44  # noise of scale 1e-2 of it; a wrong bound or cap would show
     assert 20_000 < count < 30_500  # one unit has a sixth of all rows, and nothing may show that
     assert measured(gate) == 3
+
+
+def test_until_a_look_is_paid_for_plans_guess_by_an_earlier_one(visits):
+    """It is coarser, so it is not used for answers, and the price is the whole price."""
+    gate, sql = opened(visits, unit="who"), "SELECT COUNT(*) AS n FROM visits"
+    (first,) = gate.plan(sql, epsilon=1).margins().values()
+    gate.sql(sql, epsilon=0.1)
+    plan = gate.plan(sql, epsilon=1)
+    (guess,) = plan.margins().values()
+    assert plan.price.epsilon == 1
+    assert "by an earlier and coarser estimate" in " ".join(plan.expected.clipping)
+    answer = gate.sql(sql, epsilon=1)
+    assert answer.cost.epsilon == 1
+    assert first < 5 < guess
+    assert guess / 50 < answer.margins()["n"][0] < 50 * guess
 
 
 def test_what_was_found_is_free_afterwards_and_shown_by_the_plan(visits):

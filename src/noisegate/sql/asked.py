@@ -13,7 +13,16 @@ from noisegate.errors import SpecError
 from noisegate.exact import positive
 from noisegate.privacy.event import Event
 from noisegate.privacy.release import Release
-from noisegate.sql.bounds.looks import Chosen, Look, looks_of, seen, sight_of, steps_of, text_of
+from noisegate.sql.bounds.looks import (
+    Chosen,
+    Look,
+    guess_of,
+    looks_of,
+    seen,
+    sight_of,
+    steps_of,
+    text_of,
+)
 from noisegate.sql.first import Reading, shared
 from noisegate.sql.question import Question
 from noisegate.sql.reuse.shelf import Shelf
@@ -70,11 +79,12 @@ def asked_of(desk: Desk, reading: Reading, terms: Terms) -> Asked:
         left = without(agreed.epsilon, steps_of(looks), rho=desk.rho)
         agreed = replace(agreed, epsilon=left)
     sights = [None if look.waits else sight(look) for look in looks]
+    guesses = [None if look.waits else guess_of(look, desk.read_as(Shelf)) for look in looks]
     return Asked(
         reading=reading,
         said=said,
         accountant=accountant,
-        chosen=seen(question, agreed, looks, sights),
+        chosen=seen(question, agreed, looks, sights, guesses),
         looks=looks,
         missing=tuple(look for look, each in zip(looks, sights, strict=True) if each is None),
         seen=tuple(each.release for each in sights if each is not None),

@@ -32,7 +32,8 @@ from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.release import Release
 from noisegate.sql.asked import Asked, asked_of
 from noisegate.sql.bounds.clipping import clipping
-from noisegate.sql.bounds.profiles import CAPS_SINCE
+from noisegate.sql.bounds.profiles import CAPS_SINCE, OWN_SINCE
+from noisegate.sql.bounds.sized import has_both
 from noisegate.sql.drafts.within import SINCE, is_narrowed
 from noisegate.sql.expected import Expectation
 from noisegate.sql.first import First, Reading, after_paying, number_of
@@ -228,8 +229,11 @@ def _known(desk: Desk, reading: Reading, terms: Terms, *, fresh: bool) -> Questi
         return job
     begun = desk.read_as(Ledger.begun)
     wide = (False, True) if begun < SINCE and any(map(is_narrowed, blocks)) else (False,)
-    former = (False, True) if begun < CAPS_SINCE and job.asked.looks else (False,)
-    for way in list(product(former, wide))[1:]:
+    caps = [(False, False)]  # whether former ones, and whether averages share them
+    if job.asked.looks:
+        own = begun < OWN_SINCE and any(map(has_both, blocks))
+        caps += [(False, True)] * own + [(True, True)] * (begun < CAPS_SINCE)
+    for way in list(product(caps, wide))[1:]:
         with suppress(NoisegateError):
             other = _job(desk, _formerly(reading, *way), terms, fresh=fresh)
             if other.is_paid(desk.curator):
@@ -237,8 +241,11 @@ def _known(desk: Desk, reading: Reading, terms: Terms, *, fresh: bool) -> Questi
     return job
 
 
-def _formerly(reading: Reading, former: bool, wide: bool) -> Reading:  # noqa: FBT001 - a way
-    blocks = tuple(replace(each, wide=wide, former=former) for each in reading.question.blocks)
+def _formerly(reading: Reading, caps: tuple[bool, bool], wide: bool) -> Reading:  # noqa: FBT001 - a way
+    former, shared = caps
+    blocks = tuple(
+        replace(each, wide=wide, former=former, shared=shared) for each in reading.question.blocks
+    )
     return replace(reading, question=replace(reading.question, blocks=blocks))
 
 
@@ -342,7 +349,8 @@ def _with_found(
         reading = _reading(desk, asked.reading.sql, terms, firsts | free)
         blocks = asked.reading.question.blocks
         former, wide = any(each.former for each in blocks), any(each.wide for each in blocks)
-        asked = asked_of(desk, _formerly(reading, former, wide), terms)
+        caps = former, any(each.shared for each in blocks)
+        asked = asked_of(desk, _formerly(reading, caps, wide), terms)
     return asked, {sql: job for sql, job in jobs.items() if sql not in free}
 
 

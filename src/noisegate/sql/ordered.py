@@ -35,7 +35,7 @@ from noisegate.sql.drafts.purchase import (
 )
 from noisegate.sql.estimates.clipped import Clipped
 from noisegate.sql.estimates.estimate import COUNTED, Estimates, estimate
-from noisegate.sql.estimates.losses import FORMER_SLACKS, Lost, lost_of, rank_slack, slack_of
+from noisegate.sql.estimates.losses import FORMER_SLACKS, Lost, losses_of, rank_slack, slack_of
 from noisegate.sql.expected import most_rows
 from noisegate.sql.question import Block
 from noisegate.sql.reuse.shelf import Needed, Shelf
@@ -66,8 +66,7 @@ class Order:
     @property
     def losses(self) -> tuple[Lost, ...]:
         """What the caps lose, as far as that is known."""
-        found = (lost_of(self.bought, profile) for profile in self.profiles)
-        return tuple(each for each in found if each is not None)
+        return losses_of(self.bought, self.profiles)
 
     def charges(self, blind: Collection[str], *, found: bool) -> Iterator[tuple[str, Event]]:
         """What is still to be paid for, by canonical texts; unless ``found``, if no group is found.

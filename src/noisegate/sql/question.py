@@ -77,7 +77,7 @@ class Block:
     GROUPING(all keys). ``sets`` are the grouping sets as indexes into ``by``; an ordinary GROUP BY
     is the one set of all. ``path`` says in words how the rows were made. ``wide``: values have
     their declared bounds also where conditions leave less, as it was once. ``former``: caps are
-    chosen as they were once.
+    chosen as they were once; ``shared``: averages have that of counts and sums beside them.
     """
 
     name: str
@@ -88,6 +88,7 @@ class Block:
     path: tuple[str, ...] = ()
     wide: bool = False
     former: bool = False
+    shared: bool = False
 
 
 @final

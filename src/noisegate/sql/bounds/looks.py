@@ -7,11 +7,12 @@ made of it is public, so the question itself is then asked with found bounds as 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from math import ceil, hypot, inf, prod, sqrt
+from math import ceil, inf
 from typing import Any, Final, TypeAlias, final
 
 from noisegate.algebra.expression import Call, Expression, Field, Literal, domain_of
 from noisegate.algebra.known import remembered
+from noisegate.algebra.relation import Filter, all_of
 from noisegate.algebra.schema import schema_of
 from noisegate.curator.measurement import Measurement
 from noisegate.desk.terms import Terms
@@ -21,13 +22,21 @@ from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.release import Release
 from noisegate.sql.bounds.limits import caps_of, declared_rows
 from noisegate.sql.bounds.profiles import BIN, DIGITS, Profile, range_of, range_query, valued
-from noisegate.sql.bounds.shares import former_share_of, share_of
-from noisegate.sql.bounds.sized import Counted, counted_of, groups_of
-from noisegate.sql.drafts.recipe import CHOSEN
+from noisegate.sql.bounds.shares import former_share_of, is_tight, share_of
+from noisegate.sql.bounds.sized import Counted, counted_of, groups_of, has_both
+from noisegate.sql.bounds.weighing import (
+    RANKS,
+    UNBOUNDED,
+    Seen,
+    Weighed,
+    cells_of,
+    parts_of,
+    sums_of,
+    weighed_of,
+)
 from noisegate.sql.drafts.within import schema_within
 from noisegate.sql.estimates.clipped import Clipped, clipped_of
-from noisegate.sql.estimates.tails import DIFFER
-from noisegate.sql.question import Aggregate, Block, Function, Question
+from noisegate.sql.question import Block, Question
 from noisegate.sql.reuse.shelf import Shelf
 from noisegate.transforms.checks import CAP_MAX
 from noisegate.transforms.query import Query
@@ -36,17 +45,13 @@ from noisegate.transforms.stability import stability_of
 Bounds: TypeAlias = Mapping[tuple[str, Expression], tuple[Fraction, Fraction]]
 SHARE: Final = Fraction(1, 5)  # of the price of synthetic rows, for all their bounds together
 CHOICES: Final = ("bounds", "caps")
-_UNLISTED: Final = 100  # groups, where nobody knows how many there are; fewer if units are in few
 _FOUND: Final = 20  # a group that one of so many units holds should be found
 _SCALES: Final = 15  # of the noise, that a threshold is away for a δ of 1e-6
 _FEW: Final = 8  # rows per unit: so many groups at most are no reason to look how many there are
 BOUNDS: Final = Fraction(1, 8)  # of the price, for looks at bounds
-_UNBOUNDED: Final = (Function.COUNT, Function.COUNT_VALUES, Function.COUNT_UNITS,
-                     Function.COUNT_DISTINCT)  # fmt: skip
-_CLEARLY: Final = 0.5  # of an error that is guessed: what is smaller for sure
-_AVERAGES, _RANKS = 2.0, 4.5  # times the noise of a count, of an average and of a quantile
 _SIDES: Final = 0.25  # of the ranks: by what shares of units' rows below a quantile differ, about
 _UNSEEN: Final = "errors are shown for values from 0 to 1, and grow with the width"
+_GUESSED: Final = "until then errors are guesses, by an earlier and coarser estimate"
 _BEYOND: Final = (
     "values beyond are clipped; the ± of sums and averages includes what that loses, by a model"
 )
@@ -167,7 +172,8 @@ def _shares(wanted: Sequence[tuple[Block, Counted]], epsilon: Fraction) -> Seque
     if len(wanted) > 1:
         count = len({str(counted.query.to_record()) for _, counted in wanted})
     two = count > 1 and any(counted.sums for _, counted in wanted)
-    ratios = all(_parts(block, divided=False)[1] for block, _ in wanted)
+    beside = any(each.sums and sums_of(block) and not block.shared for block, each in wanted)
+    ratios = not beside and all(parts_of(block, divided=False)[1] for block, _ in wanted)
     both = share_of(epsilon, two=two, ratios=ratios), former_share_of(epsilon, two=two)
     return [each / max(1, count) for each in both]
 
@@ -178,6 +184,8 @@ def _open(block: Block, terms: Terms, accountant: str) -> list[Counted]:
     said = terms if asked else declared
     rows, found = said.rows_per_unit, list[Counted]()
     sought = any(key.domain.keys is None for key in block.by)
+    if has_both(block) and is_tight(terms.epsilon or Fraction(1)):
+        block = replace(block, shared=True)  # a second look would leave too little for averages
     for counted in counted_of(block, accountant, apart=True) if sought or rows is None else ():
         fixed = rows
         if counted.sought and terms.rows_per_unit is None and (rows or 0) > _FEW:
@@ -213,6 +221,11 @@ def sight_of(look: Look, shelf: Shelf) -> Sight | None:
     return _first(shelf, look.measurement.query, scale_of(look.measurement))
 
 
+def guess_of(look: Look, shelf: Shelf) -> Sight | None:
+    """What an earlier look showed, however noisy: a guess for plans, until this one is paid for."""
+    return None if look.counted is None else _first(shelf, look.measurement.query)
+
+
 def _first(shelf: Shelf, query: Query, scale: float = inf) -> Sight | None:
     """The first look of a query on the shelf that has no more noise than this."""
     for offer in shelf.offers(query, 0):
@@ -224,11 +237,16 @@ def _first(shelf: Shelf, query: Query, scale: float = inf) -> Sight | None:
 
 
 def seen(
-    question: Question, terms: Terms, looks: Sequence[Look], sights: Sequence[Sight | None]
+    question: Question,
+    terms: Terms,
+    looks: Sequence[Look],
+    sights: Sequence[Sight | None],
+    guesses: Sequence[Sight | None] = (),
 ) -> Chosen:
     """The question with what was found, for ``terms`` without the price of the looks; and words.
 
-    Before a look (None), values are taken to lie from 0 to 1, and a cap is the policy's, or 1.
+    Before a look (None), values are taken to lie from 0 to 1, and a cap is what ``guesses`` make
+    likely, else the policy's, or 1.
     """
     if not looks or terms.epsilon is None:
         return Chosen(question=question, terms=terms)
@@ -237,26 +255,19 @@ def seen(
     caps: dict[str, dict[str, Any]] = {}
     profiles: dict[str, tuple[Profile, ...]] = {}
     clips: dict[str, dict[Expression, Clipped]] = {}
-    pairs = list(zip(looks, sights, strict=True))
+    likely = [one or other for one, other in zip(sights, guesses or sights, strict=True)]
+    pairs = list(zip(looks, likely, strict=True))
     price = float(terms.epsilon or 1) / len(question.blocks)
-    for look, sight in pairs:
+    for look, sight, guess in zip(looks, sights, likely, strict=True):
         name = look.block.name
         if look.counted is not None:
-            beside = [pair for pair in pairs if pair[0].block.name == name]
-            divided = _is_divided(beside, price)
-            cap = _cap(look, sight, terms, price, divided=divided, differ=_differ(beside))
-            held = caps.setdefault(name, {"divided": divided})
-            if look.counted.sums:
-                held["sums_per_unit"] = cap
-            if look.counted.people:
-                held["groups_per_unit"] = cap
-            if caps_of(look.block, terms).rows_per_unit is None or not look.counted.people:
-                held.setdefault("rows_per_unit", ceil(cap))
+            beside = _beside([pair for pair in pairs if pair[0].block.name == name])
+            weighed = weighed_of(look.block, beside, price)
+            said = _take(look, guess, terms, price, weighed, caps.setdefault(name, {}))
+            words += said if sight is guess else [f"{_paid(look)}; {_GUESSED}"]
             if sight is not None:
                 found = _profile(look.block, look.counted, sight)
                 profiles[name] = (*profiles.get(name, ()), found)
-            if not look.counted.sums or divided or sight is None or _sums(look.block):
-                words.append(_cap_words(look, look.counted, sight, cap))
             continue
         assert look.expression is not None  # noqa: S101 - bounds are of one
         low, high = bounds[name, look.expression]
@@ -304,11 +315,42 @@ def _cap_words(look: Look, counted: Counted, sight: Sight | None, cap: int | Fra
     shown = counted.shown(cap)
     if sight is not None:
         return f"{look.words}, as estimated: {shown}"
-    return f"{_paid(look)}; errors are shown for a cap of {shown}, and grow with it"
+    return (
+        f"{_paid(look)}; how far off numbers may be is known after that. Errors are shown for a "
+        f"cap of {shown}, and grow with it"
+    )
+
+
+def _take(
+    look: Look,
+    sight: Sight | None,
+    terms: Terms,
+    price: float,
+    weighed: Weighed,
+    held: dict[str, Any],
+) -> list[str]:
+    """Add to the caps of a block what a look says, and words about it."""
+    counted = look.counted
+    assert counted is not None  # noqa: S101 - it is about a cap
+    cap = _cap(look, sight, terms, price, weighed)
+    held["divided"] = weighed.divided
+    if counted.sums:
+        held["sums_per_unit"] = cap
+    if counted.people:
+        held["groups_per_unit"] = cap
+    if caps_of(look.block, terms).rows_per_unit is None or not counted.people:
+        held.setdefault("rows_per_unit", ceil(cap))
+    words = []
+    if not counted.sums or weighed.divided or sight is None or sums_of(look.block):
+        words.append(_cap_words(look, counted, sight, cap))
+    if weighed.own is not None and not counted.sums and not counted.people:
+        held["averages_per_unit"] = min(weighed.own, CAP_MAX)
+        words.append(f"{look.words} in averages, as estimated: {weighed.own}")
+    return words
 
 
 def _cap(
-    look: Look, sight: Sight | None, terms: Terms, price: float, *, divided: bool, differ: float
+    look: Look, sight: Sight | None, terms: Terms, price: float, weighed: Weighed
 ) -> int | Fraction:
     """The cap that errs least, by what was seen; before that, the policy's, or 1."""
     block, counted = look.block, look.counted
@@ -317,88 +359,28 @@ def _cap(
     limit = limits.groups_per_unit if counted.people else limits.rows_per_unit
     if sight is None:
         return Fraction(1) if counted.sums else limit or 1
-    parts, ratios = _parts(block, divided=divided)
+    parts, ratios = parts_of(block, divided=weighed.divided, own=weighed.own is not None)
     profile = _profile(block, counted, sight)
-    cells = _cells(block, profile)
+    cells = cells_of(block, profile)
     if counted.sums:
         return min(profile.best_part(price / parts, cells=cells), Fraction(CAP_MAX))
     most = limits.rows_per_unit or CAP_MAX if counted.sought else CAP_MAX
     if counted.steep:
         most = min(most, max(1, int(sum(sight.values) * price / parts / (_FOUND * _SCALES))))
-    differ = _SIDES if ratios == _RANKS else differ
+    differ = _SIDES if ratios == RANKS else weighed.differ
     if profile.most is not None and profile.is_best_whole(price / parts, cells=cells):
         return min(profile.most, most, CAP_MAX)
     best = profile.best(price / parts, cells=cells, ratios=ratios, differ=differ)
     return min(best, most, CAP_MAX)
 
 
-def _parts(block: Block, *, divided: bool) -> tuple[int, float]:
-    """Among how many numbers the price of a block is shared, about, and the noise of its ratios."""
-    functions = [each.function for each in block.aggregates if each.function is not Function.SUM]
-    sums = len(_sums(block))
-    if divided:
-        functions, sums = [each for each in functions if each is not Function.AVG], max(1, sums)
-        functions = functions or [Function.COUNT]
-    totals, ranks = {*functions} & {*_UNBOUNDED}, {*functions} & {*CHOSEN}
-    if totals or not functions:
-        return max(1, sums + len(functions)), 0
-    return sums + 1, _RANKS if ranks else _AVERAGES
-
-
-def _sums(block: Block) -> list[Aggregate]:
-    return [each for each in block.aggregates if each.function is Function.SUM]
-
-
-def _is_divided(pairs: Sequence[tuple[Look, Sight | None]], price: float) -> bool:
-    """Whether an average errs less as a sum over a count than around the middle of its bounds.
-
-    Of N units' worth of rows, in sums S = N r with r ≤ 1 of what a row adds at most: noise and loss
-    of the sum move the average by 1 / N of themselves, those of the count by r / N.
-    """
-    found = _beside(pairs)
-    if len(found) < len((False, True)) or not found[True][0].divides:
-        return False
-    block, counted = pairs[0][0].block, found[True][0]
-    added, rows = found[True][1].sizes, found[False][1].sizes
-    (term,), cells, errors = counted.sums, _cells(block, found[False][1]), []
-    for divided in (False, True):
-        parts, ratios = _parts(block, divided=divided)
-        each = price / parts
-        differ = _differ(pairs)
-        cap = rows.best(each, cells=cells, ratios=ratios, differ=differ)
-        if not divided:
-            half = (term.high - term.low) / 2 / term.reach
-            off = rows.error(cap, each, cells=cells, ratios=_AVERAGES, differ=differ)
-            errors.append(half * off)
-            continue
-        off = added.error(added.best(each, cells=cells), each, cells=cells)
-        held = max(rows.total, 1.0)
-        ratio = min(1.0, added.total / held)
-        errors.append(cells / held * hypot(off, ratio * rows.error(cap, each, cells=cells)))
-    return errors[1] < _CLEARLY * errors[0]
-
-
-def _beside(pairs: Sequence[tuple[Look, Sight | None]]) -> dict[bool, tuple[Counted, Profile]]:
+def _beside(pairs: Sequence[tuple[Look, Sight | None]]) -> Seen:
     """What looks at a block say of its rows, and of what they add to direct sums."""
     return {
         bool(look.counted.sums): (look.counted, _profile(look.block, look.counted, sight))
         for look, sight in pairs
         if look.counted is not None and not look.counted.people and sight is not None
     }
-
-
-def _differ(pairs: Sequence[tuple[Look, Sight | None]]) -> float:
-    """By how much of the half-width of their bounds averages of units differ, about.
-
-    By half of what values are, where looks at rows and at one sum say that: most lie far below
-    their bounds. The ± takes as much, see `average_off`.
-    """
-    found = _beside(pairs)
-    if len(found) < len((False, True)) or len(found[True][0].sums) > 1:
-        return DIFFER
-    (term,), added, rows = found[True][0].sums, found[True][1].sizes, found[False][1].sizes
-    usual = added.total / max(rows.total, 1.0) * term.reach
-    return min(usual / (term.high - term.low), DIFFER)
 
 
 def _bounded(block: Block, bounds: Bounds) -> Block:
@@ -412,7 +394,7 @@ def _bounded(block: Block, bounds: Bounds) -> Block:
         return _moved(block, arg, *bounds[block.name, arg])
 
     aggregates = tuple(
-        a if a.function in _UNBOUNDED else replace(a, args=tuple(map(moved, a.args)))
+        a if a.function in UNBOUNDED else replace(a, args=tuple(map(moved, a.args)))
         for a in block.aggregates
     )
     return replace(block, aggregates=aggregates)
@@ -433,26 +415,11 @@ def _without_bounds(block: Block) -> list[Expression]:
     found = []
     for aggregate in block.aggregates:
         schema = schema_within(block, aggregate.where)
-        for arg in () if aggregate.function in _UNBOUNDED else aggregate.args:
+        for arg in () if aggregate.function in UNBOUNDED else aggregate.args:
             domain = domain_of(arg, schema)
             if domain.kind.is_numeric and (domain.low is None or domain.high is None):
                 found.append(arg)
     return list(dict.fromkeys(found))
-
-
-def _cells(block: Block, profile: Profile) -> int:
-    """How many groups the largest grouping set has; a guess where they are not declared.
-
-    There are as many as the largest unit is in, or more: the guess lies between that and many. Of
-    few groups each has many units, and a loss tells more than noise.
-    """
-    listed = [key.domain.keys for key in block.by]
-    sizes = [_UNLISTED if keys is None else len(keys) or 1 for keys in listed]
-    most = max([prod(sizes[place] for place in columns) for columns in block.sets] + [1])
-    if None not in listed:
-        return most
-    least = min(profile.sizes.largest, _UNLISTED) if profile.people else _UNLISTED
-    return min(most, round(sqrt(least * _UNLISTED)))
 
 
 def owner_table(block: Block) -> TableDomain:
@@ -466,6 +433,7 @@ def _profile(block: Block, counted: Counted, sight: Sight) -> Profile:
         part=counted.part, step=counted.step, people=counted.people, sums=bool(counted.sums),
         former=block.former,
         most=groups_of(block) if counted.people and not block.former else None,
+        filtered=any(type(each) is Filter for each in all_of(block.relation)),
     )  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import Grouping, Sums, Term
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import WHOLE_MAX
-from noisegate.sql.estimates.tails import DIFFER, Loss, Sizes
+from noisegate.sql.estimates.tails import DIFFER, Loss, Model, Sizes
 from noisegate.transforms.query import Query
 from noisegate.transforms.stability import stability_of
 
@@ -31,6 +31,7 @@ PARTS: Final = tuple(sorted({round(1.33**power) for power in range(64)}))
 PART: Final = Fraction(1, 4096)
 BIN: Final = Field("bin")  # what sizes are grouped by
 CAPS_SINCE: Final = "2026-11-18T05"  # ledgers that began later hold no numbers under former caps
+OWN_SINCE: Final = "2026-11-19"  # nor averages under the cap of counts beside them
 DIGITS: Final = 64  # binary digits of a value before and after the point
 _PLAIN: Final = 2.0  # times the error of a bound: what noise may be that needs no model instead
 _SURE: Final = 1e-3  # the chance that an empty bin widens a range
@@ -167,22 +168,25 @@ class Profile:
     sums: bool = False  # sizes are what units add to direct sums that are weighed apart
     most: int | None = None  # no unit has more: there are no more groups
     former: bool = False  # caps are chosen as they were once
+    filtered: bool = False  # of rows that conditions select
 
     @property
     def sizes(self) -> Sizes:
-        """The numbers with their bins, as caps are chosen by them."""
-        return _sizes(self.units, self.scale, self.part, people=self.people, fine=False)
+        """The numbers with their bins, as caps were first chosen by them."""
+        return _sizes(self.units, self.scale, self.part, people=self.people)
 
     @property
     def fine(self) -> Sizes:
         """The same, as smaller caps are chosen by them."""
-        return _sizes(self.units, self.scale, self.part, people=self.people, fine=True)
+        return _sizes(self.units, self.scale, self.part, people=self.people, model=Model.FINE)
 
     @property
     def bars(self) -> Sizes:
         """The same, as bars are made by them."""
-        step = self.step
-        return _sizes(self.units, self.scale, self.part, people=self.people, fine=True, step=step)
+        model = Model.LEAKY if self.filtered else Model.FINE
+        return _sizes(
+            self.units, self.scale, self.part, people=self.people, model=model, step=self.step
+        )
 
     @property
     def rows(self) -> float:
@@ -246,7 +250,7 @@ def _sizes(
     part: Fraction,
     *,
     people: bool,
-    fine: bool,
+    model: Model = Model.FIRST,
     step: Fraction | None = None,
 ) -> Sizes:
     """Numbers of rows are whole: the second bin holds 2 alone."""
@@ -259,7 +263,7 @@ def _sizes(
         held = highs > lows
         each, lows, highs = each[held], lows[held] + wide, highs[held]
     grid = None if step is None else float(step)
-    return Sizes(each, max(scale, 1e-9), lows, highs, apart=people, fine=fine, step=grid)
+    return Sizes(each, max(scale, 1e-9), lows, highs, apart=people, model=model, step=grid)
 
 
 def valued(counts: Sequence[int]) -> tuple[int, ...]:

@@ -23,6 +23,11 @@ def share_of(epsilon: Fraction, *, two: bool, ratios: bool) -> Fraction:
     return min(share * _TWO, _MOST) if two else share
 
 
+def is_tight(epsilon: Fraction) -> bool:
+    """Whether two looks would take all that looks may."""
+    return share_of(epsilon, two=True, ratios=False) >= _MOST
+
+
 def former_share_of(epsilon: Fraction, *, two: bool) -> Fraction:
     """What it once was, of counts and sums: looks of that price are on ledgers."""
     seen, most = _SEEN[0]

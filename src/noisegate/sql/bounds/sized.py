@@ -16,7 +16,8 @@ from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Kind
 from noisegate.sql.bounds.profiles import PART, rows_per_unit_query
 from noisegate.sql.drafts.draft import Part, draft
-from noisegate.sql.drafts.groups import Caps
+from noisegate.sql.drafts.groups import Caps, is_single
+from noisegate.sql.drafts.recipe import ADDITIVE, COUNTS
 from noisegate.sql.drafts.words import amount, sums_words
 from noisegate.sql.question import Block, Function
 from noisegate.transforms.query import Query
@@ -84,7 +85,9 @@ def counted_of(block: Block, accountant: str, *, apart: bool) -> tuple[Counted, 
         if part.apart is not None
     ]
     plain = [part for part in weighed if part.apart is None and not part.is_people]
-    if sums and plain and not any(_is_loose(term) for each in sums for term in each.sums):
+    loose = any(_is_loose(term) for each in sums for term in each.sums)
+    counts = any(each.function in COUNTS for each in block.aggregates)
+    if sums and plain and not (loose or (has_both(block) and not counts and not block.shared)):
         return counted_of(block, accountant, apart=False)
     people = [part.query.tally.relation for part in weighed if part.is_people]
     listed = any(isinstance(part.query.tally, Values | Distinct) for part in parts)
@@ -121,10 +124,19 @@ def _is_whole(part: Part) -> bool:
     return isinstance(tally, Sums) and any(term.constant is not None for term in tally.sized)
 
 
+def has_both(block: Block) -> bool:
+    """Whether averages are asked for beside counts or sums, which one cap seldom suits."""
+    functions = {each.function for each in block.aggregates}
+    ratios = functions.intersection(ADDITIVE) - {*COUNTS, Function.SUM}
+    totals = functions & {*COUNTS, Function.SUM}
+    return bool(ratios and totals) and is_single(block) and not isinstance(block.relation, Sampled)
+
+
 def _is_loose(term: Term) -> bool:
     """Whether bounds may lie far from most values, as far as numbers tell: ages end at 100 or so.
 
-    Where they do not, sums are about as long as their rows, and a second estimate gains nothing.
+    Where they do not, sums are about as long as their rows, and a second estimate gains nothing,
+    unless rows are looked at for averages alone.
     """
     return term.reach * term.grain >= _LOOSE
 

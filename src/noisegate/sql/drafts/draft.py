@@ -3,7 +3,8 @@
 Sums of all additive aggregates share one tally, and a unit has one weight in it: what it adds to
 all groups and all aggregates is scaled down together, to the norm that its noise hides. Where caps
 are found, direct sums are a tally of their own with a weight of its own, by what a unit adds: how
-many rows it has says little of that where values lie far below their bounds. The bound
+many rows it has says little of that where values lie far below their bounds. So are averages beside
+counts: few rows of a unit tell an average, and many are needed to count. The bound
 is the largest norm of a unit within the caps, so such a unit is never scaled, and no group is left
 out: `rows` rows at the reach of a term in L1. Gaussian noise hides an L2 norm, which is as large
 where all rows are in one group and smaller otherwise, so fewer units are scaled. Which terms size a
@@ -43,10 +44,10 @@ from noisegate.sql.drafts.groups import (
     no_cap,
 )
 from noisegate.sql.drafts.others import Other, others_of, recipe_of
-from noisegate.sql.drafts.recipe import ADDITIVE, Book, Recipe, recipe
+from noisegate.sql.drafts.recipe import ADDITIVE, COUNTS, Book, Recipe, Weight, recipe
 from noisegate.sql.drafts.split import Split, split
 from noisegate.sql.drafts.terms import count_term
-from noisegate.sql.drafts.within import schema_within
+from noisegate.sql.drafts.within import alike, schema_within
 from noisegate.sql.drafts.words import Drawn, capped_words, caveats
 from noisegate.sql.question import Aggregate, Block, Function
 from noisegate.transforms.query import Query
@@ -62,7 +63,8 @@ class Part:
     """One tally: over which key columns, for which pieces, and what it draws where not sums.
 
     A piece that several parts measure (one for each grouping set) pays its share in equal parts.
-    ``apart`` is the cap of direct sums that are weighed for themselves, in rows' worth.
+    ``apart`` is the cap of direct sums that are weighed for themselves, in rows' worth. ``own``: it
+    is about averages that are.
     """
 
     query: Query
@@ -71,6 +73,7 @@ class Part:
     other: Other | None = None
     copies: int = 1
     apart: Fraction | None = None
+    own: bool = False
 
     @property
     def is_people(self) -> bool:
@@ -81,7 +84,7 @@ class Part:
     def drawn(self) -> Drawn:
         """What words about its cap follow from."""
         function = None if self.other is None else self.other.function
-        return self.query, function, self.apart is not None
+        return self.query, Function.AVG if self.own else function, self.apart is not None
 
 
 @final
@@ -219,10 +222,12 @@ class _Drafting:
         ]
         weighed = self.rows is None and is_single(block)
         self.apart = caps.sums_per_unit if weighed else None
+        self.own = caps.averages_per_unit if weighed else None
 
     def sketch(self, *, derived: bool) -> _Sketch:
         block, schema = self.block, partial(schema_within, self.block)
-        book = Book(schema, cap=self._row_cap() if self.sums else None, apart=self.apart)
+        cap = self._row_cap() if self.sums else None
+        book = Book(schema, cap=cap, apart=self.apart, own=self.own)
         made = {a.name: self._recipe(a, book, derived=derived) for a in self.sums}
         rest = [
             replace(a, function=Function.COUNT_UNITS) if a.name in self.deciding else a
@@ -244,11 +249,14 @@ class _Drafting:
         """Whether what is asked for errs less in one sketch, by its worst number.
 
         Where sums are weighed apart, nobody knows what they are beside what else is asked for: none
-        may then be far worse.
+        may then be far worse. Beside averages without a count, the cap on rows suits these alone:
+        it loses what a sum needs.
         """
         better = one.split.worst < other.split.worst
         if not better or self.apart is None:
             return better
+        if not self.block.shared and all(a.function not in COUNTS for a in self.sums):
+            return False
         pairs = zip(self._sum_errors(one), self._sum_errors(other), strict=True)
         return max(mine / yours for mine, yours in pairs) < _FAR
 
@@ -256,10 +264,10 @@ class _Drafting:
         """What noise does to each sum, squared, in parts of what it is guessed to be."""
         rows, power = float(self.caps.rows_per_unit or 1), 1 if self.gaussian else 2
         apart, shares = float(self.apart or 1), sketch.split.shares
+        sums = sketch.book.weighed(Weight.SUMS)
         return [
             sum(
-                (weight * (apart if piece in sketch.book.apart else rows)) ** 2
-                / float(shares[piece]) ** power
+                (weight * (apart if piece in sums else rows)) ** 2 / float(shares[piece]) ** power
                 for piece, weight in recipe.errors.items()
             )
             for recipe in sketch.recipes
@@ -339,11 +347,12 @@ class _Drafting:
         sets: Sequence[Columns] = tuple(dict.fromkeys(self.block.sets))
         if not self.keys:  # what is measured must not depend on how many groups are found
             sets = to_measure(self.block.sets, sizes, gaussian=self.gaussian)
-        single, terms, apart = is_single(self.block), sketch.book.terms, sketch.book.apart
+        single, terms = is_single(self.block), sketch.book.terms
+        caps = {Weight.ROWS: self._row_cap(), Weight.SUMS: ceil(self.apart or 0)}
+        caps[Weight.OWN] = self.own
         found = []
-        for columns, part in product(sets, (None,) if self.apart is None else (None, self.apart)):
-            cap = self._row_cap() if part is None else ceil(part)
-            pieces = tuple(p for p in range(len(terms)) if (p in apart) is (part is not None))
+        for columns, (weight, cap) in product(sets, caps.items()):
+            pieces = tuple(sorted(sketch.book.weighed(weight)))
             if not pieces:
                 continue
             squared = self.gaussian and single and cap is not None
@@ -357,18 +366,24 @@ class _Drafting:
             )
             found.append(
                 Part(
-                    query=Query(tally), columns=columns, pieces=pieces, copies=len(sets), apart=part
+                    query=Query(tally), columns=columns, pieces=pieces, copies=len(sets),
+                    apart=self.apart if weight is Weight.SUMS else None,
+                    own=weight is Weight.OWN,
                 )
-            )
+            )  # fmt: skip
         return found
 
     def _sized(self, sketch: _Sketch, pieces: Sequence[int], cap: int) -> tuple[Term, ...]:
         """The terms whose norms decide a unit's weight: counts and direct sums; of all rows, alone.
 
-        A centred sum is no longer than its count in rows, so the count speaks for it.
+        A centred sum is no longer than its count in rows, so the count speaks for it. Beside
+        averages that are weighed for themselves, one count is what was looked at for all.
         """
         terms, rows = sketch.book.terms, count_term((), cap=cap)
-        direct = sketch.book.apart | {
+        sums = sketch.book.weighed(Weight.SUMS)
+        if self.own is not None and not sums.intersection(pieces):
+            return (count_term(alike(self.block, apart=self.apart is not None), cap=cap),)
+        direct = sums | {
             recipe.count if recipe.direct is None else recipe.direct for recipe in sketch.recipes
         }
         asked = {terms[piece] for piece in pieces if piece in direct}

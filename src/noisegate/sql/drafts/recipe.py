@@ -10,12 +10,13 @@ off the middle. An average's error is compared with 2h/√3, the root mean squar
 lower bound, so that its share does not depend on where zero is: years share like ages. `split.py`
 uses these weights.
 
-A unit has one weight in every sum and count of a question. So averages are those of weighed rows,
+A unit has one weight in the sum and the count of an average. So averages are those of weighed rows,
 none is clipped, and a ratio of two terms keeps its meaning.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from fractions import Fraction
 from itertools import compress
 from math import ceil, sqrt
@@ -108,13 +109,21 @@ class Recipe:
         return rows is not None and self.aggregate.where is None
 
 
+class Weight(Enum):
+    """What scales a unit down: one weight for rows, others for direct sums and for averages."""
+
+    ROWS = "rows"
+    SUMS = "sums"
+    OWN = "own"
+
+
 @final
 class Book:
     """The terms needed so far, each once.
 
     ``schema`` gives the columns of rows for which a condition holds. ``cap`` is how many rows'
-    worth of a unit count where units have weights; ``apart``, in direct sums, if these are weighed
-    for themselves.
+    worth of a unit count where units have weights; ``apart``, in direct sums, and ``own``, in
+    averages and the like, if these are weighed for themselves.
     """
 
     def __init__(
@@ -123,20 +132,29 @@ class Book:
         *,
         cap: int | None,
         apart: Fraction | None = None,
+        own: int | None = None,
+        weight: Weight = Weight.ROWS,
+        found: dict[tuple[Term, Weight], int] | None = None,
     ) -> None:
         self.schema = schema
-        self._cap, self._apart = cap, apart
-        self._found: dict[tuple[Term, bool], int] = {}
+        self._cap, self._apart, self._own = cap, apart, own
+        self._weight, self._found = weight, {} if found is None else found
 
     @property
     def terms(self) -> tuple[Term, ...]:
         """The terms over rows."""
         return tuple(term for term, _ in self._found)
 
+    def weighed(self, by: Weight) -> frozenset[int]:
+        """The pieces that a weight scales."""
+        return frozenset(piece for (_, weight), piece in self._found.items() if weight is by)
+
     @property
-    def apart(self) -> frozenset[int]:
-        """The pieces that are weighed for themselves."""
-        return frozenset(piece for (_, is_apart), piece in self._found.items() if is_apart)
+    def of_averages(self) -> "Book":
+        """The same book, for sums and counts of averages."""
+        if self._own is None:
+            return self
+        return Book(self.schema, cap=self._own, weight=Weight.OWN, found=self._found)
 
     def counted(self, conditions: tuple[Expression, ...]) -> int:
         """The number of rows where all conditions hold."""
@@ -159,7 +177,7 @@ class Book:
         held = Domain(
             kind=Kind.NUMBER, low=max(min(low, most), -most), high=min(max(high, -most), most)
         )
-        return self._piece(sum_term(expression, held, cap=ceil(self._apart)), apart=True)
+        return self._piece(sum_term(expression, held, cap=ceil(self._apart)), Weight.SUMS)
 
     def mean(
         self, value: Expression, domain: Domain, conditions: tuple[Expression, ...]
@@ -177,8 +195,8 @@ class Book:
         piece = self.added(masked(around, conditions), inner)
         return Mean(piece=piece, middle=centre, low=low, high=high), around, inner
 
-    def _piece(self, term: Term, *, apart: bool = False) -> int:
-        return self._found.setdefault((term, apart), len(self._found))
+    def _piece(self, term: Term, weight: Weight | None = None) -> int:
+        return self._found.setdefault((term, weight or self._weight), len(self._found))
 
 
 def recipe(aggregate: Aggregate, book: Book, *, derived: bool, divided: bool = False) -> Recipe:
@@ -189,10 +207,7 @@ def recipe(aggregate: Aggregate, book: Book, *, derived: bool, divided: bool = F
     function = aggregate.function
     schema = book.schema(aggregate.where)
     domains = [domain_of(arg, schema) for arg in aggregate.args]
-    where = _where(aggregate)
-    missing = [domain.may_lack for domain in domains]
-    held = [present(arg) for arg in aggregate.args]
-    conditions = (*where, *compress(held, missing))
+    conditions = conditions_of(aggregate, schema)
     if function in COUNTS:
         piece = book.counted(conditions)
         return Recipe(aggregate=aggregate, kind=Kind.INTEGER, direct=piece, errors={piece: 1.0})
@@ -208,7 +223,13 @@ def recipe(aggregate: Aggregate, book: Book, *, derived: bool, divided: bool = F
         return _sum(aggregate, book, domains[0], conditions, derived=derived)
     if function is Function.AVG and divided:
         return _quotient(aggregate, book, domains[0], conditions)
-    return _averages(aggregate, book, domains, conditions)
+    return _averages(aggregate, book.of_averages, domains, conditions)
+
+
+def conditions_of(aggregate: Aggregate, schema: Schema) -> tuple[Expression, ...]:
+    """Which rows it is about: where its own condition holds, and there is a value."""
+    missing = [domain_of(arg, schema).may_lack for arg in aggregate.args]
+    return (*_where(aggregate), *compress(map(present, aggregate.args), missing))
 
 
 def _where(aggregate: Aggregate) -> tuple[Expression, ...]:

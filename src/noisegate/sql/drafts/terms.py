@@ -94,6 +94,12 @@ def count_term(conditions: Iterable[Expression], *, cap: int | None) -> Term:
     return Term(expression=one, grain=grain, low=0, high=int(1 / grain))
 
 
+def is_count(term: Term) -> bool:
+    """Whether it counts rows, all or some."""
+    one = term.expression
+    return (one.args[-1] if isinstance(one, Call) and one.function == "case" else one) == Literal(1)
+
+
 def sum_term(expression: Expression, domain: Domain, *, cap: int | None) -> Term:
     """The expression as it is added up, in steps that lose nothing worth mentioning.
 

@@ -12,7 +12,8 @@ from noisegate.algebra.known import remembered
 from noisegate.algebra.relation import Relation
 from noisegate.algebra.schema import schema_of
 from noisegate.privacy.domain import Domain, Kind, ordinal
-from noisegate.sql.question import Block
+from noisegate.sql.drafts.recipe import ADDITIVE, conditions_of
+from noisegate.sql.question import Block, Function
 from noisegate.sql.reading.conditions.facts import Facts
 from noisegate.sql.reading.conditions.kept import facts_of
 from noisegate.sql.reading.conditions.narrowing import narrowed
@@ -29,6 +30,19 @@ def schema_within(block: Block, where: Expression | None = None) -> Schema:
     facts = _facts(block.relation)
     facts = facts if where is None else narrowed(facts, where)
     return {name: _within(domain, name, facts) for name, domain in schema.items()}
+
+
+def alike(block: Block, *, apart: bool) -> tuple[Expression, ...]:
+    """Conditions that hold for the rows of all counts, averages and, unless ``apart``, sums.
+
+    None where these are about different rows: then all rows are what they have in common.
+    """
+    found = {
+        conditions_of(each, schema_within(block, each.where))
+        for each in block.aggregates
+        if each.function in ADDITIVE and not (apart and each.function is Function.SUM)
+    }
+    return found.pop() if len(found) == 1 else ()
 
 
 def is_narrowed(block: Block) -> bool:

@@ -23,7 +23,7 @@ _COUNTS = (Function.COUNT, Function.COUNT_VALUES, Function.COUNT_UNITS)
 _UNBOUNDED = (*_COUNTS, Function.COUNT_DISTINCT)
 _AROUND = {"case": 1, "least": 0, "greatest": 0}  # where a value is, inside of calls around it
 
-# A query, its function where it is drawn for itself, and whether its sums are weighed apart.
+# A query, its function where it is drawn or weighed for itself, and whether its sums are so.
 Drawn: TypeAlias = tuple[Query, Function | None, bool]
 
 
@@ -176,6 +176,7 @@ def _capped(
         if not tally.is_weighed or (function is Function.COUNT_UNITS and cap >= tally.cells):
             return None  # nobody is in more groups than there are
         what = f"{_of(cap, 'group')} per {noun}" if function is Function.COUNT_UNITS else what
+        what += " in averages" if function is Function.AVG else ""
         if apart:
             most = " and ".join(amount(tally.bound(term) * term.grain) for term in tally.terms)
             what = f"what one {noun} adds to {sums_words(tally.terms)} counts up to {most}"

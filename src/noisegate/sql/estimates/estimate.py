@@ -230,9 +230,10 @@ class _Measured:
         consistent: bool = True,
     ) -> None:
         self.draft = draft = bought.draft
-        self.losses = {(lost.people, lost.apart): lost for lost in losses}
+        self.losses = {(lost.people, lost.apart, lost.own): lost for lost in losses}
         apart = (part.pieces for part in draft.parts if part.apart is not None)
         self.apart = frozenset(chain.from_iterable(apart))
+        self.own = frozenset(chain.from_iterable(part.pieces for part in draft.parts if part.own))
         self.consistent = consistent
         self.sizes = [len(keys) for keys in draft.groups]
         self.tables, self.choices, self.marginals = {}, {}, {}
@@ -319,7 +320,7 @@ class _Measured:
 
     def _quotient(self, recipe: Recipe, total: Known, count: Known) -> _Column:
         """An average whose sum and count have caps of their own."""
-        sums, rows = (self.losses.get((False, apart)) for apart in (True, False))
+        sums, rows = (self.losses.get((False, apart, False)) for apart in (True, False))
         if sums is None or rows is None:
             values, bars = average_of(recipe, [total], count, None)
             return _Column(values, bars, noise=bars)
@@ -330,7 +331,7 @@ class _Measured:
     def lost(self, recipe: Recipe) -> Lost | None:
         """What a cap loses of a number, if that is known."""
         is_people = recipe.aggregate.function is Function.COUNT_UNITS
-        return self.losses.get((is_people, recipe.direct in self.apart))
+        return self.losses.get((is_people, recipe.direct in self.apart, recipe.count in self.own))
 
     def _all(self, recipe: Recipe, known: Known, values: Numbers, bars: Bars) -> _Column:
         """A count or a sum of all there is, where it is known what a cap loses of it."""

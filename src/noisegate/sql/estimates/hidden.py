@@ -13,6 +13,8 @@ seen, with the chances of `_KINDS`:
 - cut: nobody is larger than some bin, the last clear one or one of the next. Whoever would have
   more may be in it, as where numbers are top-coded: so a last bin that stands out from those before
   speaks for an end.
+- leaky: the same, of most units, and a part of the curve goes on. That is so where conditions
+  select rows: most units have few of theirs left, and those that keep all reach farther.
 - Beside each curve there may be a group of larger units: few enough to be hidden by noise, around
   any size. The more the noise can hide, the likelier it is, up to a scale of `_HIDING`.
 - Tails that hold many times what is seen are less likely than others.
@@ -23,6 +25,9 @@ even draws are taken: of a curve, and of the numbers of units that it expects, e
 number; in bins before, of what the look and the curve say together. So the doubt about the index of
 a tail, whether it ends, and whether a few very large units are there, are all in what is made of
 the draws. The same look always gives the same draws.
+
+Caps are chosen without leaky curves: so they do not follow a few units that may be there, and
+answers are found where they were paid.
 """
 
 from functools import cache, cached_property
@@ -53,9 +58,10 @@ _FLATTER: Final = (0.5, 0.7)
 _NARROW: Final = (4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 _BEFORE: Final = (0.0, 0.1, 0.2, 0.35, 0.5, 0.75)  # how far back narrow laws have their middle
 _ENDS, _ENDING = (0, 1, 2, 4), (0.0, 0.5)  # bins after which curves end, and their bends
+_RESTS: Final = (0.1, 0.3)  # parts of curves that go on behind the last clear bin
 _NEVER: Final = 99
 _KINDS: Final = {"straight": 0.17, "smooth": 0.17, "sudden": 0.24, "body": 0.08, "flat": 0.03,
-                 "cut": 0.2, "narrow": 0.11}  # fmt: skip
+                 "cut": 0.2, "leaky": 0.06, "narrow": 0.11}  # fmt: skip
 _HEIGHTS: Final = np.linspace(-1.8, 1.2, 13)  # logarithms, from the highest of the last bins
 _DEEPER: Final = 8  # more below, down to a quarter of the noise: of curves that end there
 _LESS: Final = 0.4  # the power of what a tail holds, by which it is less likely
@@ -71,8 +77,11 @@ _NODE: Final = sqrt(0.6)  # Gauss's three points, for laws that change within a 
 
 
 @cache
-def _shapes() -> tuple[Floats, Floats]:
-    """Of all curves of one height: index, two bends, that of the body, slope, end; and chances."""
+def _shapes(*, leaky: bool) -> tuple[Floats, Floats]:
+    """Of all curves of one height: index, two bends, that of the body, slope, end, what goes on.
+
+    And the logarithms of their chances.
+    """
     found: list[tuple[float, ...]] = []
     chances: list[float] = []
     even = np.abs(np.gradient(1 / (1 + np.array(_INDEX))))
@@ -82,13 +91,15 @@ def _shapes() -> tuple[Floats, Floats]:
         chances.extend([_KINDS[kind] * part / len(rows)] * len(rows))
 
     for index, part in zip(_INDEX, (even / even.sum()).tolist(), strict=True):
-        add("straight", [(index, 0, 0, 0, 1, _NEVER)], part)
-        add("smooth", [(index, bend, 0, 0, 1, _NEVER) for bend in _BENDS], part)
-        add("sudden", [(index, 0, bend, 0, 1, _NEVER) for bend in _BENDS], part)
-        add("body", [(index, 0, 0, bend, 1, _NEVER) for bend in _BODIES], part)
-        add("flat", [(index, 0, 0, 0, flat, _NEVER) for flat in _FLATTER], part)
-        add("cut", [(index, bend, 0, 0, 1, end) for end in _ENDS for bend in _ENDING], part)
-    add("narrow", [(b * m, b, 0, 0, 1, _NEVER) for b in _NARROW for m in _BEFORE], 1.0)
+        add("straight", [(index, 0, 0, 0, 1, _NEVER, 0)], part)
+        add("smooth", [(index, bend, 0, 0, 1, _NEVER, 0) for bend in _BENDS], part)
+        add("sudden", [(index, 0, bend, 0, 1, _NEVER, 0) for bend in _BENDS], part)
+        add("body", [(index, 0, 0, bend, 1, _NEVER, 0) for bend in _BODIES], part)
+        add("flat", [(index, 0, 0, 0, flat, _NEVER, 0) for flat in _FLATTER], part)
+        add("cut", [(index, bend, 0, 0, 1, end, 0) for end in _ENDS for bend in _ENDING], part)
+        if leaky:
+            add("leaky", [(index, 0, 0, 0, 1, 0, rest) for rest in _RESTS], part)
+    add("narrow", [(b * m, b, 0, 0, 1, _NEVER, 0) for b in _NARROW for m in _BEFORE], 1.0)
     return np.array(found, np.float64), np.log(chances)
 
 
@@ -96,7 +107,8 @@ def _shapes() -> tuple[Floats, Floats]:
 class Hidden:
     """Even draws of the numbers of units in bins around ``end``, from which on noise hides them."""
 
-    def __init__(self, units: Floats, scale: float, bins: Bins, end: int) -> None:
+    def __init__(self, units: Floats, scale: float, bins: Bins, end: int, *, leaky: bool) -> None:
+        self._leaky = leaky
         self._units, self._scale, self._bins, self._end = units, scale, bins, end
         self._last = max(end - 1, 0)
         self.first = max(0, self._last - _BACK)  # that curves are fitted to, and units drawn of
@@ -142,10 +154,10 @@ class Hidden:
         return np.concatenate([curves, more]), np.concatenate([fit, added])
 
     def _curves(self) -> tuple[Floats, Floats, NDArray[np.bool_]]:
-        """All curves, the logarithms of their chances, and which end with the last clear bin."""
+        """All curves, the logarithms of their chances, and which end, or leak, at the last bin."""
         bins, span = self._bins, slice(self.first, self._stop)
-        (rows, prior), wide = _shapes(), bins.width[span]
-        index, bend, sudden, body, slope, end = (rows[:, place, None] for place in range(6))
+        (rows, prior), wide = _shapes(leaky=self._leaky), bins.width[span]
+        index, bend, sudden, body, slope, end, rest = (rows[:, place, None] for place in range(7))
         middle = bins.log[span] - bins.log[self._last]
         half = wide * log(4 / 3) / 2
         shape = np.zeros((len(rows), middle.size))
@@ -155,10 +167,11 @@ class Hidden:
             line = -index * (at + (slope - 1) * after) - bend * square
             line -= sudden * (np.expm1(np.minimum(at, 8.0)) - at) + body * (square - after**2 / 2)
             shape += weight * np.exp(np.clip(line, -40, 25))
-        shape *= wide * (np.arange(self.first, self._stop) - self._last <= end)
+        shape *= wide * np.where(np.arange(self.first, self._stop) - self._last <= end, 1.0, rest)
         heights, deeper = self._heights()
-        ending = rows[:, -1] == 0
-        parts = ((heights, shape, prior), (deeper, shape[ending], prior[ending]))
+        ending = rows[:, 5] == 0
+        deep = ending & (rows[:, 6] == 0)
+        parts = ((heights, shape, prior), (deeper, shape[deep], prior[deep]))
         curves = np.concatenate([np.kron(np.exp(at)[:, None], each) for at, each, _ in parts])
         chances = np.concatenate([np.tile(each, at.size) for at, _, each in parts])
         ends = np.ones(len(curves), np.bool_)

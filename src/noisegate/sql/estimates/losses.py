@@ -21,6 +21,7 @@ from noisegate.privacy.domain import Kind
 from noisegate.sql.bounds.profiles import Profile
 from noisegate.sql.drafts.purchase import Purchase
 from noisegate.sql.drafts.recipe import COUNTS, Recipe
+from noisegate.sql.drafts.terms import is_count
 from noisegate.sql.estimates.tails import Loss
 from noisegate.sql.estimates.unseen import even_normal
 from noisegate.sql.laws.intervals import Interval
@@ -49,31 +50,42 @@ _FORMERLY: Final = 1 / 2  # of the slack of ranks as it once was
 class Lost:
     """What a cap of a block loses, for each of its numbers.
 
-    ``units`` are what a row's worth is in direct sums, by piece; ``signed`` are pieces of either
-    sign. ``people``: it is about counts of units by group, and else about sums over rows;
-    ``apart``: about direct sums that are weighed for themselves; ``is_norm``: sizes are norms.
+    ``units`` are what a row's worth is in direct sums, by piece, where sizes are not rows;
+    ``signed`` are pieces of either sign. ``people``: it is about counts of units by group, and else
+    about sums over rows; ``apart``: about direct sums that are weighed for themselves; ``own``:
+    about such averages; ``is_norm``: sizes are norms.
     """
 
     loss: Loss
     people: bool = False
     apart: bool = False
+    own: bool = False
     is_norm: bool = False
     units: Mapping[int, float] = field(default_factory=dict)
     signed: frozenset[int] = frozenset()
 
 
-def lost_of(bought: Purchase, profile: Profile) -> Lost | None:
-    """What the cap loses; None where no number is capped as the profile has it."""
-    if bought.draft.decided is not None and profile.people:
+def losses_of(bought: Purchase, profiles: Iterable[Profile]) -> tuple[Lost, ...]:
+    """What the caps lose, as far as that was looked at."""
+    found = (lost_of(bought, each, own=own) for each in profiles for own in (False, True))
+    return tuple(each for each in found if each is not None)
+
+
+def lost_of(bought: Purchase, profile: Profile, *, own: bool = False) -> Lost | None:
+    """What the cap loses; None where no number is capped as the profile has it.
+
+    With ``own``, of averages that are weighed for themselves.
+    """
+    if bought.draft.decided is not None and profile.people and not own:
         loss = profile.loss(bought.keys[0].query.per_unit)
         return Lost(loss=loss, people=True, units={}, signed=frozenset())
     for part in bought.draft.parts:
         tally, cap = part.query.tally, Fraction(part.query.per_unit)
-        rows = not profile.people and not profile.sums
+        rows = not profile.people and not profile.sums and not own
         if isinstance(tally, Values) and tally.rows_per_unit is not None and rows:
             return Lost(loss=profile.loss(cap))
-        kind = part.is_people, part.apart is not None
-        if not isinstance(tally, Sums) or kind != (profile.people, profile.sums):
+        kind = part.is_people, part.apart is not None, part.own
+        if not isinstance(tally, Sums) or kind != (profile.people, profile.sums, own):
             continue
         if not tally.is_weighed:
             continue
@@ -84,8 +96,9 @@ def lost_of(bought: Purchase, profile: Profile) -> Lost | None:
             loss=profile.loss(cap * least),
             people=part.is_people,
             apart=part.apart is not None,
+            own=own,
             is_norm=bool(tally.squares_per_unit and tally.by),
-            units={} if profile.part == 1 else reach,
+            units={} if profile.part == 1 or any(map(is_count, tally.sized)) else reach,
             signed=frozenset(piece for piece, term, _ in pieces if term.low < 0 < term.high),
         )
     return None

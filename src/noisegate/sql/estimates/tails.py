@@ -15,6 +15,7 @@ it. `bench/truth.py` holds the model to account, by how often the ± covers the 
 """
 
 from dataclasses import dataclass
+from enum import Enum
 from fractions import Fraction
 from functools import cached_property
 from math import ceil, inf, log, log10, sqrt
@@ -165,6 +166,14 @@ class Loss:
         return _read(share, at, found)
 
 
+class Model(Enum):
+    """How units that noise hides are drawn: as caps were first chosen by, by more laws, by all."""
+
+    FIRST = "unseen"
+    FINE = "hidden"
+    LEAKY = "leaky"
+
+
 @final
 class Sizes:
     """Noisy numbers of units in bins (low, high], the noise of each two-sided geometric.
@@ -172,8 +181,7 @@ class Sizes:
     ``lows`` and ``highs`` are the smallest and the largest size in each bin. ``apart``: sizes are
     numbers of groups. Then the best bound is one for groups that lose 1 of a unit, and not all that
     it loses; and bars are wide, since units in many groups are in others than units in few.
-    ``fine``: units that noise hides are drawn as bars hold them (`hidden.py`), and not as caps were
-    first chosen by (`unseen.py`). ``step``: all sizes are multiples of it.
+    ``model``: how units that noise hides are drawn. ``step``: all sizes are multiples of it.
     """
 
     def __init__(  # noqa: PLR0913 - what is known of the sizes
@@ -184,10 +192,10 @@ class Sizes:
         highs: Floats,
         *,
         apart: bool = False,
-        fine: bool = False,
+        model: Model = Model.FIRST,
         step: float | None = None,
     ) -> None:
-        self._fine, self._step = fine, step
+        self._model, self._fine, self._step = model, model is not Model.FIRST, step
         self._units, self._scale = units.astype(np.float64), scale
         self._lows, self._highs, self._apart = lows, highs, apart
         self._losses: dict[float, Loss] = {}  # by cap
@@ -227,7 +235,8 @@ class Sizes:
     def _tails(self) -> tuple[int, Floats, NDArray[np.bool_]]:
         """Draws of how many units there are in each bin from some bin on, about `end`."""
         if self._fine:
-            hidden = Hidden(self._units, self._scale, self._bins, self.end)
+            leaky = self._model is Model.LEAKY
+            hidden = Hidden(self._units, self._scale, self._bins, self.end, leaky=leaky)
             return hidden.first, hidden.draws(), np.ones(DRAWS, np.bool_)
         unseen = Unseen(self._units, self._scale, self._bins, self.end)
         return unseen.first, *unseen.draws()

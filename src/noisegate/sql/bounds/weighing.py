@@ -1,0 +1,152 @@
+"""How averages are weighed beside counts and sums: with them, for themselves, or as quotients.
+
+Few rows of a unit tell an average, and what a cap leaves out moves it little; a count or a sum
+needs all of them. Where a look says that one cap for both would cost either dear, averages and the
+like have sums and counts with a cap of their own, in which a unit has one weight.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import hypot, prod, sqrt
+from typing import Final, TypeAlias, final
+
+from noisegate.sql.bounds.profiles import Profile
+from noisegate.sql.bounds.sized import Counted, has_both
+from noisegate.sql.drafts.recipe import CHOSEN, COUNTS
+from noisegate.sql.drafts.within import alike
+from noisegate.sql.estimates.tails import DIFFER
+from noisegate.sql.question import Aggregate, Block, Function
+
+# What looks at a block say of its rows (False), and of what these add to direct sums.
+Seen: TypeAlias = Mapping[bool, tuple[Counted, Profile]]
+UNBOUNDED: Final = (*COUNTS, Function.COUNT_UNITS, Function.COUNT_DISTINCT)
+RANKS: Final = 4.5  # times the noise of a count, of a quantile
+_AVERAGES: Final = 2.0  # the same of an average
+_UNLISTED: Final = 100  # groups, where nobody knows how many there are; fewer if units are in few
+_CLEARLY: Final = 0.5  # of an error that is guessed: what is smaller for sure
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weighed:
+    """How averages of a block are weighed: as quotients, with a cap of their ``own``, or neither.
+
+    ``differ``: by how much of the half-width of their bounds those of units differ, about.
+    """
+
+    divided: bool
+    own: int | None
+    differ: float
+
+
+def weighed_of(block: Block, seen: Seen, price: float) -> Weighed:
+    """By what looks say, for a price."""
+    divided = _is_divided(block, seen, price)
+    own = None if divided else _own_cap(block, seen, price)
+    return Weighed(divided=divided, own=own, differ=_differ(seen))
+
+
+def parts_of(block: Block, *, divided: bool, own: bool = False) -> tuple[int, float]:
+    """Among how many numbers the price of a block is shared, about, and the noise of its ratios.
+
+    With ``own``, that of counts and sums: averages are weighed for themselves.
+    """
+    functions = [each.function for each in block.aggregates if each.function is not Function.SUM]
+    sums = len(sums_of(block))
+    if own:
+        return sums + len(functions) + 1, 0
+    if divided:
+        functions, sums = [each for each in functions if each is not Function.AVG], max(1, sums)
+        functions = functions or [Function.COUNT]
+    totals, ranks = {*functions} & {*UNBOUNDED}, {*functions} & {*CHOSEN}
+    if totals or not functions:
+        return max(1, sums + len(functions)), 0
+    return sums + 1, RANKS if ranks else _AVERAGES
+
+
+def sums_of(block: Block) -> list[Aggregate]:
+    """The sums of a block."""
+    return [each for each in block.aggregates if each.function is Function.SUM]
+
+
+def _own_cap(block: Block, seen: Seen, price: float) -> int | None:
+    """The cap on rows of averages, if it is another one than that of counts beside them.
+
+    That is so where with one cap averages would err by twice as much or more. What was looked at
+    must size all up: rows, or those that all numbers are about.
+    """
+    if block.shared or not has_both(block) or False not in seen:
+        return None
+    counted, rows = seen[False]
+    by_rows = not alike(block, apart=True in seen)
+    if by_rows is not (counted.part == 1) or not any(_is_counted(a) for a in block.aggregates):
+        return None
+    cells, differ = cells_of(block, rows), _differ(seen)
+    each, less = (price / parts_of(block, divided=False, own=own)[0] for own in (False, True))
+    shared = rows.best(each, cells=cells)
+    own = rows.best(less, cells=cells, ratios=_AVERAGES, differ=differ)
+    both, alone = (
+        rows.sizes.error(cap, step, cells=cells, ratios=_AVERAGES, differ=differ)
+        for cap, step in ((shared, each), (own, less))
+    )
+    return own if alone < _CLEARLY * both else None
+
+
+def _is_counted(aggregate: Aggregate) -> bool:
+    return aggregate.function in COUNTS
+
+
+def _is_divided(block: Block, found: Seen, price: float) -> bool:
+    """Whether an average errs less as a sum over a count than around the middle of its bounds.
+
+    Of N units' worth of rows, in sums S = N r with r ≤ 1 of what a row adds at most: noise and loss
+    of the sum move the average by 1 / N of themselves, those of the count by r / N.
+    """
+    if len(found) < len((False, True)) or not found[True][0].divides:
+        return False
+    counted = found[True][0]
+    added, rows = found[True][1].sizes, found[False][1].sizes
+    (term,), cells, errors = counted.sums, cells_of(block, found[False][1]), []
+    for divided in (False, True):
+        parts, ratios = parts_of(block, divided=divided)
+        each = price / parts
+        differ = _differ(found)
+        cap = rows.best(each, cells=cells, ratios=ratios, differ=differ)
+        if not divided:
+            half = (term.high - term.low) / 2 / term.reach
+            off = rows.error(cap, each, cells=cells, ratios=_AVERAGES, differ=differ)
+            errors.append(half * off)
+            continue
+        off = added.error(added.best(each, cells=cells), each, cells=cells)
+        held = max(rows.total, 1.0)
+        ratio = min(1.0, added.total / held)
+        errors.append(cells / held * hypot(off, ratio * rows.error(cap, each, cells=cells)))
+    return errors[1] < _CLEARLY * errors[0]
+
+
+def _differ(found: Seen) -> float:
+    """By how much of the half-width of their bounds averages of units differ, about.
+
+    By half of what values are, where looks at rows and at one sum say that: most lie far below
+    their bounds. The ± takes as much, see `average_off`.
+    """
+    if len(found) < len((False, True)) or len(found[True][0].sums) > 1:
+        return DIFFER
+    (term,), added, rows = found[True][0].sums, found[True][1].sizes, found[False][1].sizes
+    usual = added.total / max(rows.total, 1.0) * term.reach
+    return min(usual / (term.high - term.low), DIFFER)
+
+
+def cells_of(block: Block, profile: Profile) -> int:
+    """How many groups the largest grouping set has; a guess where they are not declared.
+
+    There are as many as the largest unit is in, or more: the guess lies between that and many. Of
+    few groups each has many units, and a loss tells more than noise.
+    """
+    listed = [key.domain.keys for key in block.by]
+    sizes = [_UNLISTED if keys is None else len(keys) or 1 for keys in listed]
+    most = max([prod(sizes[place] for place in columns) for columns in block.sets] + [1])
+    if None not in listed:
+        return most
+    least = min(profile.sizes.largest, _UNLISTED) if profile.people else _UNLISTED
+    return min(most, round(sqrt(least * _UNLISTED)))
