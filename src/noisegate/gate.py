@@ -77,8 +77,11 @@ class Gate(Asks):
         order = order.settled(self._desk, fresh=fresh)
         if isinstance(order, SqlOrder):
             job = self._question(order, fresh=fresh)
-            return self._desk.run(job, fresh=fresh, progress=progress)  # type: ignore[return-value]  # of such orders
-        return order.run(self._desk, fresh=fresh, progress=progress)
+            made: R = self._desk.run(job, fresh=fresh, progress=progress)  # type: ignore[assignment]  # of such orders
+        else:
+            made = order.run(self._desk, fresh=fresh, progress=progress)
+        self._desk.note(getattr(order, "epsilon", None))
+        return made
 
     def _vertices(self, order: "GraphOrder") -> int:
         from noisegate.robust.graphs import vertices_of  # noqa: PLC0415 - when asked for

@@ -7,7 +7,7 @@ draw                   charge, then ask; the door keeps what it gave
 receipt                cost, balance, guarantee, where the ledger has it
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property, partial
@@ -21,12 +21,12 @@ from noisegate.curator.curator import Curator
 from noisegate.desk.job import E, Job, Progress, R, Receipt, all_of, require_progress, require_room
 from noisegate.desk.plan import Plan
 from noisegate.desk.price import Funds, Price, Step, inner_price, step_of, together
-from noisegate.desk.rest import Rest, rest_of
+from noisegate.desk.rest import Part, Rest, noted, rest_of
 from noisegate.desk.rules import Rules
 from noisegate.errors import NoisegateError, OverBudget
 from noisegate.exact import Number
 from noisegate.ledger.account import Balance, left_of, room_of
-from noisegate.ledger.entry import decode_charges
+from noisegate.ledger.entry import Entry, decode_charges
 from noisegate.ledger.store import Ledger
 from noisegate.privacy.event import DeclaredZCDPEvent, Event
 from noisegate.privacy.guarantee import ZERO_KNOWLEDGE, Guarantee
@@ -140,12 +140,17 @@ class Desk:
         told = f"Parts cost what the dearest does: the account is charged {charge} now."
         return curator.part.words, told
 
-    def rest(self, said: Rest, is_paid: Callable[[Fraction], bool] = lambda _: False) -> Fraction:
+    def rest(
+        self,
+        said: Rest,
+        is_paid: Callable[[Fraction], bool] = lambda _: False,
+        order: str = "",
+    ) -> Fraction:
         """The ε of a part of what is left in the account, and in all above it.
 
-        Where the order ``is_paid`` for at an ε that an entry of the account was charged for, and
-        that is no smaller, it is that one: what was asked as a part of the rest is found again,
-        though less is left by now.
+        Where the ``order`` (a digest) ``is_paid`` for at an ε that was noted of it, or that an
+        entry of the account was charged for, and that is no smaller, it is that one: what was asked
+        as a part of the rest is found again, though less is left by now.
         """
         balances = self.curator.balances()
         own, left = balances[0], left_of(balances)
@@ -158,7 +163,7 @@ class Desk:
             part = Charge(floor(said.share * left.amount), left.delta)
             found = accountant.room(part, own.budget).epsilon
             epsilon = found if found == own.budget.epsilon else digits_down(found, _REST)
-        for each in sorted(self._charged(own), reverse=True)[:_TRIED]:
+        for each in self._asked_before(own, order):
             if each >= epsilon and is_paid(each):
                 return each
         if epsilon <= 0:
@@ -169,9 +174,22 @@ class Desk:
             )
         return epsilon
 
-    def _charged(self, own: Balance) -> set[Fraction]:
+    def note(self, price: object) -> None:
+        """Keep which ε an order was paid with, if it was asked for a part of the rest."""
+        if isinstance(price, Part) and price.order and not self.curator.finding:
+            ledger, known = self.curator.ledger, (price.order, Fraction(price))
+            if known not in map(_noted, ledger.history()):
+                ledger.note(price.note)
+
+    def _asked_before(self, own: Balance, order: str) -> Iterable[Fraction]:
+        """Each ε that was noted of an order, the latest first; then the largest of others."""
+        entries = self.curator.ledger.history()
+        pairs = [found for entry in entries if (found := _noted(entry)) is not None]
+        yield from dict.fromkeys(each for name, each in reversed(pairs) if name == order)
+        yield from sorted(self._charged(own, entries), reverse=True)[:_TRIED]
+
+    def _charged(self, own: Balance, entries: Iterable[Entry]) -> set[Fraction]:
         """The ε that single entries of an account were asked for with."""
-        entries = self.curator.ledger.history(own.account)
         charges = {
             decode_charges(entry.body["charges"])[own.account]
             for entry in entries
@@ -284,6 +302,11 @@ def _as_said(cost: ApproxDP, said: Fraction | None) -> ApproxDP:
     if said is None or abs(cost.epsilon - said) > said * _SLIGHT:
         return cost
     return ApproxDP(said, cost.delta)
+
+
+def _noted(entry: Entry) -> tuple[str, Fraction] | None:
+    """An order and its ε, where an entry is a note of both."""
+    return noted(entry.body["text"]) if entry.kind == "note" else None
 
 
 def _silent(part: float, words: str) -> None:
