@@ -155,8 +155,7 @@ class Gate(Asks):
         ``gate.sample(0.1).sql("SELECT COUNT(*) FROM visits", epsilon=0.1)``: each question, and
         each release as a whole, draws its own sample, at the door. The sample is secret, so the
         price is amplified and buys less noise; answers are scaled up to all rows, and the noise
-        with them. The ± includes the sampling error. Use it only where not all rows may be used:
-        for those who must not use all rows: with all of them, the same price errs less.
+        with them. The ± includes the sampling error. With all rows, the same price errs less.
         """
         chance = chance_of(probability)
         if self._rules.sample is not None:

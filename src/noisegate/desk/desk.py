@@ -18,6 +18,7 @@ from noisegate.accounting.accountant import Charge
 from noisegate.accounting.accountants import accountant_named
 from noisegate.accounting.search import digits_down, digits_up
 from noisegate.curator.curator import Curator
+from noisegate.desk.based import NOTHING, Based
 from noisegate.desk.job import E, Job, Progress, R, Receipt, all_of, require_progress, require_room
 from noisegate.desk.plan import Plan
 from noisegate.desk.price import Funds, Price, Step, inner_price, step_of, together
@@ -241,7 +242,7 @@ class Desk:
             price, fits = self._cost(event, job.epsilon), self.curator.price(event)[1]
         early = None if job.early is None else all_of((*job.before, job.early))
         simulated = (
-            (ZERO_KNOWLEDGE,) if job.is_simulated(job.event, *job.before, *job.based) else ()
+            (ZERO_KNOWLEDGE,) if job.is_simulated(job.event, *job.before, *job.based.events) else ()
         )
         return Plan(
             kind=job.kind, sql=job.sql, epsilon=job.epsilon, price=price, fits=fits,
@@ -268,13 +269,16 @@ class Desk:
             say = progress or _silent
             drawn = job.drawn(self.curator, say, fresh=fresh)
             say(1.0, "done")
-        promised = all_of((*job.based, job.promise(drawn))) if job.based else job.promise(drawn)
+        itself, based = job.promise(drawn), job.rests(drawn)
+        promised = all_of((*based.events, itself)) if based.events else itself
         guarantee = job.guarantee(self.curator.loss_of(promised))
+        if based.events:
+            guarantee = replace(guarantee, added=self.curator.loss_of(itself))
         receipt = self.receipt(
             *job.paid, *(() if drawn.free else (drawn.used,)),
             guarantee=replace(guarantee, zero_knowledge=job.is_simulated(promised, *job.paid)),
             question=drawn.question, request_id=drawn.request_id, free=drawn.free,
-            said=said,
+            said=said, based=based,
         )  # fmt: skip
         made = job.result(drawn.content, receipt)
         return made if job.then is None else job.then(made)
@@ -287,13 +291,14 @@ class Desk:
         request_id: str,
         free: bool = False,
         said: Fraction | None = None,
+        based: Based = NOTHING,
     ) -> Receipt:
         """What was paid now, what is left, and what is promised."""
         curator = self.curator
         return Receipt(
             cost=self._cost(all_of(paid), said), remaining=curator.remaining(), guarantee=guarantee,
             question=question, request_id=request_id, practice=self.rules.practice,
-            log=curator.ledger.log(), free=free,
+            log=curator.ledger.log(), free=free, based=based,
         )  # fmt: skip
 
 

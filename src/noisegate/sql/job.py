@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 from noisegate.algebra.expression import Expression
 from noisegate.curator.curator import Curator
 from noisegate.desk.answer import CHOSEN, Answer
+from noisegate.desk.based import Based
 from noisegate.desk.desk import Desk
 from noisegate.desk.job import Drawn, Job, Progress, Receipt, all_of, require_room
 from noisegate.desk.price import together
@@ -169,10 +170,14 @@ class QuestionJob(Job[Collected, Answer, AnswerExpected]):
         return _drawn(plan, parcels, (*looked, *used))
 
     def promise(self, drawn: Drawn[Collected]) -> Event:
-        """What all releases lost, whoever paid for them, each once."""
-        used = drawn.content.releases
-        lost = {each.request_id or each.question: each.event for each in used}
-        return all_of(tuple(lost.values()))
+        """What all releases but looks lost, whoever paid for them, each once."""
+        return all_of(self.rests(drawn).besides(drawn.content.releases))
+
+    def rests(self, drawn: Drawn[Collected]) -> Based:
+        """The looks at bounds and caps that were used."""
+        looks = {each.question for each in (*self.looked, *self.asked.seen)}
+        looks |= {each.looked.question for each in self.orders if each.looked is not None}
+        return Based.on(each for each in drawn.content.releases if each.question in looks)
 
     def guarantee(self, loss: ApproxDP) -> Guarantee:
         """About the answer."""

@@ -10,6 +10,7 @@ from typing import Any, Final, final
 
 from noisegate.accounting.search import digits_down
 from noisegate.curator.curator import Curator
+from noisegate.desk.based import Based
 from noisegate.desk.desk import Desk
 from noisegate.desk.job import Drawn, E, Job, Progress, R, Receipt
 from noisegate.desk.terms import Terms
@@ -84,7 +85,7 @@ def capped(
         assert left is not None  # noqa: S101 - the question has a price
         job = made(max(caps), digits_down(desk.asked(left), _DIGITS))
         notes = (*known.asked.chosen.words, *job.notes)
-        based = tuple(each.event for each in known.asked.seen)
+        based = Based.on(known.asked.seen, known.asked.chosen.words)
         return replace(job, epsilon=said, notes=tuple(dict.fromkeys(notes)), based=based)
 
     job = make(look)
