@@ -58,6 +58,10 @@ class Desk:
             self._read.setdefault(kind, kind(self.curator.ledger))
         return self._read[kind]  # type: ignore[no-any-return]
 
+    def under(self, rules: Rules) -> "Desk":
+        """The same under other rules."""
+        return Desk(self.curator, rules, self._read)
+
     # what a price buys
 
     @property
@@ -224,7 +228,7 @@ class Desk:
             return job
         if not 0 < self.bought(job.epsilon) <= job.epsilon:
             return job
-        former = Desk(self.curator, replace(self.rules, former=True), self._read)
+        former = self.under(replace(self.rules, former=True))
         try:
             earlier = make(former)
         except NoisegateError:

@@ -34,6 +34,7 @@ from noisegate.transforms.query import Query
 from noisegate.transforms.stability import stability_of
 
 Bounds: TypeAlias = Mapping[tuple[str, Expression], tuple[Fraction, Fraction]]
+Wanted: TypeAlias = Sequence[tuple[Block, Counted]]
 SHARE: Final = Fraction(1, 5)  # of the price of synthetic rows, for all their bounds together
 CHOICES: Final = ("bounds", "caps")
 _UNLISTED: Final = 100  # groups, where nobody knows how many there are; fewer if units are in few
@@ -110,6 +111,7 @@ def looks_of(
     terms: Terms,
     accountant: str,
     sight: Callable[[Look], Sight | None] = lambda _: None,
+    step: Fraction | None = None,
 ) -> tuple[Look, ...]:
     """What the question leaves open and is to be found: a cap that nobody declared, always.
 
@@ -145,7 +147,7 @@ def looks_of(
         for block in (_bounded(each, bounds) for each in question.blocks)
         for counted in _open(block, terms, accountant)
     ]
-    shares = _shares(wanted, terms.epsilon)
+    shares = _shares(wanted, terms.epsilon, step)
     caps, former = (
         [
             replace(
@@ -161,15 +163,15 @@ def looks_of(
     return (*caps, *ranges)
 
 
-def _shares(wanted: Sequence[tuple[Block, Counted]], epsilon: Fraction) -> Sequence[Fraction]:
-    """Of the price, for each look at caps: as it is, and as it was when ledgers were written."""
-    count = min(len(wanted), 1)
-    if len(wanted) > 1:
+def _shares(wanted: Wanted, epsilon: Fraction, step: Fraction | None) -> Sequence[Fraction]:
+    """Of the price, for each look at caps: as it is, and as it was; or those of a ``step``."""
+    count = len(wanted)
+    if count > 1:
         count = len({str(counted.query.to_record()) for _, counted in wanted})
     two = count > 1 and any(counted.sums for _, counted in wanted)
     ratios = all(_parts(block, divided=False)[1] for block, _ in wanted)
     both = share_of(epsilon, two=two, ratios=ratios), former_share_of(epsilon, two=two)
-    return [each / max(1, count) for each in both]
+    return [each / max(1, count) for each in (both if step is None else (step / epsilon,) * 2)]
 
 
 def _open(block: Block, terms: Terms, accountant: str) -> list[Counted]:
