@@ -75,13 +75,11 @@ class Gate(Asks):
             inside, whole = self.in_part(order.part), replace(order, part=None)
             return inside.run(whole, fresh=fresh, progress=progress)
         order = order.settled(self._desk, fresh=fresh)
-        if isinstance(order, SqlOrder):
-            job = self._question(order, fresh=fresh)
-            made: R = self._desk.run(job, fresh=fresh, progress=progress)  # type: ignore[assignment]  # of such orders
-        else:
-            made = order.run(self._desk, fresh=fresh, progress=progress)
-        self._desk.note(getattr(order, "epsilon", None))
-        return made
+        with self._desk.noting(getattr(order, "epsilon", None)):
+            if isinstance(order, SqlOrder):
+                job = self._question(order, fresh=fresh)
+                return self._desk.run(job, fresh=fresh, progress=progress)  # type: ignore[return-value]  # of such orders
+            return order.run(self._desk, fresh=fresh, progress=progress)
 
     def _vertices(self, order: "GraphOrder") -> int:
         from noisegate.robust.graphs import vertices_of  # noqa: PLC0415 - when asked for

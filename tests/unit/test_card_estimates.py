@@ -13,6 +13,7 @@ from noisegate.accounting.pure import pure_loss
 from noisegate.cli import app
 from noisegate.desk.card import Card
 from noisegate.desk.release import read_sealed
+from noisegate.desk.sent import received, sent
 from noisegate.privacy.event import Sequential, decode
 from noisegate.privacy.guarantee import ESTIMATES
 
@@ -137,6 +138,13 @@ def test_json_states_the_estimate():
     told = json.loads(gate.release("histogram", columns=CELLS, epsilon=2).to_json())
     assert ESTIMATES in told["guarantee"]
     assert any("as estimated" in words for words in told["caveats"])
+
+
+def test_an_answer_that_is_sent_states_what_it_adds():
+    answer = opened().sql(COUNT, epsilon=2)
+    again = received(sent(answer), lambda level: sent(answer, level))
+    assert again.guarantee == answer.guarantee
+    assert again.guarantee.added is not None
 
 
 def test_a_declared_bound_needs_no_estimate():

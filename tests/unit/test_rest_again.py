@@ -1,6 +1,8 @@
 """What was asked for a part of the rest is found again, however many entries of the ledger it is."""
 
+import copy
 import json
+import pickle
 
 import numpy as np
 import pyarrow as pa
@@ -87,6 +89,25 @@ def test_each_of_many_orders_for_a_part_of_the_rest_is_found_again(accountant):
     for sql in asked:
         assert gate.sql(sql, epsilon="10% of the rest").free
     assert gate.spent == spent
+
+
+def test_what_is_free_leaves_no_note():
+    gate = opened("pure", ":memory:")
+    gate.sql(COUNT, epsilon="1/10 of rest")
+    before = len(gate.ledger.history())
+    for spaces in range(5):
+        assert gate.sql(COUNT + " " * spaces, epsilon="1/10 of rest").free
+        gate.sql(f"EXPLAIN {COUNT}{' ' * spaces}", epsilon="rest")
+    assert len(gate.ledger.history()) == before
+
+
+def test_an_order_that_was_settled_can_be_copied():
+    gate = opened("pure", ":memory:")
+    settled = gate.settled(orders.order_from({**HISTOGRAM, "epsilon": "1/10 of rest"}))
+    for again in (copy.copy(settled), copy.deepcopy(settled), pickle.loads(pickle.dumps(settled))):
+        assert (again, copy.copy(again.epsilon)) == (settled, settled.epsilon)
+        assert again.epsilon.order == settled.epsilon.order
+    assert orders.order_from(json.loads(settled.to_json())) == settled
 
 
 def test_a_new_draw_of_a_part_of_the_rest_is_found_from_then_on():

@@ -7,7 +7,8 @@ draw                   charge, then ask; the door keeps what it gave
 receipt                cost, balance, guarantee, where the ledger has it
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property, partial
@@ -179,12 +180,16 @@ class Desk:
             )
         return epsilon
 
-    def note(self, price: object) -> None:
-        """Keep which ε an order was paid with, if it was asked for a part of the rest."""
-        if isinstance(price, Part) and price.order and not self.curator.finding:
-            ledger, known = self.curator.ledger, (price.order, Fraction(price))
-            if known not in map(_noted, ledger.history()):
-                ledger.note(price.note)
+    @contextmanager
+    def noting(self, price: object) -> Iterator[None]:
+        """Keep which ε an order is paid with inside, if it was asked for a part of the rest.
+
+        Nothing is kept of what costs nothing, so that nobody can fill a ledger for free.
+        """
+        before = self._own.charge if isinstance(price, Part) else None
+        yield
+        if isinstance(price, Part) and price.order and self._own.charge != before:
+            self.curator.ledger.note(price.note)
 
     def _asked_before(self, own: Balance, order: str) -> Iterable[Fraction]:
         """Each ε that was noted of an order, the latest first; then the largest of others."""

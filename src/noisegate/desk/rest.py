@@ -51,8 +51,14 @@ class Part(Fraction):
         self.order = order
         return self
 
+    def __copy__(self) -> Self:
+        return self
+
     def __deepcopy__(self, _: object) -> Self:
         return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (Fraction(self), self.order)
 
     @property
     def note(self) -> str:
