@@ -75,10 +75,11 @@ class Gate(Asks):
             inside, whole = self.in_part(order.part), replace(order, part=None)
             return inside.run(whole, fresh=fresh, progress=progress)
         order = order.settled(self._desk, fresh=fresh)
-        if isinstance(order, SqlOrder):
-            job = self._question(order, fresh=fresh)
-            return self._desk.run(job, fresh=fresh, progress=progress)  # type: ignore[return-value]  # of such orders
-        return order.run(self._desk, fresh=fresh, progress=progress)
+        with self._desk.noting(getattr(order, "epsilon", None)):
+            if isinstance(order, SqlOrder):
+                job = self._question(order, fresh=fresh)
+                return self._desk.run(job, fresh=fresh, progress=progress)  # type: ignore[return-value]  # of such orders
+            return order.run(self._desk, fresh=fresh, progress=progress)
 
     def _vertices(self, order: "GraphOrder") -> int:
         from noisegate.robust.graphs import vertices_of  # noqa: PLC0415 - when asked for
@@ -152,8 +153,7 @@ class Gate(Asks):
         ``gate.sample(0.1).sql("SELECT COUNT(*) FROM visits", epsilon=0.1)``: each question, and
         each release as a whole, draws its own sample, at the door. The sample is secret, so the
         price is amplified and buys less noise; answers are scaled up to all rows, and the noise
-        with them. The ± includes the sampling error. Use it only where not all rows may be used:
-        for those who must not use all rows: with all of them, the same price errs less.
+        with them. The ± includes the sampling error. With all rows, the same price errs less.
         """
         chance = chance_of(probability)
         if self._rules.sample is not None:

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import textwrap
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from typing import ClassVar
@@ -195,17 +195,16 @@ def test_units_with_many_rows_under_zcdp_pay_rho(town):
 
 def test_the_claim_is_said_to_be_the_researchers(town):
     gate = town()
-    found = dp.audit_of(Plain(epsilon=Fraction(1)), dp.L1(3)).run(
-        dp.Extent(trials=4_000)
-    )  # false alarms: 1e-6
+    mine = Plain(epsilon=Fraction(1))
+    found = dp.audit_of(mine, dp.L1(3)).run(dp.Extent(trials=4_000))  # false alarms: 1e-6
     assert not found.is_violation
-    plan = dp.measure_plan(gate, WARDS, Plain(), audit=found)
+    plan = dp.measure_plan(gate, WARDS, mine, audit=found)
     record = plan.to_dict("0.95")
     assert record["own_mechanism"]["claimed_by"] == "R. Searcher"
     assert record["own_mechanism"]["proven"] is False
     assert record["own_mechanism"]["measured_epsilon"] == found.lower_bound
     assert "claimed by R. Searcher, not proven by noisegate" in str(plan)
-    answer = dp.measure(gate, WARDS, Plain(), audit=found)
+    answer = dp.measure(gate, WARDS, mine, audit=found)
     for text in (
         answer.to_json(),
         answer.card().to_markdown(),
@@ -215,6 +214,55 @@ def test_the_claim_is_said_to_be_the_researchers(town):
         assert "claimed by R. Searcher, not proven by noisegate" in text
     assert "measured ε ≥" in answer.card().to_markdown()
     assert json.loads(answer.to_json())["margins"][0][1] > 0
+
+
+@dataclass(frozen=True)
+class Later(Plain):
+    version: ClassVar[str] = "2"
+
+
+@dataclass(frozen=True)
+class Renamed(Plain):
+    name: ClassVar[str] = "plane"
+
+
+@dataclass(frozen=True)
+class Borrowed(Plain):
+    claimed_by: ClassVar[str] = "Somebody Else"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [Later(), Renamed(), Borrowed(), Plain(epsilon=Fraction(2)), Smooth()],
+    ids=["version", "name", "author", "parameter", "norm"],
+)
+def test_an_audit_of_another_mechanism_is_refused_before_the_charge(town, other):
+    gate, sensitivity = town(accountant="zcdp"), dp.L1(1)
+    found = dp.audit_of(Plain(), sensitivity).run(dp.Extent(trials=200))
+    assert dp.measure_plan(gate, WARDS, Plain(), audit=found).price.epsilon > 0
+    for ask in (dp.measure, dp.measure_plan):
+        with pytest.raises(SpecError, check=about("audit")):
+            ask(gate, WARDS, other, audit=found)
+    assert gate.spent.epsilon == 0
+
+
+def test_an_audit_that_names_no_mechanism_and_one_of_a_broken_copy_vouch_for_nothing(town):
+    gate, audit = town(), dp.audit_of(Plain(), dp.L1(1), broken=Plain(epsilon=SPENT * 2))
+    assert audit.run(dp.Extent(trials=200)).to_dict()["about"]["version"] == "1"
+    copy = audit.run(dp.Extent(trials=200), broken=True)
+    by_hand = replace(audit, about=None).run(dp.Extent(trials=200))
+    for found in (copy, by_hand):
+        with pytest.raises(SpecError, check=about("audit")):
+            dp.measure(gate, WARDS, Plain(), audit=found)
+    assert gate.spent.epsilon == 0
+
+
+def test_runs_of_another_mechanism_are_not_resumed(tmp_path):
+    kept = dp.Extent(trials=200, resume=tmp_path / "runs.npz")
+    dp.audit_of(Plain(), dp.L1(1)).run(kept)
+    assert dp.audit_of(Plain(), dp.L1(1)).run(kept).trials >= 200
+    with pytest.raises(NoisegateError):
+        dp.audit_of(Plain(epsilon=Fraction(2)), dp.L1(1)).run(kept)
 
 
 def test_an_audit_catches_noise_that_is_too_small(town):

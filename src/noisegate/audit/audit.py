@@ -1,5 +1,6 @@
 """An audit: a claim, two neighbours and a way to run on each; and what it found."""
 
+import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -37,6 +38,7 @@ class Audit:
         boosted: Also train boosted trees; see `bound`.
         scores: Further scores to choose from, such as an exact log-likelihood ratio.
         event: Or an event that was fixed beforehand, so that all runs count; see `bound`.
+        about: The mechanism that it is about, as ledgers tell it from others: see `dp.audit_of`.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Audit:
     boosted: bool = False
     scores: tuple[Score, ...] = ()
     event: Score | None = None
+    about: Mapping[str, Any] | None = None
 
     def run(
         self,
@@ -72,7 +75,9 @@ class Audit:
         extent = extent or Extent(trials=self.trials)
         begun = time.monotonic()
         draws = self.broken if broken and self.broken is not None else self.draws
-        state = State(extent.resume, f"{self.name}{' (broken)' * broken}: {self.neighbours}")
+        whose = "" if self.about is None else f" {json.dumps(self.about, sort_keys=True)}"
+        name = f"{self.name}{whose}{' (broken)' * broken}: {self.neighbours}"
+        state = State(extent.resume, name)
         ones, others = collect(draws, extent, state, progress)
         if extent.resume is not None:
             state.looks += 1
@@ -85,14 +90,17 @@ class Audit:
         return Result(
             name=self.name, bounds=tuple(found), neighbours=self.neighbours, alpha=alpha,
             trials=len(ones), seconds=time.monotonic() - begun,
-            reachable=self.reachable, why=self.why,
+            reachable=self.reachable, why=self.why, about=None if broken else self.about,
         )  # fmt: skip
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What an audit found: at each δ the claimed ε and the bound from below."""
+    """What an audit found: at each δ the claimed ε and the bound from below.
+
+    ``about`` is the mechanism that it vouches for, and no other; None: it vouches for none.
+    """
 
     name: str
     bounds: tuple[Bound, ...]
@@ -103,6 +111,7 @@ class Result:
     reachable: float = 1.0
     why: str = ""
     notes: tuple[str, ...] = field(default=(_READING,))
+    about: Mapping[str, Any] | None = None
 
     @property
     def best(self) -> Bound:
@@ -145,6 +154,7 @@ class Result:
             "false_alarm_rate": self.alpha, "trials": self.trials, "seconds": self.seconds,
             "neighbours": self.neighbours, "reachable": self.reachable, "why": self.why,
             "bounds": [each.to_dict() for each in self.bounds], "notes": list(self.notes),
+            **({} if self.about is None else {"about": dict(self.about)}),
         }  # fmt: skip
 
     def __str__(self) -> str:

@@ -104,7 +104,10 @@ Delta = Annotated[str, typer.Option(help="δ of the budget.")]
 AtDelta = Annotated[str, typer.Option("--at-delta", "--delta", help="State every ε at this δ.")]
 Accountant = Annotated[str | None, typer.Option(help="pure, zcdp or renyi-<order>.")]
 Analyst = Annotated[
-    str | None, typer.Option(help="Who is asking: an account below the data set's.")
+    str | None,
+    typer.Option(
+        "--analyst", "--as", help="Who is asking: an account below the data set's, or steward."
+    ),
 ]
 Purpose = Annotated[
     str | None, typer.Option(help="What is asked for: one of the policy's purposes.")

@@ -248,7 +248,7 @@ def _spending(found: "Spending") -> dict[str, Any]:
 def ledger_budget(
     where: Where,
     account: Annotated[
-        str, typer.Argument(help="Which account; of a policy, the data set or an analyst.")
+        str, typer.Argument(help="Which account; of a policy: the data set, an analyst, steward.")
     ],
     epsilon: Annotated[str, typer.Argument(help="Its new ε.")],
     reason: Annotated[str, typer.Option(help="The reason; it is recorded in the log.")],
@@ -281,7 +281,8 @@ def _amended(file: Path, account: str, epsilon: str, reason: str) -> str | None:
 
     policy = read_policy(file)
     analyst = None if account == policy.name else account.removeprefix(f"{policy.name}/")
-    if analyst is not None and analyst not in policy.analysts:
+    listed = {*policy.analysts, *([] if policy.steward is None else ["steward"])}
+    if analyst is not None and analyst not in listed:
         return None
     change = amendment(Hosted(policy), epsilon, analyst)
     change.make(reason)

@@ -91,7 +91,7 @@ class OwnMeasurement:
             )
         if type(self.seconds) is not int or not 0 < self.seconds <= 86_400:
             raise SpecError("seconds is not a number of seconds.", fix="Use 1 to 86400.")
-        object.__setattr__(self, "record", _record(self.mechanism))
+        object.__setattr__(self, "record", record_of(self.mechanism))
         object.__setattr__(self, "stated", _stated(self.mechanism, self.sensitivity))
 
     @property
@@ -162,7 +162,7 @@ def _drawn(draw: Callable[[], Any], exact: Int64Array, seconds: int) -> Int64Arr
     return found.copy()
 
 
-def _record(mechanism: OwnMechanism) -> Mapping[str, Any]:
+def record_of(mechanism: OwnMechanism) -> Mapping[str, Any]:
     """Name, version, who claims it and all parameters: what makes it another question."""
     kind: Any = type(mechanism)
     frozen = is_dataclass(kind) and getattr(kind, "__dataclass_params__").frozen  # noqa: B009 - of any

@@ -7,7 +7,8 @@ draw                   charge, then ask; the door keeps what it gave
 receipt                cost, balance, guarantee, where the ledger has it
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property, partial
@@ -18,15 +19,16 @@ from noisegate.accounting.accountant import Charge
 from noisegate.accounting.accountants import accountant_named
 from noisegate.accounting.search import digits_down, digits_up
 from noisegate.curator.curator import Curator
+from noisegate.desk.based import NOTHING, Based
 from noisegate.desk.job import E, Job, Progress, R, Receipt, all_of, require_progress, require_room
 from noisegate.desk.plan import Plan
 from noisegate.desk.price import Funds, Price, Step, inner_price, step_of, together
-from noisegate.desk.rest import Rest, rest_of
+from noisegate.desk.rest import Part, Rest, noted, rest_of
 from noisegate.desk.rules import Rules
 from noisegate.errors import NoisegateError, OverBudget
 from noisegate.exact import Number
 from noisegate.ledger.account import Balance, left_of, room_of
-from noisegate.ledger.entry import decode_charges
+from noisegate.ledger.entry import Entry, decode_charges
 from noisegate.ledger.store import Ledger
 from noisegate.privacy.event import DeclaredZCDPEvent, Event
 from noisegate.privacy.guarantee import ZERO_KNOWLEDGE, Guarantee
@@ -56,6 +58,10 @@ class Desk:
         if kind not in self._read:
             self._read.setdefault(kind, kind(self.curator.ledger))
         return self._read[kind]  # type: ignore[no-any-return]
+
+    def under(self, rules: Rules) -> "Desk":
+        """The same under other rules."""
+        return Desk(self.curator, rules, self._read)
 
     # what a price buys
 
@@ -140,12 +146,17 @@ class Desk:
         told = f"Parts cost what the dearest does: the account is charged {charge} now."
         return curator.part.words, told
 
-    def rest(self, said: Rest, is_paid: Callable[[Fraction], bool] = lambda _: False) -> Fraction:
+    def rest(
+        self,
+        said: Rest,
+        is_paid: Callable[[Fraction], bool] = lambda _: False,
+        order: str = "",
+    ) -> Fraction:
         """The ε of a part of what is left in the account, and in all above it.
 
-        Where the order ``is_paid`` for at an ε that an entry of the account was charged for, and
-        that is no smaller, it is that one: what was asked as a part of the rest is found again,
-        though less is left by now.
+        Where the ``order`` (a digest) ``is_paid`` for at an ε that was noted of it, or that an
+        entry of the account was charged for, and that is no smaller, it is that one: what was asked
+        as a part of the rest is found again, though less is left by now.
         """
         balances = self.curator.balances()
         own, left = balances[0], left_of(balances)
@@ -158,7 +169,7 @@ class Desk:
             part = Charge(floor(said.share * left.amount), left.delta)
             found = accountant.room(part, own.budget).epsilon
             epsilon = found if found == own.budget.epsilon else digits_down(found, _REST)
-        for each in sorted(self._charged(own), reverse=True)[:_TRIED]:
+        for each in self._asked_before(own, order):
             if each >= epsilon and is_paid(each):
                 return each
         if epsilon <= 0:
@@ -169,9 +180,26 @@ class Desk:
             )
         return epsilon
 
-    def _charged(self, own: Balance) -> set[Fraction]:
+    @contextmanager
+    def noting(self, price: object) -> Iterator[None]:
+        """Keep which ε an order is paid with inside, if it was asked for a part of the rest.
+
+        Nothing is kept of what costs nothing, so that nobody can fill a ledger for free.
+        """
+        before = self._own.charge if isinstance(price, Part) else None
+        yield
+        if isinstance(price, Part) and price.order and self._own.charge != before:
+            self.curator.ledger.note(price.note)
+
+    def _asked_before(self, own: Balance, order: str) -> Iterable[Fraction]:
+        """Each ε that was noted of an order, the latest first; then the largest of others."""
+        entries = self.curator.ledger.history()
+        pairs = [found for entry in entries if (found := _noted(entry)) is not None]
+        yield from dict.fromkeys(each for name, each in reversed(pairs) if name == order)
+        yield from sorted(self._charged(own, entries), reverse=True)[:_TRIED]
+
+    def _charged(self, own: Balance, entries: Iterable[Entry]) -> set[Fraction]:
         """The ε that single entries of an account were asked for with."""
-        entries = self.curator.ledger.history(own.account)
         charges = {
             decode_charges(entry.body["charges"])[own.account]
             for entry in entries
@@ -205,7 +233,7 @@ class Desk:
             return job
         if not 0 < self.bought(job.epsilon) <= job.epsilon:
             return job
-        former = Desk(self.curator, replace(self.rules, former=True), self._read)
+        former = self.under(replace(self.rules, former=True))
         try:
             earlier = make(former)
         except NoisegateError:
@@ -223,7 +251,7 @@ class Desk:
             price, fits = self._cost(event, job.epsilon), self.curator.price(event)[1]
         early = None if job.early is None else all_of((*job.before, job.early))
         simulated = (
-            (ZERO_KNOWLEDGE,) if job.is_simulated(job.event, *job.before, *job.based) else ()
+            (ZERO_KNOWLEDGE,) if job.is_simulated(job.event, *job.before, *job.based.events) else ()
         )
         return Plan(
             kind=job.kind, sql=job.sql, epsilon=job.epsilon, price=price, fits=fits,
@@ -250,13 +278,16 @@ class Desk:
             say = progress or _silent
             drawn = job.drawn(self.curator, say, fresh=fresh)
             say(1.0, "done")
-        promised = all_of((*job.based, job.promise(drawn))) if job.based else job.promise(drawn)
+        itself, based = job.promise(drawn), job.rests(drawn)
+        promised = all_of((*based.events, itself)) if based.events else itself
         guarantee = job.guarantee(self.curator.loss_of(promised))
+        if based.events:
+            guarantee = replace(guarantee, added=self.curator.loss_of(itself))
         receipt = self.receipt(
             *job.paid, *(() if drawn.free else (drawn.used,)),
             guarantee=replace(guarantee, zero_knowledge=job.is_simulated(promised, *job.paid)),
             question=drawn.question, request_id=drawn.request_id, free=drawn.free,
-            said=said,
+            said=said, based=based,
         )  # fmt: skip
         made = job.result(drawn.content, receipt)
         return made if job.then is None else job.then(made)
@@ -269,13 +300,14 @@ class Desk:
         request_id: str,
         free: bool = False,
         said: Fraction | None = None,
+        based: Based = NOTHING,
     ) -> Receipt:
         """What was paid now, what is left, and what is promised."""
         curator = self.curator
         return Receipt(
             cost=self._cost(all_of(paid), said), remaining=curator.remaining(), guarantee=guarantee,
             question=question, request_id=request_id, practice=self.rules.practice,
-            log=curator.ledger.log(), free=free,
+            log=curator.ledger.log(), free=free, based=based,
         )  # fmt: skip
 
 
@@ -284,6 +316,11 @@ def _as_said(cost: ApproxDP, said: Fraction | None) -> ApproxDP:
     if said is None or abs(cost.epsilon - said) > said * _SLIGHT:
         return cost
     return ApproxDP(said, cost.delta)
+
+
+def _noted(entry: Entry) -> tuple[str, Fraction] | None:
+    """An order and its ε, where an entry is a note of both."""
+    return noted(entry.body["text"]) if entry.kind == "note" else None
 
 
 def _silent(part: float, words: str) -> None:

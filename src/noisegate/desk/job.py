@@ -15,6 +15,7 @@ from zipfile import BadZipFile
 from noisegate.accounting.pure import promised
 from noisegate.curator.curator import Asked, Curator
 from noisegate.desk.attempts import Attempts
+from noisegate.desk.based import NOTHING, Based
 from noisegate.desk.plan import Expected
 from noisegate.desk.price import Price
 from noisegate.errors import LedgerError, SpecError
@@ -73,14 +74,16 @@ class Receipt:
     practice: bool
     log: Log
     free: bool
+    based: Based = NOTHING
 
     @property
     def standing(self) -> dict[str, Any]:
         """The fields of a `Charged` release, by name."""
+        based = {"based": self.based} if self.based.questions else {}
         return {
             "cost": self.cost, "remaining": self.remaining, "guarantee": self.guarantee,
             "question": self.question, "request_id": self.request_id, "practice": self.practice,
-            "log": self.log,
+            "log": self.log, **based,
         }  # fmt: skip
 
 
@@ -91,7 +94,7 @@ class Job(ABC, Generic[C, R, E]):
     ``expected`` is what is known of the result before it is drawn; ``notes`` say what it leaves
     out; ``endings`` are the forms of file that it can be saved in. ``before`` is what has to be
     bought first, such as bounds that nobody declared, and ``paid`` what `ready` bought of it.
-    ``based`` is what it rests on besides its own event, whoever paid for it: part of the promise.
+    ``based`` is what it rests on besides its own event, whoever paid for it.
     ``early`` is what is charged of the job if no group is found, where that is less. ``then`` makes
     another release from this one alone, which costs nothing more.
     ``uses`` are the optional capabilities that a policy may forbid.
@@ -105,7 +108,7 @@ class Job(ABC, Generic[C, R, E]):
     endings: tuple[str, ...] = ()
     before: tuple[Event, ...] = ()
     paid: tuple[Event, ...] = ()
-    based: tuple[Event, ...] = ()
+    based: Based = NOTHING
     early: Event | None = None
     then: Callable[[Any], Any] | None = None
     uses: frozenset[str] = frozenset()
@@ -145,8 +148,12 @@ class Job(ABC, Generic[C, R, E]):
         """Charge, then draw, then keep."""
 
     def promise(self, drawn: Drawn[C]) -> Event:
-        """What may be promised of what was drawn."""
+        """What may be promised of what was drawn, for those who have what it rests on."""
         return drawn.used
+
+    def rests(self, drawn: Drawn[C]) -> Based:  # noqa: ARG002 - of those who know by then
+        """What it rests on besides."""
+        return self.based
 
     def guarantee(self, loss: ApproxDP) -> Guarantee:
         """The promise in words."""

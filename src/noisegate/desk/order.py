@@ -33,11 +33,12 @@ from typing import (
 )
 from typing import get_args as args_of
 
+from noisegate.curator.curator import digest
 from noisegate.desk.desk import Desk
 from noisegate.desk.job import Job, Progress
 from noisegate.desk.part import PartOf
 from noisegate.desk.plan import Expected, Plan
-from noisegate.desk.rest import Rest, price_of
+from noisegate.desk.rest import Part, Rest, price_of
 from noisegate.errors import NoisegateError, SpecError
 from noisegate.exact import Number, fraction, shown
 
@@ -123,8 +124,11 @@ class Order(ABC, Generic[R_co, E_co]):
                 return order.plan(desk).free
             return False
 
-        found = desk.rest(said) if fresh else desk.rest(said, is_paid)
-        return replace(self, epsilon=found)  # type: ignore[call-arg]  # it has one
+        name = ""
+        with suppress(SpecError):  # objects of this process cannot be told apart
+            name = digest(self.to_json())
+        found = desk.rest(said) if fresh else desk.rest(said, is_paid, name)
+        return replace(self, epsilon=Part(found, name))  # type: ignore[call-arg]  # it has one
 
     def to_dict(self) -> Json:
         """It as JSON values, without what is as usual; `noisegate.orders.order_from` reads them."""

@@ -15,6 +15,7 @@ from zipfile import BadZipFile
 
 from noisegate.arrow import numbers
 from noisegate.desk.answer import Answer, HalfWidths, also_in
+from noisegate.desk.based import NOTHING, Based
 from noisegate.desk.card import Card
 from noisegate.desk.card import card as card_of
 from noisegate.desk.display import answer_html, rich_table
@@ -78,6 +79,11 @@ class Held(ABC):
     @abstractmethod
     def record(self) -> dict[str, Any]:
         """What a Parquet file must hold besides the rows and the promise, as plain values."""
+
+    @property
+    def rests(self) -> Based:
+        """What it rests on besides its own entry of the ledger."""
+        return NOTHING
 
     def facts(self) -> dict[str, str]:
         """Further metadata of a Parquet file, by name."""
@@ -208,6 +214,8 @@ class Held(ABC):
             "request": kept.request_ids[0] if kept.request_ids else "",
             "practice": kept.practice,
             **({"zero_knowledge": True} if guarantee.zero_knowledge else {}),
+            **({} if guarantee.added is None else {"added": guarantee.to_dict()["added"]}),
+            **({"based": self.rests.to_record()} if self.rests.questions else {}),
         }
         text = json.dumps(promised | self.record(), ensure_ascii=False)
         facts = {f"noisegate.{self.kind}": text, **self.facts()}
@@ -270,6 +278,11 @@ class Charged(Held):
     practice: bool = False
     log: Log = NO_LOG
     stated: Card | None = None
+    based: Based = NOTHING
+
+    @property
+    def rests(self) -> Based:  # noqa: D102 - see Held
+        return self.based
 
     def stating(
         self,
@@ -291,9 +304,9 @@ class Charged(Held):
             cost=self.cost,
             remaining=self.remaining,
             guarantee=self.guarantee,
-            request_ids=(self.request_id,),
-            questions=(self.question,),
-            caveats=tuple(caveats),
+            request_ids=(self.request_id, *self.based.request_ids),
+            questions=(self.question, *self.based.questions),
+            caveats=tuple(dict.fromkeys((*caveats, *self.based.words))),
             practice=self.practice,
             unfollowed=unfollowed,
             unsigned=lambda: unsigned,
@@ -369,12 +382,14 @@ def read_held(file: str | Path, kind: type[Held]) -> "tuple[pa.Table, Mapping[st
             scope=record["scope"],
             also=tuple(_unit(each) for each in record.get("also", ())),
             zero_knowledge=record.get("zero_knowledge", False),
+            added=ApproxDP(**record["added"]) if "added" in record else None,
         ),
         "question": record["question"],
         "request_id": record.get("request", record.get("request_id")),
         "practice": record["practice"],
         "log": NO_LOG if head is None else Log(Anchor.from_dict(head)),
         "stated": stated,
+        **({"based": Based.from_record(record["based"])} if "based" in record else {}),
     }
     return table, record | {"standing": standing, "facts": facts}
 

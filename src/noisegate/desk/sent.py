@@ -116,6 +116,7 @@ def guarantee_from(record: Mapping[str, Any]) -> Guarantee:
         adjacency=Adjacency[record["adjacency"].upper()],
         also=tuple(also),
         zero_knowledge=record.get("zero_knowledge", False),
+        added=ApproxDP(**record["added"]) if "added" in record else None,
     )
 
 

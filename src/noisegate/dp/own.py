@@ -8,7 +8,7 @@ import numpy as np
 
 from noisegate.audit.audit import Audit
 from noisegate.audit.runs import Draw
-from noisegate.curator.own import OwnMechanism
+from noisegate.curator.own import OwnMechanism, record_of
 from noisegate.desk.answer import Answer
 from noisegate.desk.desk import Desk
 from noisegate.desk.plan import Plan
@@ -34,7 +34,8 @@ def audit_of(
     """An audit of what the mechanism states, on two neighbours as far apart as one unit moves them.
 
     One cell differs, by all of the sensitivity. ``.run(dp.Extent(trials=20_000))`` gives a result
-    for `measure`. ``broken`` is a copy that it should catch.
+    for `measure`, which takes it for this mechanism alone: of the same name, version, author and
+    parameters. ``broken`` is a copy that it should catch.
     """
     event = mechanism.event(sensitivity)
     pure = claimed_epsilon(event)
@@ -66,6 +67,7 @@ def audit_of(
         draws=both(mechanism),
         broken=None if broken is None else both(broken),
         trials=20_000,
+        about=record_of(mechanism),
     )
 
 
@@ -89,7 +91,7 @@ def measure(
         gate: One of this process; a service has no way to it.
         sql: One COUNT or SUM, by declared groups.
         mechanism: A frozen dataclass: see `noisegate.dp.OwnMechanism`.
-        audit: What an audit of it found, to be told with the answer.
+        audit: What an audit of it found (`audit_of`), to be told with the answer.
         seconds: How long it may take; one that is late gives no answer.
         fresh: Pay for a new draw.
     """

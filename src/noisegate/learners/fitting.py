@@ -22,6 +22,7 @@ from noisegate.curator.curator import digest
 from noisegate.desk.job import Job, Progress, Receipt, Recipe
 from noisegate.desk.plan import Fact
 from noisegate.desk.price import Price
+from noisegate.desk.rest import rest_of
 from noisegate.exact import Number
 from noisegate.learners.asking import DoorRows, RowsAsk, noise_variance, noises
 from noisegate.learners.matrix import Matrix
@@ -251,6 +252,11 @@ def known_job(
     matrix: Matrix, task: Task, *, epsilon: Number | None, fresh: bool
 ) -> Job[tuple[Fitted, bool], tuple[tuple[Fitted, bool], Receipt], FitExpected]:
     """The job of a fit, or of the one that was paid for."""
+    if (part := rest_of(epsilon)) is not None and not fresh:
+        desk = matrix.desk
+        epsilon = desk.rest(
+            part, lambda paid: learn_job(matrix, task, epsilon=paid).is_paid(desk.curator)
+        )
     return matrix.desk.known(
         lambda desk: learn_job(replace(matrix, rules=desk.rules), task, epsilon=epsilon),
         fresh=fresh,

@@ -18,6 +18,7 @@ from noisegate.privacy.unit import Adjacency, PrivacyUnit, protected, spaces_of
 ZERO_KNOWLEDGE: Final = (
     "It is zero-knowledge too: up to the same ε and δ, a secret sample of the others tells as much."
 )
+ESTIMATES: Final = ", including the estimates it rests on"
 VIEW: Final = "a view, for which the steward vouches that a unit's rows depend on that unit alone"
 
 
@@ -30,6 +31,7 @@ class Guarantee:
     those of other id spaces. Each unit of each space is protected. Who has an id in two spaces is
     two units, and protected as a group of two.
     ``zero_knowledge``: it is so as well, about samples, with the same numbers (`of_samples`).
+    ``added`` is the part that holds for those who have the estimates it rests on (`desk.based`).
     """
 
     loss: ApproxDP | ZCDP
@@ -38,6 +40,7 @@ class Guarantee:
     adjacency: Adjacency = Adjacency.ADD_REMOVE
     also: tuple[PrivacyUnit, ...] = ()
     zero_knowledge: bool = False
+    added: ApproxDP | None = None
 
     def __post_init__(self) -> None:
         if not self.scope:
@@ -50,7 +53,10 @@ class Guarantee:
         if self.adjacency is Adjacency.CHANGE_ONE:
             verb = "changing"
         who, told = protected(self.units), f" {ZERO_KNOWLEDGE}" if self.zero_knowledge else ""
-        return f"{self.loss} for {verb} {who} in {self.scope}.{self._of_both}{told}"
+        with_, added = "", ""
+        if self.added is not None:
+            with_, added = ESTIMATES, f" Given those, it adds {self.added}."
+        return f"{self.loss} for {verb} {who} in {self.scope}{with_}.{added}{self._of_both}{told}"
 
     @property
     def units(self) -> tuple[PrivacyUnit, ...]:
@@ -96,7 +102,8 @@ class Guarantee:
 
         loss = self.loss
         doubled = change_one(loss) if isinstance(loss, ApproxDP) else change_one_zcdp(loss)
-        return replace(self, loss=doubled, adjacency=Adjacency.CHANGE_ONE)
+        added = None if self.added is None else change_one(self.added)
+        return replace(self, loss=doubled, added=added, adjacency=Adjacency.CHANGE_ONE)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values; numbers are exact text."""
@@ -114,8 +121,13 @@ class Guarantee:
             ],
             "scope": self.scope,
             **({"zero_knowledge": True} if self.zero_knowledge else {}),
+            **({} if self.added is None else {"added": _texts(self.added)}),
             "sentence": str(self),
         }
+
+
+def _texts(loss: ApproxDP) -> dict[str, str]:
+    return {"epsilon": str(loss.epsilon), "delta": str(loss.delta)}
 
 
 def guarantee_of(

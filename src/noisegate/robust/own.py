@@ -4,7 +4,7 @@ It is the researcher's word that the mechanism is what it states; the plan, the 
 say so. There is no order of it: it can be asked in the process of the gate alone.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final, Protocol, final
@@ -48,6 +48,10 @@ class Audited(Protocol):
     @property
     def trials(self) -> int:
         """Runs on each neighbour."""
+
+    @property
+    def about(self) -> Mapping[str, Any] | None:
+        """Name, version, author and parameters of the mechanism."""
 
 
 @final
@@ -163,6 +167,12 @@ def own_job(
         )
     grid = grid_of(question, sql, question.terms)
     asked = OwnMeasurement(query=grid.query, mechanism=mechanism, seconds=seconds)
+    if audit is not None and getattr(audit, "about", None) != asked.record:
+        raise SpecError(
+            "The audit is about another mechanism: its name, version, author or parameters differ.",
+            fix="Audit this one: dp.audit_of(mechanism, dp.L1(1)).run().",
+            about="audit",
+        )
     desk.curator.require_allowed(asked.capabilities)
     epsilon = desk.curator.cost_of(asked.stated).epsilon
     desk.rules.require_price(epsilon)

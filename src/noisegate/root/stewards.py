@@ -142,6 +142,7 @@ def amendment(hosted: Hosted, epsilon: Number, analyst: str | None, **terms: Any
     """
     from noisegate.sources.policy.policy import read_policy as read  # noqa: PLC0415 - stewards only
     from noisegate.sources.policy.policy import read_text  # noqa: PLC0415
+    from noisegate.sources.policy.steward import STEWARD  # noqa: PLC0415
     from noisegate.steward.amend import amended, share_with  # noqa: PLC0415
 
     old = read(hosted.policy.file)
@@ -151,6 +152,8 @@ def amendment(hosted: Hosted, epsilon: Number, analyst: str | None, **terms: Any
     text = was = old.file.read_text(encoding="utf-8")
     if analyst is None:
         text = amended(text, ("budget", "epsilon"), exact)
+    elif analyst == STEWARD and old.steward is not None:
+        text = amended(text, ("steward", "epsilon"), exact)
     elif not old.analysts:
         raise PolicyError(
             "This policy lists no analysts: each may ask from all of the budget.",
@@ -161,8 +164,9 @@ def amendment(hosted: Hosted, epsilon: Number, analyst: str | None, **terms: Any
         said = tomllib.loads(text, parse_float=Decimal)["analysts"].get(analyst)
         text = amended(text, ("analysts", analyst), share_with(said, epsilon=exact, **terms))
     new = read_text(old.file, text)
-    after = new.budget if analyst is None else new.analysts[analyst]
-    before = old.budget if analyst is None else old.analysts.get(analyst)
+    after = new.budget if analyst is None else new.share_of(analyst)
+    listed = {**old.analysts, STEWARD: old.steward}
+    before = old.budget if analyst is None else listed.get(analyst)
     return Amendment(
         hosted=hosted, base=hosted.policy, policy=new, was=was, text=text, analyst=analyst,
         before=before, after=after, accounts=tuple(_accounts(hosted, new, analyst)),
@@ -176,11 +180,13 @@ def _changed(fix: str) -> PolicyError:
 def _accounts(hosted: Hosted, new: "Policy", analyst: str | None) -> Iterator[str]:
     """The accounts of the ledger that follow."""
     from noisegate.sources.policy.purposes import PURPOSE  # noqa: PLC0415 - stewards only
+    from noisegate.sources.policy.steward import STEWARD  # noqa: PLC0415
 
     known, name, today = hosted.ledger.accounts(), new.name, datetime.now(UTC).date()
     if analyst is None:
         yield name
-        kept = {name, *_purposes(hosted, new)}
+        looks = [] if new.steward is None else [account_name(name, STEWARD, "")]
+        kept = {name, *looks, *_purposes(hosted, new)}
         if not new.analysts:  # each may ask from all of it
             yield from (a for a in known if a.startswith(f"{name}/") and a not in kept)
         return

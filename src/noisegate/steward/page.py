@@ -38,6 +38,7 @@ def _facts(policy: Policy) -> list[_Row]:
             + (f", ε = {decimal_up(default)} unless it says otherwise" if default else ""),
         ),
         ("besides SQL", _besides(policy.allowed)),
+        *([] if policy.steward is None else [("steward's own looks", f"at most {policy.steward}")]),
         *((f"analyst {name}", _analyst(policy, name)) for name in policy.analysts),
         ("snapshot", policy.snapshot),
         ("source", policy.source or "the folder of the policy"),

@@ -11,6 +11,7 @@ from fractions import Fraction
 from math import ceil, floor
 from typing import Any, Final, final
 
+from noisegate.desk.based import Based
 from noisegate.desk.desk import Desk
 from noisegate.desk.price import Step
 from noisegate.desk.terms import Terms
@@ -32,11 +33,11 @@ _NOT_YET: Final = (Fraction(0), Fraction(1))
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """What was found, by columns; ``events`` are those of all looks, ``missing`` of unpaid ones."""
+    """What was found, by columns; ``based`` are the looks, ``missing`` what the others lose."""
 
     bounds: Mapping[str, Bounds]
     edges: Mapping[str, tuple[Fraction, ...]]
-    events: tuple[Event, ...]
+    based: Based
     missing: tuple[Event, ...]
     words: tuple[str, ...]
 
@@ -79,7 +80,7 @@ class Looks:
         """
         bounds: dict[str, Bounds] = {}
         edges: dict[str, tuple[Fraction, ...]] = {}
-        events: list[Event] = []
+        based = Based()
         missing: list[Event] = []
         words: list[str] = []
         for name in self._unbounded:
@@ -88,7 +89,7 @@ class Looks:
             release = door.measure(look) if pay else door.find(look)
             found = None if release is None else self._wide(name, bounds_seen(look, release))
             bounds[name] = found or _NOT_YET
-            events.append(look.event())
+            based += Based.on([] if release is None else [release])
             missing += [] if found else [look.event()]
             words.append(_words("bounds", name, found and " to ".join(map(_shown, found))))
         for name in self._uncut:
@@ -96,10 +97,13 @@ class Looks:
             sql = self._sql(name, bounds.get(name))
             job = question_job(self._desk, sql, self._terms)
             known = pay or job.is_paid(self._desk.curator)
-            events.append(job.again(fresh=True).expected.event)
             missing += [] if known else [job.expected.event]
             if known:
-                (levels,) = self._desk.run(job).rows
+                answer, event = self._desk.run(job), job.again(fresh=True).expected.event
+                based += Based(
+                    events=(event,), questions=answer.questions, request_ids=answer.request_ids
+                )
+                (levels,) = answer.rows
                 cut = edges_of(levels, limits, whole=self._kind(name) is Kind.INTEGER)
                 edges |= {name: cut} if len(cut) > 2 else {}
             words.append(
@@ -110,7 +114,7 @@ class Looks:
         return Seen(
             bounds=bounds,
             edges=edges,
-            events=tuple(events),
+            based=based,
             missing=tuple(missing),
             words=tuple(words),
         )

@@ -16,16 +16,15 @@ from itertools import combinations
 from math import prod, sqrt
 from typing import Any, Final, Literal, TypeAlias, final
 
-from noisegate.accounting.pure import promised
 from noisegate.curator.allowance import Allowance
 from noisegate.desk.desk import Desk
-from noisegate.desk.job import Drawn, Progress, Receipt, Recipe
+from noisegate.desk.job import Progress, Receipt, Recipe
 from noisegate.desk.order import Box, Columns, Options
 from noisegate.desk.price import Price, variance_of, without
 from noisegate.errors import NoisegateError, SpecError, Unsupported
 from noisegate.exact import Number, fraction, positive
 from noisegate.privacy.domain import TableDomain
-from noisegate.privacy.event import Event, Sequential, decode, encode
+from noisegate.privacy.event import Event, decode, encode
 from noisegate.privacy.guarantee import Guarantee, guarantee_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.releases.ask.order import ReleaseOrder, RowsTerms
@@ -136,7 +135,6 @@ class SyntheticJob(Recipe[Fitted, SyntheticRelease, SyntheticExpected]):
     impossible: tuple[Impossible, ...]
     known: tuple[Evidence, ...]
     synthesizer: Synthesizer
-    looked: Seen
     words: tuple[str, ...]
     after_looks: Callable[[], "SyntheticJob"]
 
@@ -183,11 +181,6 @@ class SyntheticJob(Recipe[Fitted, SyntheticRelease, SyntheticExpected]):
         """The model; what follows from other columns is not measured, so not kept."""
         kept, record = Fitted.from_bytes(stored)
         return replace(kept, layout=self.basis.layout), decode(record["event"])
-
-    def promise(self, drawn: Drawn[Fitted]) -> Event:
-        """With all looks, whoever paid for them."""
-        used = promised(drawn.used, self.event)
-        return Sequential(events=(*self.looked.events, used))
 
     def guarantee(self, loss: ApproxDP) -> Guarantee:
         """With what the evidence has lost."""
@@ -268,6 +261,7 @@ class _Synthesis:
             notes=(*words, *basis.caveats),
             before=looked.missing,
             paid=paid,
+            based=looked.based,
             price=price,
             question=_question(order, parts, basis, price),
             order=order,
@@ -276,7 +270,6 @@ class _Synthesis:
             impossible=impossible,
             known=known,
             synthesizer=chosen,
-            looked=looked,
             words=words,
             after_looks=lambda: self.job(self._looks.seen(pay=True), looked.missing),
         )

@@ -10,6 +10,7 @@ from typing import Any, Final, final
 
 from noisegate.accounting.search import digits_down
 from noisegate.curator.curator import Curator
+from noisegate.desk.based import Based
 from noisegate.desk.desk import Desk
 from noisegate.desk.job import Drawn, E, Job, Progress, R, Receipt
 from noisegate.desk.terms import Terms
@@ -74,8 +75,9 @@ def capped(
     """What ``made`` makes of a bound and of what is left of ε; None where none is estimated."""
     terms = Terms(epsilon=None if epsilon is None else desk.epsilon(epsilon))
     look = question_job(desk, sql, terms)
-    said = look.asked.said
-    if said is None or not any(each.counted is not None for each in look.asked.looks):
+    said, written = look.asked.said, look.asked.reading.question.terms
+    by_error = terms.epsilon is None and (written.within or written.relative)
+    if said is None or by_error or not any(each.counted for each in look.asked.looks):
         return None
 
     def make(known: QuestionJob) -> Job[Any, R, E]:
@@ -84,7 +86,7 @@ def capped(
         assert left is not None  # noqa: S101 - the question has a price
         job = made(max(caps), digits_down(desk.asked(left), _DIGITS))
         notes = (*known.asked.chosen.words, *job.notes)
-        based = tuple(each.event for each in known.asked.seen)
+        based = Based.on(known.asked.seen, known.asked.chosen.words)
         return replace(job, epsilon=said, notes=tuple(dict.fromkeys(notes)), based=based)
 
     job = make(look)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, final
 
 from noisegate.curator.curator import Curator
+from noisegate.desk.based import Based
 from noisegate.desk.desk import Desk
 from noisegate.desk.job import Drawn, Job, Progress, Receipt, all_of, require_room
 from noisegate.desk.plan import Fact
@@ -21,6 +22,7 @@ from noisegate.privacy.domain import Column, TableDomain
 from noisegate.privacy.event import Event, NothingEvent
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
+from noisegate.privacy.release import Release
 from noisegate.releases.ask.order import ReleaseOrder, RowsTerms
 from noisegate.releases.describe.description import Description
 from noisegate.releases.describe.lines import description_of
@@ -173,9 +175,14 @@ class DescribeJob(Job[Content, Description, DescribeExpected]):
 
     def promise(self, drawn: Drawn[Content]) -> Event:
         """What all answers lost, and the estimates that show nothing."""
-        used = (release for each in drawn.content.values() for release in each.content.releases)
-        lost = {each.request_id or each.question: each.event for each in used}
-        return _together([*lost.values(), *map(self._look, self.refused)])
+        lost = self.rests(drawn).besides(_releases(drawn))
+        return _together([*lost, *map(self._look, self.refused)])
+
+    def rests(self, drawn: Drawn[Content]) -> Based:
+        """The looks of all parts."""
+        parts = [self.parts[name].rests(each) for name, each in drawn.content.items()]
+        looks = {question for part in parts for question in part.questions}
+        return Based.on(each for each in _releases(drawn) if each.question in looks)
 
     def _look(self, name: str) -> Event:
         """What the estimate of a column's bounds lost that shows none."""
@@ -285,6 +292,10 @@ def _job(
         parts=parts,
         refused=refused,
     )
+
+
+def _releases(drawn: Drawn[Content]) -> list[Release]:
+    return [release for each in drawn.content.values() for release in each.content.releases]
 
 
 def _together(events: Sequence[Event]) -> Event:

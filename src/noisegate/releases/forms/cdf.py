@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from noisegate.desk.answer import Answer, HalfWidths
+from noisegate.desk.based import Based
 from noisegate.desk.card import Card
 from noisegate.desk.display import percent
 from noisegate.desk.plot import altair, framed, moment
@@ -202,7 +203,7 @@ class CdfRelease(Held):
             kept,
             table=pa.table({axis: keys, "share": self.values}).slice(0, rows),
             half_widths=half_widths,
-            caveats=self.histogram.words,
+            caveats=(*self.histogram.words, *self.rests.words),
         )
 
     def card(self, confidence: Numeric = 0.95) -> Card:
@@ -218,6 +219,11 @@ class CdfRelease(Held):
     def record(self) -> dict[str, Any]:
         """That of the histogram."""
         return self.histogram.record()
+
+    @property
+    def rests(self) -> Based:
+        """What that rests on."""
+        return self.histogram.based
 
     def facts(self) -> dict[str, str]:
         """Those of the histogram."""

@@ -23,6 +23,7 @@ from noisegate.sources.policy.columns import column_of
 from noisegate.sources.policy.form import nearest, require_form
 from noisegate.sources.policy.names import whose
 from noisegate.sources.policy.purposes import Purpose, purposes_of
+from noisegate.sources.policy.steward import STEWARD, steward_of
 from noisegate.sources.policy.windows import Window, windows_of
 
 LEDGER_SUFFIX: Final = ".ledger"
@@ -93,6 +94,7 @@ class Policy:
     keys_delta: Fraction = Fraction(0)
     crowd: tuple[Fraction, Fraction] | None = None  # probability and δ of a question about crowds
     analysts: Mapping[str, ApproxDP] = field(default_factory=lambda: MappingProxyType({}))
+    steward: ApproxDP | None = None  # of the budget, for looks of the steward's own
     windows: Mapping[str, Window] = field(default_factory=lambda: MappingProxyType({}))
     purposes: Mapping[str, Purpose] = field(default_factory=lambda: MappingProxyType({}))
     allowed: frozenset[str] = frozenset(CAPABILITIES)  # optional capabilities, of anybody
@@ -162,6 +164,8 @@ class Policy:
 
     def share_of(self, analyst: str) -> ApproxDP:
         """What an analyst may spend. Where analysts are listed, nobody else may ask."""
+        if analyst == STEWARD and self.steward is not None:
+            return self.steward
         if not self.analysts:
             return self.budget
         if analyst not in self.analysts:
@@ -246,6 +250,7 @@ def _policy(file: Path, terms: Mapping[str, Any]) -> Policy:
         crowd=_crowd(asked.get("crowd")),
         packages=_listed(terms.get("programs", {}).get("modules")),
         analysts=MappingProxyType(analysts),
+        steward=steward_of(terms.get("steward"), budget, analysts),
         purposes=purposes_of(terms.get("purposes", {}), budget, analysts),
         windows=windows_of(shares),
         allowed=_allowed(terms.get("allow", {})),
