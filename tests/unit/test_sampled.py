@@ -301,18 +301,20 @@ def test_accounts_of_rho_have_gaussian_noise_about_a_sample_where_it_errs_less()
     gate = ng.open(rows, epsilon=9, delta=1e-6, accountant="zcdp", unit="id", columns=columns)
     asked = "SELECT day, COUNT(DISTINCT id) AS n FROM data GROUP BY day"
     price = gate._desk.asked(Fraction(1, 10))  # buys ρ = 1/200
-    for p, delta in (("1/2", 0), ("1/100", SAMPLED_DELTA)):
+    for p in ("1/2", "1/100"):
         plan = gate.sample(p).plan(asked, epsilon=price, groups_per_unit=50)
         assert isinstance(plan.expected.event.event, DiscreteGaussianEvent)
         loss = zcdp_loss(plan.expected.event)
         assert Fraction(4999, 10**6) < loss.rho <= Fraction(1, 200)
-        assert loss.delta == delta
+        assert loss.delta == SAMPLED_DELTA
     answer = gate.sample("1/100").sql(asked, epsilon=price, groups_per_unit=50)
     assert len(answer.rows) == 50
     assert gate.ledger.verify().ok
-    pure = ng.open(rows, epsilon=9, delta=1e-6, unit="id", columns=columns)
-    plan = pure.sample("1/100").plan(asked, epsilon="1/10", groups_per_unit=50)
-    assert isinstance(plan.expected.event.event, GeometricEvent)
+    for other, kind in (("renyi-16", DiscreteGaussianEvent), ("renyi-5/2", GeometricEvent),
+                        ("pure", GeometricEvent)):  # fmt: skip
+        gate = ng.open(rows, epsilon=9, delta=1e-6, accountant=other, unit="id", columns=columns)
+        plan = gate.sample("1/100").plan(asked, epsilon="1/10", groups_per_unit=50)
+        assert isinstance(plan.expected.event.event, kind)
 
 
 def test_groups_of_a_sample_are_found_with_a_delta_that_is_amplified_too():

@@ -10,16 +10,17 @@ of them the sample must stay secret and be drawn with exact coins.
 from fractions import Fraction
 from typing import Final
 
-from noisegate.accounting.search import digits_down, digits_up
+from noisegate.accounting.sampled import sampled_rho_up
+from noisegate.accounting.search import digits_up
 from noisegate.errors import SpecError
 from noisegate.exact import lower, real, upper
-from noisegate.privacy.conversion import approx_of_zcdp, rho_of_budget_down, zcdp_of_approx
+from noisegate.privacy.conversion import approx_of_zcdp, zcdp_of_approx
 from noisegate.privacy.loss import ZCDP, ApproxDP
 
 SAMPLED_DELTA: Final = Fraction(1, 10**10)  # what Gaussian noise about a sample is charged, of all
 _DELTA_MAX: Final = Fraction(1, 2)  # of those in a sample
 _DIGITS: Final = 6  # of an ε found in floats: so few that other machines charge the same
-_CUT: Final = 1 - Fraction(1, 10**5)  # of a ρ, so that its ε stays below those digits
+_RHO_MAX: Final = Fraction(10)  # of steps whose curve is looked at
 
 
 def poisson(loss: ApproxDP, *, probability: Fraction) -> ApproxDP:
@@ -36,6 +37,20 @@ def poisson(loss: ApproxDP, *, probability: Fraction) -> ApproxDP:
 
 def poisson_zcdp(loss: ZCDP, *, probability: Fraction) -> ZCDP:
     """The same for steps that have a ρ, as Gaussian noise.
+
+    Claim: ρ-zCDP on the sample is δ-approximate ρ'-zCDP on the whole, δ = `SAMPLED_DELTA`, for the
+        ρ' of `sampled_rho_up`; or what `poisson_zcdp_of_approx` says, if that is less.
+    Adjacency: add/remove, for the step and for the result. Rounding: up, ρ' to six digits.
+    """
+    found = poisson_zcdp_of_approx(loss, probability=probability)
+    if loss.delta == 0 and 0 < loss.rho < _RHO_MAX and probability < 1:
+        rho = sampled_rho_up(loss.rho, probability=probability, delta=SAMPLED_DELTA)
+        found = min(found, ZCDP(rho, SAMPLED_DELTA), key=lambda each: each.rho)
+    return found
+
+
+def poisson_zcdp_of_approx(loss: ZCDP, *, probability: Fraction) -> ZCDP:
+    """The same through (ε, δ), which was the only way before.
 
     Claim: δ₀-approximate ρ-zCDP on the sample is (δ + p δ₀)-approximate (ε'²/2)-zCDP on the whole,
         δ = `SAMPLED_DELTA`, ε' = ln(1 + p (e^ε - 1)), where ρ implies (ε, δ/p); or it is what it
@@ -81,18 +96,6 @@ def inner_epsilon_down(epsilon: Fraction, *, probability: Fraction) -> Fraction:
     if epsilon == 0 or share == 1:
         return epsilon
     return lower(lambda: (real(epsilon).expm1() / real(share)).log1p())  # noqa: PLW0108 - precision
-
-
-def inner_rho_down(epsilon: Fraction, *, probability: Fraction) -> Fraction:
-    """The largest ρ for the sample that keeps the whole within ρ' = ε²/2; see `poisson_zcdp`.
-
-    Rounding: down, to twelve digits.
-    """
-    share = _checked(probability)
-    inside = inner_epsilon_down(digits_down(epsilon, _DIGITS), probability=share)
-    chance = min(SAMPLED_DELTA / share, _DELTA_MAX)
-    amplified = rho_of_budget_down(ApproxDP(inside, chance)) * _CUT
-    return max(digits_down(amplified), epsilon**2 / 2)
 
 
 def _amplified(loss: ApproxDP, share: Fraction) -> ApproxDP:

@@ -57,7 +57,9 @@ def geometric_renyi_up(scale: Fraction, sensitivity: Fraction, order: Fraction) 
 
 
 def sampled_renyi_up(moment: Moment, *, probability: Fraction, order: int) -> Fraction:
-    """The Rényi curve of additive symmetric noise on a Poisson sample, at a whole order a.
+    """The Rényi curve of a step on a Poisson sample, at a whole order a.
+
+    The step is additive symmetric noise, or any that is ρ-zCDP, for the moments of ρ.
 
     Claim: D_a ≤ ln(Σ_k C(a,k) (1-p)^{a-k} p^k E[(P/Q)^k])/(a - 1).
     Adjacency: add/remove.
@@ -70,7 +72,9 @@ def sampled_renyi_up(moment: Moment, *, probability: Fraction, order: int) -> Fr
         k(x) = x^{a-1} - x^{-a}; it is an equality at a = 1, and k(u)/k(1/v) =
         (uv)^{-1/2} sinh((a-½) ln u)/sinh((a-½) ln(1/v)) rises with a because u ≥ 1/v.
         [MTZ19] is the case of the continuous Gaussian; the argument needs only the
-        reflection, which discrete Gaussian, geometric and Laplace noise have too. Rounding: up.
+        reflection, which discrete Gaussian, geometric and Laplace noise have too. That the other
+        direction is no larger needs no reflection where the moments are e^{k(k-1)ρ} both ways:
+        steps 2 to 4 at the head of `sampled.py`, without a cut. Rounding: up.
     """
     if probability == 1:
         return _divergence_up(moment, Fraction(order))

@@ -227,16 +227,24 @@ def _widened(event: Event, size: int) -> Event | None:
 
 
 def _sampled(order: Fraction, event: PoissonSampled) -> Pair:
-    """Claim: additive noise by its moments at whole orders, anything else through (ε, δ)."""
+    """Claim: at whole orders by the moments of the noise or of its ρ, else through (ε, δ)."""
     return _best(order, event, (_sampled_noise, _through_approx))
 
 
 def _sampled_noise(order: Fraction, event: PoissonSampled) -> Pair:
-    moment = _moment(event.event)
+    moment = _moment(event.event) or _moment_of_rho(event.event)
     if moment is None or order.denominator != 1:
         raise _refusal(order, event.event if moment is None else event)
     whole = order.numerator
     return sampled_renyi_up(moment, probability=event.probability, order=whole), NO_DELTA
+
+
+def _moment_of_rho(event: Event) -> Moment | None:
+    """Of any step that is ρ-zCDP without a δ; see `sampled_renyi_up`."""
+    with suppress(Unsupported):
+        loss = zcdp_loss(event)
+        return gaussian_moment(loss.rho) if loss.delta == 0 else None
+    return None
 
 
 def _moment(event: Event) -> Moment | None:

@@ -10,13 +10,15 @@ left would be a bound chosen by the answers.
 'ρ = 0.01 (zCDP)'
 """
 
+from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 from types import MappingProxyType
 from typing import ClassVar, Final, final
 
 from noisegate.accounting.accountant import Accountant, Charge
-from noisegate.accounting.amplification import poisson_zcdp
+from noisegate.accounting.amplification import poisson_zcdp, poisson_zcdp_of_approx
 from noisegate.accounting.pure import pure_loss
 from noisegate.accounting.rules import NO_DELTA, NOTHING, Pair, Rules
 from noisegate.accounting.search import digits_down
@@ -84,6 +86,11 @@ class ZCDPAccountant(Accountant):
     def loss(self, event: Event) -> Pair:
         """Σρ and Σδ of the event."""
         return _RULES.loss(event)
+
+    def covers(self, charge: Charge, event: Event) -> bool:
+        """Samples were once charged through (ε, δ), more of ρ and at times less of δ: both hold."""
+        former = Charge.rounded_up(*_FORMER.loss(event))
+        return former <= charge or self.price(event) <= charge
 
     def limit(self, budget: ApproxDP) -> Charge:
         """The ρ that half of δ turns into ε, and the other half of δ."""
@@ -197,11 +204,19 @@ def _through_approx(event: Event) -> Pair:
 
 def _sampled(event: PoissonSampled) -> Pair:
     """Claim: through (ε, δ) where the step has one of its own, else see `poisson_zcdp`."""
+    return _sampled_by(poisson_zcdp, event)
+
+
+def _sampled_once(event: PoissonSampled) -> Pair:
+    return _sampled_by(poisson_zcdp_of_approx, event)
+
+
+def _sampled_by(theorem: Callable[..., ZCDP], event: PoissonSampled) -> Pair:
     try:
         return _through_approx(event)
     except Unsupported:
         inside = zcdp_loss(event.event)
-    outside = poisson_zcdp(inside, probability=event.probability)
+    outside = theorem(inside, probability=event.probability)
     return outside.rho, outside.delta
 
 
@@ -251,4 +266,7 @@ _RULES: Final = Rules(
         }
     ),
     advice=_ADVICE,
+)
+_FORMER: Final = replace(
+    _RULES, by_kind=MappingProxyType({**_RULES.by_kind, PoissonSampled: _sampled_once})
 )

@@ -156,6 +156,11 @@ class Prices:
         """The accountant's price of the event."""
         return Charge.rounded_up(*self.loss(accountant, event))
 
+    def covers(self, accountant: str, event: Event, charge: Charge) -> bool:
+        """Whether what a log says was charged is enough for the event."""
+        covers = self.price(accountant, event) <= charge
+        return covers or self.accountant(accountant).covers(charge, event)
+
     def loss(self, accountant: str, event: Event) -> Pair:
         """The same before rounding."""
         return self._loss(accountant, event)

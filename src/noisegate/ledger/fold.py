@@ -116,7 +116,7 @@ def _reserve(books: Books, entry: Entry, prices: Prices) -> None:
         books.problems.append(f"Entry {entry.seq}: it does not charge its account and ancestors.")
     for account in chain:
         charge = charges.get(account.name, NOTHING)
-        if not prices.price(account.accountant, event) <= lost.get(account.name, NOTHING):
+        if not prices.covers(account.accountant, event, lost.get(account.name, NOTHING)):
             books.problems.append(f"Entry {entry.seq}: {account.name!r} is charged too little.")
         if not prices.fits(account, charge):
             books.problems.append(f"Entry {entry.seq}: {account.name!r} is over its limit.")
@@ -157,7 +157,7 @@ def _close(books: Books, entry: Entry, prices: Prices) -> None:
         if isinstance(decode(parse(request.event)), InPart):  # nothing is given back
             too_little = charges[account.name] != request.charges[account.name]
         else:
-            too_little = not prices.price(account.accountant, used) <= charges[account.name]
+            too_little = not prices.covers(account.accountant, used, charges[account.name])
         if too_little:
             books.problems.append(f"Entry {entry.seq}: {account.name!r} is charged too little.")
     _finish(books, entry, "allowance", charges)

@@ -25,6 +25,7 @@ from noisegate.learners.linear.scores import (
     UNIT,
     ask_lengths,
     cells_of_score,
+    halved,
     lookup,
     noise_of,
     scores,
@@ -38,7 +39,7 @@ from noisegate.transforms.statistics.features import Linear, One, Products
 from noisegate.transforms.statistics.statistic import Statistic
 from noisegate.transforms.statistics.weighings import Plain, Slopes
 
-_COUNT: Final = Fraction(1, 16)
+_COUNT: Final = Fraction(1, 8)
 _LOOKS: Final = (Fraction(1, 12), Fraction(1, 8), Fraction(1, 5), Fraction(1, 4))
 _SEE: Final = 18  # rows are so many deviations of a bin's noise where spreads can be seen
 _LEVELS: Final = (Fraction(1, 12), Fraction(1, 8), Fraction(1, 4), Fraction(1, 2))
@@ -101,6 +102,13 @@ class Spread:
         """The same, where an error counts in parts of it."""
         return float(1 / (self.weights.sum(axis=1) @ (1 / _SPANS))) * self.span**2
 
+    def told(self, level: float, unsure: float) -> "Spread":
+        """The same, if the mean was also told so."""
+        places = self.centre + _PLACES * self.span
+        near = np.exp(-((places - level) ** 2) / 2 / (unsure + (self.span / len(_PLACES)) ** 2))
+        held = self.weights * (near + 1e-12)
+        return replace(self, weights=held / held.sum())
+
     @property
     def cut(self) -> float:
         """How far from its mean few rows lie."""
@@ -137,6 +145,34 @@ def ask_spread(ask: RowsAsk, line: Floats, span: float, rows: float, share: Frac
 
 
 @final
+@dataclass(frozen=True, slots=True)
+class _Halves:
+    """The noisy number of rows and sum of the target; both have this noise variance."""
+
+    rows: float
+    total: float
+    noise: float
+
+    @property
+    def many(self) -> float:
+        """The rows, as far as they pass their noise."""
+        return max(self.rows, self.noise**0.5, 1.0)
+
+    @property
+    def level(self) -> tuple[float, float]:
+        """The mean of the target, drawn to 0 as far as noise hides it, and how unsure it is."""
+        rows, unsure = self.many, self.noise * (1 + 1 / _AWAY)
+        level = float(np.clip(self.total * rows / (rows**2 + unsure), -1, 1))
+        return level, _AWAY * unsure / (rows**2 + unsure)
+
+    def and_also(self, other: "_Halves") -> "_Halves":
+        """Both looks together."""
+        rows, noise = joined((self.rows, self.noise), (other.rows, other.noise))
+        total, _ = joined((self.total, self.noise), (other.total, other.noise))
+        return _Halves(rows, total, noise)
+
+
+@final
 @dataclass(slots=True)
 class _Seen:
     """What is known: rows, the target's spread, which columns, their means and covariance.
@@ -158,14 +194,13 @@ class _Seen:
 def fit_linear(ask: RowsAsk, *, penalty: float = 0.0, rounds: int | None = None) -> Fitted:
     """A line, the constant last; deviations of its weights; and the mean square of residuals."""
     ask.done(0.0, "counting rows")
-    (counted,) = ask.totals(Statistic(Plain(), (One(),)), [_COUNT])
-    told = float(counted.values[0, 0])
-    rows = max(told, counted.variance**0.5, 1.0)
-    flat = np.zeros(ask.columns)
+    first = _ask_halves(ask, _COUNT)
+    rows, flat = first.many, np.zeros(ask.columns)
     look = next((share for share in _LOOKS if _sees(ask, rows, share)), None)
     if look is None:
-        return _mean_alone(ask, counted, 1 - _COUNT)
+        return _mean_alone(ask, first, 1 - _COUNT)
     target, left = ask_spread(ask, flat, 1.0, rows, look), 1 - _COUNT - look
+    target = target.told(*first.level)
     for _ in range(_CLOSER):
         if target.is_thin:  # bounds much wider than the rows: a closer look at the same place
             line, span = np.append(flat[:-1], target.mean), _NEAR * target.span
@@ -176,7 +211,7 @@ def fit_linear(ask: RowsAsk, *, penalty: float = 0.0, rounds: int | None = None)
     if gain < _GAIN or not slopes:
         line, unseen = _levelled(ask, flat, target, rows, left), np.full(ask.columns - 1, np.inf)
         return _fitted(line, unseen, target.variance, rows)
-    coins = public_coins(f"{size} columns of a line for {told} rows")
+    coins = public_coins(f"{size} columns of a line for {first.rows} rows")
     columns = tuple(sorted(coins.choice(ask.columns - 1, size, replace=False).tolist()))
     return _walked(ask, _Seen(rows, target, columns), level, slopes, penalty, rounds)
 
@@ -204,20 +239,24 @@ def _noise(ask: RowsAsk, question: Statistic, share: Fraction, rows: float) -> f
     return noise_of(ask, question, [share])[0] / UNIT**2 / rows**2
 
 
-def _mean_alone(ask: RowsAsk, counted: NoisySums, share: Fraction) -> Fitted:
+def _ask_halves(ask: RowsAsk, share: Fraction) -> _Halves:
+    """The number of rows and the sum of the target, for the price of one.
+
+    A target y from -1 to 1 is (1 + y)/2 of one number and (1 - y)/2 of another: a row is 1 of both
+    together. Rows are their sum, and the target is their difference.
+    """
+    line = residual(np.zeros(ask.columns))
+    (halves,) = ask.totals(Statistic(halved(line, ask.reach), (One(),)), [share])
+    up, down = (halves.values[:, 0] / UNIT).tolist()
+    return _Halves(up + down, up - down, 2 * halves.variance / UNIT**2)
+
+
+def _mean_alone(ask: RowsAsk, first: _Halves, share: Fraction) -> Fitted:
     """The mean of the target, which is 0 as far as noise hides it."""
-    few, most = divided(share, 1, 4)
-    (again,) = ask.totals(Statistic(Plain(), (One(),)), [few])
-    flat = np.zeros(ask.columns)
-    (sums,) = ask.totals(Statistic(_cut_slopes(ask, flat, 1.0), (One(),)), [most])
-    rows, unsure = joined(
-        (float(counted.values[0, 0]), counted.variance), (float(again.values[0, 0]), again.variance)
-    )
-    rows = max(rows, unsure**0.5, 1.0)
-    away = sums.variance / UNIT**2 / _AWAY
-    flat[-1] = np.clip(float(sums.values[0, 0]) / UNIT * rows / (rows**2 + unsure + away), -1, 1)
-    target = Spread(_anywhere())
-    return _fitted(flat, np.full(ask.columns - 1, np.inf), target.variance, rows)
+    halves = first.and_also(_ask_halves(ask, share))
+    flat = np.append(np.zeros(ask.columns - 1), halves.level[0])
+    unseen = np.full(ask.columns - 1, np.inf)
+    return _fitted(flat, unseen, Spread(_anywhere()).variance, halves.many)
 
 
 def _level_first(

@@ -57,6 +57,17 @@ def softmax_slopes(weights: Floats, reach: int) -> Soft:
     return Soft(scores(weights, reach), table, UNIT, less=True)
 
 
+def halved(line: Floats, reach: int) -> Soft:
+    """A score y from -1 to 1 as (1 + y)/2 of one cell and (1 - y)/2 of another.
+
+    The lesser part is (1 - |y|)/(1 + |y|) of the larger, where the scores are y and -y.
+    """
+    gaps = (np.arange(_ENTRIES) + 0.5) / _ENTRIES
+    shift = (_STEPS * reach * 2 // _ENTRIES).bit_length() - 1
+    parts = np.rint((1 << 20) * (1 - gaps) / (1 + gaps))
+    return Soft(scores(np.stack([line, -line]), reach), Lookup(Numbers.of(parts), shift), UNIT)
+
+
 def cells_between(line: Floats, cuts: Floats, order: str, *, keyed: bool = False) -> Nearest:
     """Rows by which whole cuts, rising, their score along a whole line is between.
 

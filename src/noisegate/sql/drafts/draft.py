@@ -97,7 +97,7 @@ class Draft:
     ``shown`` are the combinations that were found, where several columns were looked for together.
     The first pieces are sums, in multiples of ``grains``; all others are drawn for themselves.
     ``gaussian``: shares are of ρ; ``amplified``: they are of ε, but sums about a sample may have
-    Gaussian noise too.
+    Gaussian noise too, by this accountant.
     """
 
     block: Block
@@ -109,7 +109,7 @@ class Draft:
     recipes: tuple[Recipe, ...]
     split: Split
     gaussian: bool
-    amplified: bool = False
+    amplified: str | None = None
     decided: int | None = None
     counts: Mapping[tuple[Key, ...], int] | None = None
     caveats: tuple[str, ...] = ()
@@ -209,7 +209,7 @@ class _Drafting:
         sampled = sample_of(block.relation)
         self.sample = Fraction(1) if sampled is None else sampled.probability
         self.gaussian = accountant != "pure" and sampled is None
-        self.amplified = accountant == "zcdp" and sampled is not None
+        self.amplified = None if accountant == "pure" or sampled is None else accountant
         self.keys = key_questions(block, caps)
         self.groups, self.shown = groups_of(block, self.keys, found)
         # A group column without any key has no cells; nothing is measured then, only planned.

@@ -244,7 +244,7 @@ def _mechanisms(
 
 
 def _sharpened(
-    query: Query, noises: tuple[Mechanism[Any], ...], *, amplified: bool
+    query: Query, noises: tuple[Mechanism[Any], ...], *, amplified: str | None
 ) -> tuple[Mechanism[Any], ...]:
     """Noise about a sample, so much smaller that its price is the same as about all rows.
 
@@ -257,11 +257,13 @@ def _sharpened(
     price = sum(paid, Fraction(0))
     factor = price / inner_price(price, query.sample)
     found = tuple(Geometric(scale=scale * factor) for scale in scales)
-    if not amplified:
+    if amplified is None:
         return found
-    from noisegate.accounting.amplification import inner_rho_down  # noqa: PLC0415 - of samples
+    from noisegate.planning.samples import inner_rho_down  # noqa: PLC0415 - of samples
 
-    rho = inner_rho_down(price, probability=query.sample)
+    rho = inner_rho_down(price, probability=query.sample, accountant=amplified)
+    if rho is None:
+        return found
     bells = tuple(
         DiscreteGaussian.for_rho(rho * each / price, sensitivity=l2)
         for each, l2 in zip(paid, query.l2s, strict=True)
