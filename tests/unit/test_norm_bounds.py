@@ -4,6 +4,7 @@ One table holds many worlds, whose units have different ids: a world is one more
 question asks about all of them, and the norm of a unit is over the cells of its own world.
 """
 
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations_with_replacement, product
 from math import isqrt
@@ -20,6 +21,7 @@ from noisegate.algebra.tally import Grouping, Sums, Term
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Kind, Step
 from noisegate.sources.duckdb.source import DuckDBSource
+from noisegate.sources.writing import weights
 from noisegate.transforms.query import Query
 from refusals import about
 
@@ -81,6 +83,23 @@ def test_all_small_vectors_are_scaled_to_their_bound_and_kept_within_it(vectors,
         inside = sum(each**2 for each in vector) <= bound**2 if squared else True
         if inside and (squared or sum(map(abs, vector)) <= bound):
             assert got == list(vector)
+
+
+@pytest.mark.parametrize("bound", range(1, 7))
+def test_counted_units_add_their_rows_and_then_what_is_left_of_them(vectors, bound):
+    source, rows = vectors
+    row = Term(expression=Literal(1), grain=Fraction(1, 8), low=0, high=8)
+    listed = by("u", *range(len(VECTORS))), by("c", *range(CELLS - 1))  # the last is the rest
+    groups = tuple(replace(each, rest=True) for each in listed)
+    tally = Sums(relation=rows, by=groups, terms=(row, SIGN), rows_per_unit=bound)
+    assert weights._is_counted(tally, weights._limits(tally))
+    assert not weights._is_counted(replace(tally, by=listed), weights._limits(tally))
+    found = source.sums(tally).reshape(2, len(VECTORS) + 1, CELLS)
+    assert not found[:, -1].any()
+    for place, vector in enumerate(VECTORS):
+        sizes = [8 * abs(each) for each in vector]
+        expected = scaled([sizes, vector], [(sizes, 8 * bound)], squared=False)
+        assert found[:, place].tolist() == expected
 
 
 # neighbours, by enumeration

@@ -442,11 +442,19 @@ def _evenly(query: exp.Select, order: Sequence[str], cap: int, dialect: Dialect)
         as_(exp.Window(this=exp.RowNumber(), partition_by=[owner], order=sorted_rows), "at"),
         as_(exp.Window(this=size, partition_by=[owner.copy()]), "n"),
     ).from_(query.subquery("v", copy=False), copy=False)
-    n, most, start = col("n", "w"), whole(cap), _start(col(OWNER, "w"), col("n", "w"), dialect)
-    rest = (col("at", "w") * most + start) % n
-    kept = exp.or_(exp.LTE(this=n, expression=most), exp.LT(this=rest, expression=most))
-    chosen = exp.select(*(col(name, "w") for name in order)).where(kept, copy=False)
-    return chosen.from_(numbered.subquery("w", copy=False), copy=False)
+    whose, most = col(OWNER, "w"), whole(cap)
+    begin = and_(col("at", "w").eq(whole(1)), exp.GT(this=col("n", "w"), expression=most))
+    start = case((begin, _start(whose, col("n", "w"), dialect)))  # in one row of an owner
+    of_all = exp.Window(this=exp.Max(this=start), partition_by=[whose.copy()])
+    started = exp.select(*(col(name, "w") for name in (*order, "at", "n")), as_(of_all, "s"))
+    started = started.from_(numbered.subquery("w", copy=False), copy=False)
+    n = col("n", "x")
+    rest = (col("at", "x") * most + col("s", "x")) % n
+    kept = exp.or_(
+        exp.LTE(this=n, expression=most.copy()), exp.LT(this=rest, expression=most.copy())
+    )
+    chosen = exp.select(*(col(name, "x") for name in order)).where(kept, copy=False)
+    return chosen.from_(started.subquery("x", copy=False), copy=False)
 
 
 def _start(owner: exp.Expr, size: exp.Expr, dialect: Dialect) -> exp.Expr:

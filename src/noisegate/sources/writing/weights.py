@@ -18,6 +18,11 @@ Few rows: an owner of n rows has ‖v‖₂ ≤ ‖v‖₁ ≤ n · reach in eve
     is folded. Its own rows alone decide whether they are added as they are or folded; rows are
     read once for both ways, so that no owner can be on neither or both. A copy states with each
     row how many its owner has in the whole table (``SIZE``), of which n are some: it decides.
+Counted owners: in L1, where a constant sizes owners up and every row is in a cell, N is the
+    constant times the owner's rows. All rows are added as they are, and of an owner of many rows
+    each part is replaced: w·v, rounded, is added and the sum of its rows subtracted. Both are whole
+    numbers of the same rows, which are read once, in 128 bits; that sum is not clamped, so nothing
+    of it stays. With 2**32 rows or more in a cell, N may be above the norm of what is clamped.
 Cells: keys that are in no list are in no cell, or in the rest. Folded by themselves they make an
     L1 norm no smaller; before squares are taken, the rest is added up to one cell.
 Citation: bounds per user [AKMV19]; here all of a user is scaled, and no group is left out.
@@ -49,6 +54,7 @@ from noisegate.sources.writing.words import (
 
 FOLDED_MAX: Final = 1 << 62  # what an owner adds to a cell, before it is scaled
 _MOST: Final = (1 << 63) - 1
+_ROWS_MAX: Final = 1 << 32  # of one owner in one cell, that are counted without a clamp
 SQUARED_MAX: Final = 1 << 50  # the same where squares are added: 2**24 of them fit into 128 bits
 
 
@@ -71,6 +77,8 @@ def weighed_sums(tally: Sums, rows: exp.Select, dialect: Dialect) -> exp.Select:
         query = query.with_(cte("r"), as_=rows, materialized=False, copy=False)
         return query.with_(cte("p"), as_=parts, materialized=False, copy=False)
     same = exp.EQ(this=col(OWNER, "c"), expression=col(OWNER, "r"))
+    if not sized and _is_counted(tally, limits):
+        return _counted_sums(tally, rows, limits, same)
     found = exp.Exists(this=exp.select("1").from_(named("c"), copy=False).where(same, copy=False))
     many = _many(col(SIZE, "r"), tally) if sized else found
     parts = _of(tally, [OWNER], _folded(tally, limits), many)
@@ -89,6 +97,49 @@ def weighed_sums(tally: Sums, rows: exp.Select, dialect: Dialect) -> exp.Select:
         query = query.with_(cte("c"), as_=owners, materialized=True, copy=False)
     query = query.with_(cte("p"), as_=parts, materialized=True, copy=False)
     return query.with_(cte("h"), as_=_heavy(tally, dialect), materialized=False, copy=False)
+
+
+def _is_counted(tally: Sums, limits: list[int]) -> bool:
+    """Whether the number of an owner's rows tells its norm."""
+    first, squares = _sizes(tally)[0][1], tally.squares_per_unit
+    roomy = limits[folded_terms(tally).index(first)] >= _ROWS_MAX * first.reach
+    is_counted = abs(first.constant or 0) == first.reach > 0 and squares is None and roomy
+    return is_counted and all(grouping.rest for grouping in tally.by)
+
+
+def _counted_sums(tally: Sums, rows: exp.Select, limits: list[int], same: exp.Expr) -> exp.Select:
+    """All rows added, and what owners of many rows add instead: see "Counted owners"."""
+    (_, first), names = _sizes(tally)[0], [f"k{place}" for place in range(len(tally.by))]
+    constant, bound = abs(first.constant or 0), tally.bound(first)
+    sums = [as_(_total(tally.terms, place), f"s{place}") for place in range(len(tally.terms))]
+    every = exp.select(*(col(name, "r") for name in names), *sums).from_(named("r"), copy=False)
+    size, owner = exp.Count(this=exp.Star()), col(OWNER, "r")
+    owners = exp.select(owner, as_(size, "n")).from_(named("r"), copy=False)
+    owners = owners.group_by(owner.copy(), copy=False).having(_many(size.copy(), tally), copy=False)
+    parts = exp.select(*(col(name, "r") for name in names), as_(exp.Max(this=col("n", "c")), "n"))
+    parts = parts.select(*_folded(tally, limits)[: len(sums)], copy=False)
+    parts = parts.select(*(as_(_total(tally.terms, n), f"t{n}") for n in range(len(sums))))
+    parts = joined(parts.from_(named("r"), copy=False), named("c"), same, left=False)
+    parts = parts.group_by(*(col(name, "r") for name in (*names, OWNER)), copy=False)
+    count, most = col("n", "p"), _MOST // constant
+    norm = exp.Mul(this=cast(count, "HUGEINT"), expression=whole(constant))
+    narrow = exp.Mul(this=call("LEAST", count.copy(), whole(most)), expression=whole(constant))
+    near = case(
+        (exp.LTE(this=count.copy(), expression=whole(most)), narrow), otherwise=whole(_MOST)
+    )
+    instead = exp.select(*(col(name, "p") for name in names))
+    for place in range(len(sums)):
+        added = exp.Coalesce(this=col(f"t{place}", "p"), expressions=[whole(0)])
+        scaled = _scaled(col(f"v{place}", "p"), bound, norm.copy(), near.copy())
+        change = exp.Sub(this=cast(scaled, "HUGEINT"), expression=added)
+        instead = instead.select(as_(exp.Sum(this=change), f"s{place}"), copy=False)
+    instead = instead.from_(parts.subquery("p", copy=False), copy=False)
+    for query, table in ((every, "r"), (instead, "p")):
+        query.group_by(*(col(name, table) for name in names), copy=False)
+    both = exp.union(every, instead, distinct=False, copy=False)
+    query = _added(tally, by_places(both, tally.by, [f"s{place}" for place in range(len(sums))]))
+    query = query.with_(cte("r"), as_=rows, materialized=True, copy=False)
+    return query.with_(cte("c"), as_=owners, materialized=False, copy=False)
 
 
 def _of(tally: Sums, others: list[str], sums: list[exp.Expr], which: exp.Expr) -> exp.Select:
