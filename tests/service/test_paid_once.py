@@ -326,3 +326,18 @@ def test_an_approved_run_has_the_capabilities_of_its_token_alone(careful, monkey
         careful.approve(people.caller_of("sam"), run.id)
         rows(run)
     assert allowed == [frozenset()] * 2
+
+
+@pytest.mark.parametrize("forgotten", [True, False])
+def test_several_entries_for_a_part_of_the_rest_are_paid_once(daily, forgotten):
+    order = order_from({
+        "kind": "release", "name": "describe", "table": "visits", "epsilon": "1/10 of rest",
+    })  # fmt: skip
+    view = daily.view(daily.people.caller_of("ana"), "clinic")
+    first = view.ask(order, key="first").result().to_dict()["rows"]
+    paid = spent(daily)
+    assert paid > 0
+    if forgotten:
+        daily._answers.clear()
+    assert view.ask(order, key="again").result().to_dict()["rows"] == first
+    assert spent(daily) == paid
