@@ -1,5 +1,6 @@
 """A unit has one weight in all numbers of a question: exact numbers of the engine, no noise."""
 
+from dataclasses import replace
 from fractions import Fraction
 from types import MappingProxyType
 
@@ -15,6 +16,9 @@ from noisegate.algebra.schema import schema_of
 from noisegate.privacy.domain import Column, Kind, TableDomain
 from noisegate.privacy.unit import PrivacyUnit
 from noisegate.sources.duckdb.source import DuckDBSource
+from noisegate.sql.bounds.profiles import STEPS, Profile
+from noisegate.sql.bounds.sized import counted_of
+from noisegate.sql.bounds.weighing import weighed_of
 from noisegate.sql.drafts.draft import draft
 from noisegate.sql.drafts.groups import Caps
 from noisegate.sql.drafts.purchase import purchase
@@ -198,3 +202,19 @@ def test_one_person_moves_each_part_by_no_more_than_its_noise_hides(accountant):
         bounds = [each.value if accountant == "pure" else each.squared**0.5 for each in limits]
         assert (held <= np.array(bounds, np.float64)).all()
         assert (held > 0.7 * np.array(bounds, np.float64))[-1]  # of a count it is reached
+
+
+def test_averages_beside_counts_have_a_cap_of_their_own_where_tails_are_heavy():
+    """By exact numbers of units: of Zipf sizes, and of three rows each, for two prices."""
+    block = bought_of(Caps(rows_per_unit=6), ["COUNT(*)", "AVG(x)"], "pure")[0].draft.block
+    (counted,) = counted_of(block, "pure", apart=True)
+    sizes = np.minimum(np.random.default_rng(1).zipf(1.6, 8_000), 5_000)
+    for rows, heavy in ((sizes, True), (np.full(8_000, 3), False)):
+        units = np.bincount(np.searchsorted(STEPS, rows), minlength=len(STEPS))
+        profile = Profile(table="t", units=tuple(units.tolist()), scale=5.0)
+        for price in (0.1, 1.0):
+            found = weighed_of(block, {False: (counted, profile)}, price)
+            assert (found.own is not None) is heavy
+            assert found.own is None or 10 * found.own < profile.best(price / 3, cells=4)
+            shared = weighed_of(replace(block, shared=True), {False: (counted, profile)}, price)
+            assert shared.own is None
