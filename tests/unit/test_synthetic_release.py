@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from fractions import Fraction
+from itertools import combinations
 
 import duckdb
 import numpy as np
@@ -537,3 +538,28 @@ def test_rows_are_moved_towards_tables_that_the_model_has_no_room_for():
     assert (frame.a == frame.b).mean() > 0.5
     again = gate.release("synthetic", cells_max=60, rows=400, **terms)
     assert (again.free, again.to_arrow().equals(made.to_arrow())) == (True, True)
+
+
+def test_pairs_of_a_small_table_are_kept_where_columns_alone_would_lose_them():
+    """600 rows of six columns, each like the one before: 0.07 off, independent columns are 0.22."""
+    coins = np.random.default_rng(4)
+    held = coins.normal(size=(600, 6))
+    for place in range(1, 6):
+        held[:, place] = 0.8 * held[:, place - 1] + 0.6 * held[:, place]
+    cells = np.digitize(held, [-0.8, 0, 0.8])
+    columns = {f"c{k}": {"type": "integer", "in": [0, 1, 2, 3]} for k in range(6)}
+    off = []
+    for _ in range(5):
+        rows = pa.table({f"c{k}": cells[:, k] for k in range(6)})
+        gate = noisegate.open(rows, epsilon=2, columns=columns)
+        made = gate.release("synthetic", table="data", epsilon=2).sample(20_000).to_pandas()
+        drawn = np.column_stack([made[f"c{k}"] for k in range(6)])
+        off += [
+            np.abs(_shares(cells, one, two) - _shares(drawn, one, two)).sum() / 2
+            for one, two in combinations(range(6), 2)
+        ]
+    assert np.mean(off) < 0.15
+
+
+def _shares(cells, one, two):
+    return np.bincount(4 * cells[:, one] + cells[:, two], minlength=16) / len(cells)

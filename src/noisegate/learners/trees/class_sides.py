@@ -71,12 +71,12 @@ class Leanings:
         found: Floats = self.counts * parts.prod(axis=2)
         return found
 
-    def normals(self, columns: int) -> Normals:
-        """As one cell, as if rows lay anywhere on their side."""
-        means = np.zeros((1, len(self.counts), columns))
-        means[0][:, self.columns] = self.means / 2
-        spread = np.full_like(means, _ANYWHERE)
-        return Normals(self.counts[None], means, spread, self.noise[None] / 4)
+    def normals(self, tree: Tree, columns: int, reach: int) -> Normals:
+        """The leaves of such a tree, in which classes are alike but for their numbers."""
+        counts = self.within(tree, columns, reach)
+        means = np.zeros((*counts.shape, columns))
+        noise = np.broadcast_to(self.noise, counts.shape)
+        return Normals(counts, means, np.full_like(means, _ANYWHERE), noise)
 
 
 def _size(ask: RowsAsk, share: Fraction, rows: float) -> int:

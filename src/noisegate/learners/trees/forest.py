@@ -6,7 +6,7 @@ A row is in one leaf of each tree, so every tree adds to the noise of all of the
 has few trees, and its leaves tell more than one class each [Koh96]. Trees grow on made-up rows,
 each on its own and with half of the columns at each cut; the leaves of all trees are looked at
 together, by one question. Where noise hides most, the forest is one leaf, with naive Bayes by what
-is seen of all rows.
+is seen of all rows; where it hides even that, one tree by the sides that classes lie on.
 """
 
 from collections.abc import Sequence
@@ -90,7 +90,7 @@ class RandomForestClassifier(PrivateClassifier):
         leaves = [tree.size for tree in self.estimators_]
         parts = ("counts", "means", "variances", "noise")
         told = zip(*(_parted(fitted[name], leaves) for name in parts), strict=True)
-        self._leaves = [Normals(*each) for each in told]
+        self._leaves = [Normals(*each).drawn() for each in told]
         noise, weights = fitted["noise"], np.maximum(fitted["counts"], 1e-9)
         self.error_ = {"means": float(np.sqrt(np.average(noise, weights=weights)))}
 
@@ -124,7 +124,9 @@ def fit_forest(ask: RowsAsk, *, trees: int = 10, depth: int | None = None, seed:
     coins, depth = sight.coins(seed), depth or DEPTH
     ask.done(0.1, "looking at classes")
     if sight.hidden:
-        return _fitted([root], [Leanings.of(ask, share, sight.rows, coins).normals(ask.columns)])
+        seen = Leanings.of(ask, share, sight.rows, coins)
+        tree = seen.grown(MADE, depth, LEAST, coins)
+        return _fitted([tree], [seen.normals(tree, ask.columns, ask.reach)])
     count = min(trees, next(many for below, many in _TREES if sight.detail < below))
     levels = min(depth, visible_levels(0.8 * sight.detail / count))
     first, *parts = divided(share, 1, 4) if levels else [share]

@@ -74,10 +74,10 @@ class GaussianNB(_NaiveBayes):
         return fit_gaussian_nb, {}
 
     def _take(self, fitted: Fitted) -> None:
-        self._normals = Normals(*(fitted[name] for name in _PARTS))
+        self._normals = Normals(*(fitted[name] for name in _PARTS)).drawn()
         means, half = fitted["means"][0], self._halves
         self.theta_ = self._unscaled(means)
-        self.var_ = fitted["variances"][0] * half**2
+        self.var_ = self._normals.variances[0] * half**2
         self._count(fitted["counts"][0])
         noise = np.sqrt(fitted["noise"][0])[:, None] * half
         self.error_ = {"theta": np.where(np.any(means != 0, axis=0), noise, np.inf)}

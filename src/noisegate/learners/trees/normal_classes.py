@@ -8,7 +8,7 @@ In a pure account the noise of each sum grows with the number of columns. Where 
 them, a random few are asked about instead: what is seen of these tells more than a blur of all.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final, final
 
@@ -30,6 +30,7 @@ _APART: Final = 0.1  # the variance of the means of classes: a guess
 CAUTION: Final = 2.0  # deviations of what noise explains, that it is given where it is large
 _UNKNOWN: Final = 0.1  # of their noise: classes may differ by as much without being seen to
 LEAST: Final = 1e-4  # of a difference between classes
+_TOLD: Final = 0.02  # noise left in means, in parts of a variance, that half hides its own
 
 
 @final
@@ -49,6 +50,18 @@ class Normals:
     def parts(self) -> tuple[Floats, Floats, Floats, Floats]:
         """All four, as they are kept."""
         return self.counts, self.means, self.variances, self.noise
+
+    def drawn(self) -> "Normals":
+        """The same with variances drawn to their mean in a cell, as far as noise is left in means.
+
+        A class that looks wider than others because little is known about it would be the likeliest
+        wherever points lie a little further out than was thought: of many columns, nearly anywhere.
+        """
+        parts = self.counts / self.counts.sum(axis=1, keepdims=True)
+        usual = np.einsum("ij,ijk->ik", parts, self.variances)[:, None]
+        unclear = self.noise.max(axis=1)[:, None, None] / usual.mean(axis=2, keepdims=True)
+        found = usual + (self.variances - usual) / (1 + (unclear / _TOLD) ** 2)
+        return replace(self, variances=found)
 
     def scores(self, points: Floats, cells: Whole) -> Floats:
         """How likely each class is at points in these cells, in logarithms up to a constant."""

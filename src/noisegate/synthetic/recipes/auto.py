@@ -9,11 +9,12 @@
     fit       the distribution of highest entropy for as many tables as the model can hold
     targets   if some did not fit in: rows drawn from the model are moved towards all tables
 
-A look moves by 1 for each table, so all tables together by the square root of their number: at
-ε = 1 and 50,000 rows it is right to half a percent of the rows. Steps that would be mostly noise
-are left out, by the number of rows and the price alone: then more is left for the others, and with
-few rows the columns are all there is. Measuring what is far off is the idea of AIM [MMSM22] and
-PrivSyn [ZWLHBHCZ21]; one look instead of many choices saves the time, shrinking halves the error.
+A look moves by 1 for each table, so all tables together by the square root of their number: at ε =
+1 and 50,000 rows it is right to half a percent of the rows. Steps that would be mostly noise are
+left out, by the number of rows and the price alone: then more is left for the others. With few rows
+one look, for more of the price, finds a tree of pairs; with fewer, the columns are all there is.
+Measuring what is far off is the idea of AIM [MMSM22] and PrivSyn [ZWLHBHCZ21]; one look instead of
+many choices saves the time, shrinking halves the error.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -41,9 +42,10 @@ from noisegate.synthetic.sharing import MEAN, Item, allotted
 
 _SINGLES: Final = Fraction(3, 20)  # shares of the price
 _LOOKS: Final = (Fraction(1, 100), Fraction(1, 50), Fraction(1, 20))
+_LARGE: Final = Fraction(1, 5)  # of a look with few rows
 _STAGES: Final = 2
 _STAGE: Final = Fraction(2, 5)  # of what is left then
-_WORTH: Final = 0.15  # noise of a look, as a share of the rows: above this it is left out
+_TELLS: Final = 0.1  # noise of a look, as a share of the rows: above this it is left out
 _AGAIN: Final = 0.02  # the same for further ones
 _FINE: Final = 0.003  # noise of a look that is fine enough
 _CLEAR: Final = 2.0  # standard deviations of a look from which a table may be in a stage
@@ -116,8 +118,10 @@ class _Steps:
 
     def run(self) -> Fit:
         self.measure(self.columns(_SINGLES))
-        if self.pairs and self.noise(_LOOKS[-1], self.pairs) <= _WORTH:
+        if self.pairs and self.noise(_LOOKS[-1], self.pairs) <= _TELLS:
             self.beyond_columns()
+        elif self.pairs and self.noise(_LARGE, self.pairs) <= _TELLS:
+            self.tree(_LARGE)
         else:
             self.measure(self.columns(self.left))
         self.ask.done(0.6, "fitting")
@@ -169,6 +173,19 @@ class _Steps:
             known = self.parts.precision[axes]
             items[axes] = self.item(axes, self.even(axes), beyond, precision=known)
         self.measure(allotted(self.ask, items, self.left)[0])
+
+    def tree(self, share: Fraction) -> None:
+        """Where few rows are seen: a look for much of the price, and a tree of what stands out."""
+        guesses = {pair: self.even(pair) for pair in self.pairs}
+        off = self.look(guesses, share)
+        noise = sqrt(self.ask.distance_variance(len(off), share))
+        clear = {s: self.weights[s] * far for s, far in off.items() if far > _CLEAR * noise}
+        items = {s: self.item(s, guesses[s], off[s]) for s in spanning(clear)}
+        spent = self.split(items) if items else Fraction(1)
+        if spent > 0:
+            self.measure(self.columns(self.left * spent))
+        if spent < 1:
+            self.measure(allotted(self.ask, items, self.left)[0])
 
     def item(self, axes: Axes, guess: Floats, far: float, *, precision: float = 0.0) -> Item:
         """A table that is so far from its guess, by its weight."""
