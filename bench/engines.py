@@ -1,6 +1,7 @@
 """The same questions on every engine, each beside the plain query of the same meaning.
 
     python bench/engines.py [--rows 10000000] [--engines duckdb,postgres,datafusion,sail,spark]
+    python bench/run.py --only engines --only sizes     the same, kept for the page of benchmarks
 
 Each engine has a process of its own, whose peak memory is told; servers have others. Spark itself
 is installed by `make .spark/.installed`. What a question at the level of users must do in any case
@@ -32,13 +33,20 @@ from show import Column, Row, console, machine, show
 ROOT = Path(__file__).parents[1]
 ROWS = 10_000_000
 ENGINES = ("duckdb", "postgres", "datafusion", "sail", "spark")
+INSIDE = ("duckdb", "datafusion")  # these work in this process
 RAW_AND_THREE_TENTHS = Target(("times_wall",), 1.3, "1.3 × raw")
+SIZES = (10_000_000, 50_000_000, 100_000_000)
 COLUMNS: tuple[Column, ...] = (
     ("engine", "engine", ""),
+    ("rows", "rows", ",d"),
     ("question", "way", ""),
     ("raw s", "raw_s", ",.2f"),
     ("noisegate s", "wall_s", ",.2f"),
     ("× raw", "times_wall", ",.2f"),
+    ("raw CPU s", "raw_cpu_s", ",.2f"),
+    ("noisegate CPU s", "cpu_s", ",.2f"),
+    ("× raw CPU", "times_cpu", ",.2f"),
+    ("s per billion rows", "billion_s", ",.0f"),
     ("driver GiB", "peak_gib", ",.2f"),
     ("target", "target", ""),
     ("met", "met", "met"),
@@ -112,8 +120,18 @@ def measure(rows: int = ROWS, *, engines: tuple[str, ...] = ENGINES, repeats: in
         if done.returncode:
             found.append({"engine": engine, "way": "all", "failed": "see what it said above"})
             continue
-        found += json.loads(done.stdout.splitlines()[-1])
+        found += [row | {"rows": rows} for row in json.loads(done.stdout.splitlines()[-1])]
     return found
+
+
+def sizes(rows: tuple[int, ...] = SIZES) -> list[Row]:
+    """DuckDB alone, by rows: once after one to warm up, and what a billion would take."""
+    return [
+        row | {"billion_s": row["wall_s"] * 1e9 / each}
+        for each in rows
+        for row in measure(each, engines=("duckdb",), repeats=1)
+        if "wall_s" in row
+    ]
 
 
 def tables(rows: int, cache: Path = CACHE) -> Path:
@@ -150,6 +168,9 @@ def ask_all(engine: str, folder: Path, *, repeats: int) -> list[Row]:
             row = {"engine": engine, "way": way, "raw_s": one.wall_ms / 1e3,
                    "wall_s": other.wall_ms / 1e3, "times_wall": other.wall_ms / one.wall_ms,
                    "peak_gib": peak_gib()}  # fmt: skip
+            if engine in INSIDE:  # CPU time is of this process
+                row |= {"raw_cpu_s": one.cpu_ms / 1e3, "cpu_s": other.cpu_ms / 1e3,
+                        "times_cpu": other.cpu_ms / one.cpu_ms}  # fmt: skip
             found.append(RAW_AND_THREE_TENTHS.on(row))
             shown = f"{row['raw_s']:.2f} s raw, {row['wall_s']:.2f} s noisegate"
             print(f"{engine}, {way}: {shown}", file=sys.stderr, flush=True)

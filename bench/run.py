@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 import door
+import engines
 import everyday
 import ledger
 import noise
@@ -120,6 +121,19 @@ def _memory(said: argparse.Namespace) -> Iterator[Shown]:
     yield Shown("Memory of one question", QUESTIONS, rows)
 
 
+def _engines(said: argparse.Namespace) -> Iterator[Shown]:
+    asked = tuple(said.engine or engines.ENGINES)
+    rows = engines.measure(said.engine_rows, engines=asked, repeats=1)
+    title = f"Engines: {said.engine_rows:,} rows, {query.GROUPS:,} groups"
+    yield Shown(title, engines.COLUMNS, rows)
+
+
+def _sizes(said: argparse.Namespace) -> Iterator[Shown]:
+    most = said.most_rows
+    rows = engines.sizes(tuple(each for each in engines.SIZES if each <= most) or (most,))
+    yield Shown("DuckDB by rows", engines.COLUMNS, rows)
+
+
 def _sparse(said: argparse.Namespace) -> Iterator[Shown]:
     title = f"Sparse releases: {said.sparse_cells:,} cells with rows, of 2**64"
     yield Shown(title, sparse.COLUMNS, sparse.measure(said.sparse_cells))
@@ -142,6 +156,8 @@ SECTIONS: dict[str, Callable[[argparse.Namespace], Iterator[Shown]]] = {
     "everyday": _everyday,
     "sparse": _sparse,
     "memory": _memory,
+    "engines": _engines,
+    "sizes": _sizes,
 }
 EFFORTS = {  # where it is not the median of --repeats runs
     "peers": "medians of up to 5 runs within 10 s; ours of 101",
@@ -152,8 +168,10 @@ EFFORTS = {  # where it is not the median of --repeats runs
     "everyday": "one run of each question, after one to warm up",
     "sparse": "one process each",
     "memory": "one process each",
+    "engines": "one run of each question, after one to warm up",
+    "sizes": "one run of each question, after one to warm up",
 }
-ASIDE = ("peers", "memory")  # for those who ask: they install, or need 2 GB of disk
+ASIDE = ("peers", "memory", "engines", "sizes")  # for those who ask: they install, or take long
 
 
 def main() -> None:
@@ -167,7 +185,7 @@ def main() -> None:
         (
             Run(
                 name,
-                f"python bench/run.py --only {name}" + " --quick" * said.quick,
+                f"python bench/run.py --only {name}" + _said(said),
                 "tiny sizes" if said.quick else EFFORTS.get(name, usually),
                 quick=said.quick,
             ),
@@ -185,8 +203,18 @@ SIZES = {  # in full, and with --quick
     "query_rows": (query.ROWS, 200_000, "rows for questions"),
     "sparse_cells": (sparse.CELLS, 50_000, "of 2**64"),
     "peer_cells": (noise.HISTOGRAM_CELLS, 2_000, "cells that peers draw for"),
+    "engine_rows": (engines.ROWS, 50_000, "rows on every engine"),
+    "most_rows": (engines.SIZES[-1], 50_000, "rows of the largest size on DuckDB"),
     "pairs": (500, 50, "questions for the ledger"),
 }
+
+
+def _said(said: argparse.Namespace) -> str:
+    """The sizes that are other than usual."""
+    words = ["--quick"] * said.quick + [f"--engine {each}" for each in said.engine or ()]
+    other = (name for name, sizes in SIZES.items() if getattr(said, name) != sizes[said.quick])
+    words += [f"--{name.replace('_', '-')} {getattr(said, name)}" for name in other]
+    return "".join(f" {each}" for each in words)
 
 
 def _options() -> argparse.Namespace:
@@ -194,6 +222,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--only", choices=tuple(SECTIONS), action="append")
     parser.add_argument("--peers", action="store_true", help="install and measure the peers too")
     parser.add_argument("--memory", action="store_true", help="100 million rows too, 2 GB on disk")
+    parser.add_argument("--engines", action="store_true", help="every engine too, some 30 minutes")
+    parser.add_argument("--engine", choices=engines.ENGINES, action="append", help="this one alone")
+    parser.add_argument("--sizes", action="store_true", help="10, 50, 100 million rows on DuckDB")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: whether it works")
     parser.add_argument("--resume", action="store_true", help="leave out what this commit has")
     for name, (_, _, words) in SIZES.items():

@@ -9,9 +9,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
 
 import noisegate
-from noisegate.cli import main
+from noisegate.cli import app, main
+from noisegate.cli.help import named_in
 from noisegate.ledger.open import open_ledger
 
 NOISEGATE = Path(sys.executable).with_name("noisegate")
@@ -366,3 +369,16 @@ def test_the_shell_asks_and_goes_on_after_a_refusal(clinic):
     assert "price ε = 0.1" in shown
     assert "rows stay private" in shown
     assert "spent ε = 0.1" in shown
+
+
+@pytest.mark.parametrize(
+    "words", [["-h"], ["ask", "-h"], ["ledger", "-h"], ["ledger", "verify", "-h"], ["asc"]]
+)
+def test_commands_that_nobody_named_are_listed_and_not_made(words):
+    runner = CliRunner()
+    whole, lean = (runner.invoke(each, words) for each in (app, named_in(app, words)))
+    assert (whole.output, whole.exit_code) == (lean.output, lean.exit_code)
+    made = get_command(named_in(app, words)).commands
+    assert {name for name, each in made.items() if getattr(each, "commands", each.params)} <= {
+        *words
+    }

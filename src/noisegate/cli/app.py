@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from noisegate.cli.ending import ended
-from noisegate.cli.help import EXIT_CODES, App, Groups
+from noisegate.cli.help import EXIT_CODES, App, Groups, named_in
 from noisegate.cli.printing import say
 from noisegate.errors import DEBUG, SpecError
 
@@ -186,7 +186,8 @@ _RARELY = 100_000
 def main() -> None:
     """Run a command. Whatever happens becomes one clear message and an exit code of its own."""
     gc.set_threshold(_RARELY)  # what a command imports stays: to search it for garbage is in vain
-    sys.exit(ended(app))
+    completes = any(name.endswith("_COMPLETE") for name in os.environ)  # a shell asks for options
+    sys.exit(ended(app if completes else named_in(app, sys.argv[1:])))
 
 
 def _version(wanted: bool) -> None:  # noqa: FBT001 - of an option

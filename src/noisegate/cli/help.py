@@ -3,17 +3,20 @@
 All commands are made by `App`, so that none of them can forget it. `examples.py` has the examples.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from copy import copy
 from typing import TYPE_CHECKING, Any, Final
 
 import typer
 import typer.core
+from typer.main import get_command_name
 
 from noisegate.cli.examples import EXAMPLES
 
 if TYPE_CHECKING:
     from typer._click.core import Context, Parameter
     from typer._click.formatting import HelpFormatter
+    from typer.models import CommandInfo
 
 EXIT_CODES: Final = (
     "Exit codes: 0 done, 1 nobody reads the output, 2 the question or command is refused, 3 over "
@@ -92,6 +95,42 @@ class App(typer.Typer):
     def command(self, name: str | None = None, **terms: Any) -> Callable[..., Any]:  # noqa: ANN401 - as typer has them
         """Register a command."""
         return super().command(name, cls=Command, **terms)
+
+
+def named_in(app: App, words: Collection[str]) -> App:
+    """All commands of the app by name and help; with options those alone that are among the words.
+
+    To make an option of each parameter of each command takes longer than to print the help.
+    """
+    made = copy(app)
+    made.registered_commands = [
+        each if _name(each) in words else _unread(each) for each in app.registered_commands
+    ]
+    made.registered_groups = [copy(each) for each in app.registered_groups]
+    for each in made.registered_groups:
+        if each.name not in words:
+            each.typer_instance = copy(each.typer_instance)
+            each.typer_instance.registered_commands = []
+    return made
+
+
+def _name(command: "CommandInfo") -> str:
+    return command.name or get_command_name(_made_by(command).__name__)
+
+
+def _made_by(command: "CommandInfo") -> Callable[..., Any]:
+    assert command.callback is not None  # noqa: S101 - typer's decorator has set it
+    return command.callback
+
+
+def _unread(command: "CommandInfo") -> "CommandInfo":
+    def listed() -> None:
+        """Not to be run."""
+
+    found, by = copy(command), _made_by(command)
+    listed.__name__, listed.__doc__ = by.__name__, by.__doc__
+    found.callback = listed
+    return found
 
 
 def _path(ctx: "Context") -> list[str]:
