@@ -15,17 +15,25 @@ from fractions import Fraction
 from typing import Final, final
 
 import numpy as np
-from scipy.special import ndtr
 
 from noisegate.learners.asking import Floats, NoisySums, RowsAsk
 from noisegate.learners.fitting import Fitted
+from noisegate.learners.linear.levels import (
+    CUTS,
+    SPANS,
+    Halves,
+    Spread,
+    anywhere,
+    ask_halves,
+    ask_spread,
+    residual,
+)
 from noisegate.learners.linear.moments import calmed
 from noisegate.learners.linear.scores import (
     PRODUCTS_MAX,
     UNIT,
     ask_lengths,
     cells_of_score,
-    halved,
     lookup,
     noise_of,
     scores,
@@ -33,7 +41,7 @@ from noisegate.learners.linear.scores import (
     square_of,
     useful,
 )
-from noisegate.learners.noisy_sums import divided, joined
+from noisegate.learners.noisy_sums import divided
 from noisegate.releases.cells.chance import public_coins
 from noisegate.transforms.statistics.features import Linear, One, Products
 from noisegate.transforms.statistics.statistic import Statistic
@@ -51,12 +59,6 @@ _CLEAR: Final = 0.35  # noise of products beside a usual variance
 _USUAL: Final = 0.2  # the variance of a column: a guess
 _THIN: Final = 0.02  # rows are not taken to lie closer along a line
 _PARTS: Final = np.array([0, 0.03, 0.1, 0.25, 0.5, 0.8, 0.97])  # explained, of the variance
-_SPANS: Final = np.geomspace(0.002, 0.34, 24)  # variances of a score from -1 to 1
-_PLACES: Final = np.linspace(-1, 1, 41)  # and means of it
-_AWAY: Final = 0.12  # the variance of such a mean: a guess
-_CUTS: Final = np.linspace(-1, 1, 33)[1:-1]
-_ROUGH: Final = 0.03  # of the rows: how far from normal residuals may be
-_ALIKE: Final = 4  # neighbouring sums of bins, which tell nearly the same
 _LENGTHS: Final = Fraction(1, 20)
 _CLOSER: Final = 2  # looks at most
 _NEAR: Final = 0.2  # of the span, in a closer look
@@ -65,111 +67,6 @@ _OFF: Final = 0.02  # of the variance, in squares: a level is off by as much, at
 _ROUNDS_MAX: Final = 4
 _ANYWHERE: Final = 1 / 3  # the mean square of coordinates that lie anywhere
 SPAN: Final = 2  # residuals of targets from -1 to 1
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """Where a score within span of a centre may lie: weights of its variances (down) and means."""
-
-    weights: Floats
-    span: float = 1.0
-    centre: float = 0.0
-
-    @property
-    def mean(self) -> float:
-        """Of the score."""
-        return self.centre + float(self.weights.sum(axis=0) @ _PLACES) * self.span
-
-    @property
-    def unsure(self) -> float:
-        """The variance of that mean."""
-        places = self.centre + _PLACES * self.span
-        return float(self.weights.sum(axis=0) @ (places - self.mean) ** 2)
-
-    @property
-    def is_thin(self) -> bool:
-        """Whether it is most likely thinner than can be told."""
-        return bool(self.weights[0].sum() > 1 / 2)
-
-    @property
-    def variance(self) -> float:
-        """Of the score, as likely as not."""
-        return float(self.weights.sum(axis=1) @ _SPANS) * self.span**2
-
-    @property
-    def narrow(self) -> float:
-        """The same, where an error counts in parts of it."""
-        return float(1 / (self.weights.sum(axis=1) @ (1 / _SPANS))) * self.span**2
-
-    def told(self, level: float, unsure: float) -> "Spread":
-        """The same, if the mean was also told so."""
-        places = self.centre + _PLACES * self.span
-        near = np.exp(-((places - level) ** 2) / 2 / (unsure + (self.span / len(_PLACES)) ** 2))
-        held = self.weights * (near + 1e-12)
-        return replace(self, weights=held / held.sum())
-
-    @property
-    def cut(self) -> float:
-        """How far from its mean few rows lie."""
-        place = int(np.searchsorted(np.cumsum(self.weights.sum(axis=1)), 0.8))
-        wide = float(_SPANS[min(place, len(_SPANS) - 1)]) ** 0.5 * self.span
-        return float(min(max(0.03, 2.5 * wide + 1.5 * self.unsure**0.5), 1 + abs(self.mean), 2.0))
-
-
-def _anywhere() -> Floats:
-    found = np.tile(np.exp(-(_PLACES**2) / 2 / _AWAY), (len(_SPANS), 1))
-    held: Floats = found / found.sum()
-    return held
-
-
-def ask_spread(ask: RowsAsk, line: Floats, span: float, rows: float, share: Fraction) -> Spread:
-    """Mean and variance of a line's residuals by noisy numbers of rows in bins of them.
-
-    Numbers of rows up to each bin, from the nearer end, are compared with those of normal
-    residuals: whatever these look like from near, their place and width are told so.
-    """
-    question = Statistic(cells_of_score(residual(line), _CUTS * span, ask.reach), (One(),))
-    (counts,) = ask.totals(question, [share])
-    below = ndtr((_CUTS - _PLACES[:, None]) / np.sqrt(_SPANS)[:, None, None])
-    many = np.arange(1, len(_CUTS) + 1)
-    near = np.minimum(many, many[::-1])
-    from_left = many <= len(_CUTS) // 2 + 1
-    left = np.cumsum(counts.values[:-1, 0])
-    right = rows - np.cumsum(counts.values[:0:-1, 0])[::-1]
-    noise = counts.variance * near + (_ROUGH * rows) ** 2
-    far = (np.where(from_left, left, right) - rows * below) ** 2 / noise
-    likely = -far.sum(axis=2) / 2 / _ALIKE
-    held = _anywhere() * np.exp(likely - likely.max())
-    return Spread(held / held.sum(), span)
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class _Halves:
-    """The noisy number of rows and sum of the target; both have this noise variance."""
-
-    rows: float
-    total: float
-    noise: float
-
-    @property
-    def many(self) -> float:
-        """The rows, as far as they pass their noise."""
-        return max(self.rows, self.noise**0.5, 1.0)
-
-    @property
-    def level(self) -> tuple[float, float]:
-        """The mean of the target, drawn to 0 as far as noise hides it, and how unsure it is."""
-        rows, unsure = self.many, self.noise * (1 + 1 / _AWAY)
-        level = float(np.clip(self.total * rows / (rows**2 + unsure), -1, 1))
-        return level, _AWAY * unsure / (rows**2 + unsure)
-
-    def and_also(self, other: "_Halves") -> "_Halves":
-        """Both looks together."""
-        rows, noise = joined((self.rows, self.noise), (other.rows, other.noise))
-        total, _ = joined((self.total, self.noise), (other.total, other.noise))
-        return _Halves(rows, total, noise)
 
 
 @final
@@ -194,7 +91,7 @@ class _Seen:
 def fit_linear(ask: RowsAsk, *, penalty: float = 0.0, rounds: int | None = None) -> Fitted:
     """A line, the constant last; deviations of its weights; and the mean square of residuals."""
     ask.done(0.0, "counting rows")
-    first = _ask_halves(ask, _COUNT)
+    first = ask_halves(ask, _COUNT)
     rows, flat = first.many, np.zeros(ask.columns)
     look = next((share for share in _LOOKS if _sees(ask, rows, share)), None)
     if look is None:
@@ -216,15 +113,10 @@ def fit_linear(ask: RowsAsk, *, penalty: float = 0.0, rounds: int | None = None)
     return _walked(ask, _Seen(rows, target, columns), level, slopes, penalty, rounds)
 
 
-def residual(line: Floats) -> Floats:
-    """The weights of the residual: target less line."""
-    return np.concatenate([-line[:-1], [1.0, -line[-1]]])
-
-
 def _sees(ask: RowsAsk, rows: float, share: Fraction) -> bool:
     """Whether bins of a score stand out of the noise that a share leaves."""
     line = residual(np.zeros(ask.columns))
-    question = Statistic(cells_of_score(line, _CUTS, ask.reach), (One(),))
+    question = Statistic(cells_of_score(line, CUTS, ask.reach), (One(),))
     return bool(rows >= _SEE * noise_of(ask, question, [share])[0] ** 0.5)
 
 
@@ -239,24 +131,12 @@ def _noise(ask: RowsAsk, question: Statistic, share: Fraction, rows: float) -> f
     return noise_of(ask, question, [share])[0] / UNIT**2 / rows**2
 
 
-def _ask_halves(ask: RowsAsk, share: Fraction) -> _Halves:
-    """The number of rows and the sum of the target, for the price of one.
-
-    A target y from -1 to 1 is (1 + y)/2 of one number and (1 - y)/2 of another: a row is 1 of both
-    together. Rows are their sum, and the target is their difference.
-    """
-    line = residual(np.zeros(ask.columns))
-    (halves,) = ask.totals(Statistic(halved(line, ask.reach), (One(),)), [share])
-    up, down = (halves.values[:, 0] / UNIT).tolist()
-    return _Halves(up + down, up - down, 2 * halves.variance / UNIT**2)
-
-
-def _mean_alone(ask: RowsAsk, first: _Halves, share: Fraction) -> Fitted:
+def _mean_alone(ask: RowsAsk, first: Halves, share: Fraction) -> Fitted:
     """The mean of the target, which is 0 as far as noise hides it."""
-    halves = first.and_also(_ask_halves(ask, share))
+    halves = first.and_also(ask_halves(ask, share))
     flat = np.append(np.zeros(ask.columns - 1), halves.level[0])
     unseen = np.full(ask.columns - 1, np.inf)
-    return _fitted(flat, unseen, Spread(_anywhere()).variance, halves.many)
+    return _fitted(flat, unseen, Spread(anywhere()).variance, halves.many)
 
 
 def _level_first(
@@ -494,7 +374,7 @@ def weighed(
     that of chance, (1 - r) v s / rows. The mean over all r and v is by how likely the slopes are,
     and by 1 / v: errors count in parts of the variance.
     """
-    spans = _SPANS * target.span**2
+    spans = SPANS * target.span**2
     part, span = (each[..., None] for each in np.meshgrid(_PARTS, spans, indexing="ij"))
     prior = np.full(len(_PARTS), 0.5 / (len(_PARTS) - 1))
     prior[0] = 0.5

@@ -16,7 +16,8 @@ from noisegate.learners import plots
 from noisegate.learners.asking import Floats, RowsAsk
 from noisegate.learners.base import PrivateEstimator
 from noisegate.learners.fitting import Algorithm, Fitted, Options, Task, learn
-from noisegate.learners.linear.lines import SPAN, fit_linear, residual
+from noisegate.learners.linear.levels import residual
+from noisegate.learners.linear.lines import SPAN, fit_linear
 from noisegate.learners.linear.scores import UNIT, lookup, scores
 from noisegate.learners.matrix import Matrix
 from noisegate.learners.parameters import require_rounds
