@@ -108,7 +108,7 @@ def named_in(app: App, words: Collection[str]) -> App:
     ]
     made.registered_groups = [copy(each) for each in app.registered_groups]
     for each in made.registered_groups:
-        if each.name not in words:
+        if each.name not in words and each.typer_instance is not None:
             each.typer_instance = copy(each.typer_instance)
             each.typer_instance.registered_commands = []
     return made

@@ -442,17 +442,14 @@ def _evenly(query: exp.Select, order: Sequence[str], cap: int, dialect: Dialect)
         as_(exp.Window(this=exp.RowNumber(), partition_by=[owner], order=sorted_rows), "at"),
         as_(exp.Window(this=size, partition_by=[owner.copy()]), "n"),
     ).from_(query.subquery("v", copy=False), copy=False)
-    whose, most = col(OWNER, "w"), whole(cap)
+    whose, most, n = col(OWNER, "w"), whole(cap), col("n", "x")
     begin = and_(col("at", "w").eq(whole(1)), exp.GT(this=col("n", "w"), expression=most))
     start = case((begin, _start(whose, col("n", "w"), dialect)))  # in one row of an owner
     of_all = exp.Window(this=exp.Max(this=start), partition_by=[whose.copy()])
     started = exp.select(*(col(name, "w") for name in (*order, "at", "n")), as_(of_all, "s"))
     started = started.from_(numbered.subquery("w", copy=False), copy=False)
-    n = col("n", "x")
     rest = (col("at", "x") * most + col("s", "x")) % n
-    kept = exp.or_(
-        exp.LTE(this=n, expression=most.copy()), exp.LT(this=rest, expression=most.copy())
-    )
+    kept = exp.or_(exp.LTE(this=n, expression=most), exp.LT(this=rest, expression=most))
     chosen = exp.select(*(col(name, "x") for name in order)).where(kept, copy=False)
     return chosen.from_(started.subquery("x", copy=False), copy=False)
 
@@ -464,13 +461,11 @@ def _start(owner: exp.Expr, size: exp.Expr, dialect: Dialect) -> exp.Expr:
     """
     text, steps = dialect.sha256(cast(owner, "VARCHAR")), list[exp.Expr]()
     for place in range(8):
-        at, one = (exp.Literal.number(each) for each in (place + 1, 1))
-        digit = call("SUBSTR", text.copy(), at, one)
+        digit = call("SUBSTR", text.copy(), *map(exp.Literal.number, (place + 1, 1)))
         half = exp.GTE(this=digit, expression=exp.Literal.string("8"))
         steps.append(case((half, whole(1 << place)), otherwise=whole(0)))
     step = exp.paren(reduce(lambda a, b: exp.Add(this=a, expression=b), steps), copy=False)
-    parts = exp.paren(exp.Mul(this=size, expression=step), copy=False)
-    return exp.paren(exp.IntDiv(this=parts, expression=whole(256)), copy=False)
+    return exp.paren(exp.IntDiv(this=exp.paren(size * step), expression=whole(256)), copy=False)
 
 
 def _lowest(pairs: exp.Query, names: Sequence[str], cap: int, dialect: Dialect) -> exp.Select:

@@ -22,7 +22,7 @@ Counted owners: in L1, where a constant sizes owners up and every row is in a ce
     constant times the owner's rows. All rows are added as they are, and of an owner of many rows
     each part is replaced: w·v, rounded, is added and the sum of its rows subtracted. Both are whole
     numbers of the same rows, which are read once, in 128 bits; that sum is not clamped, so nothing
-    of it stays. With 2**32 rows or more in a cell, N may be above the norm of what is clamped.
+    of it stays. With 2**32 rows in a cell, N may be above the norm of what is clamped.
 Cells: keys that are in no list are in no cell, or in the rest. Folded by themselves they make an
     L1 norm no smaller; before squares are taken, the rest is added up to one cell.
 Citation: bounds per user [AKMV19]; here all of a user is scaled, and no group is left out.
@@ -112,32 +112,29 @@ def _counted_sums(tally: Sums, rows: exp.Select, limits: list[int], same: exp.Ex
     (_, first), names = _sizes(tally)[0], [f"k{place}" for place in range(len(tally.by))]
     constant, bound = abs(first.constant or 0), tally.bound(first)
     sums = [as_(_total(tally.terms, place), f"s{place}") for place in range(len(tally.terms))]
-    every = exp.select(*(col(name, "r") for name in names), *sums).from_(named("r"), copy=False)
-    size, owner = exp.Count(this=exp.Star()), col(OWNER, "r")
+    owner, size = col(OWNER, "r"), exp.Count(this=exp.Star())
     owners = exp.select(owner, as_(size, "n")).from_(named("r"), copy=False)
     owners = owners.group_by(owner.copy(), copy=False).having(_many(size.copy(), tally), copy=False)
-    parts = exp.select(*(col(name, "r") for name in names), as_(exp.Max(this=col("n", "c")), "n"))
-    parts = parts.select(*_folded(tally, limits)[: len(sums)], copy=False)
-    parts = parts.select(*(as_(_total(tally.terms, n), f"t{n}") for n in range(len(sums))))
-    parts = joined(parts.from_(named("r"), copy=False), named("c"), same, left=False)
-    parts = parts.group_by(*(col(name, "r") for name in (*names, OWNER)), copy=False)
+    folded = [as_(exp.Max(this=col("n", "c")), "n"), *_folded(tally, limits)[: len(sums)]]
+    folded += [as_(_total(tally.terms, place), f"t{place}") for place in range(len(sums))]
+    parts = joined(_of(tally, [OWNER], folded, exp.true()), named("c"), same, left=False)
     count, most = col("n", "p"), _MOST // constant
     norm = exp.Mul(this=cast(count, "HUGEINT"), expression=whole(constant))
     narrow = exp.Mul(this=call("LEAST", count.copy(), whole(most)), expression=whole(constant))
-    near = case(
-        (exp.LTE(this=count.copy(), expression=whole(most)), narrow), otherwise=whole(_MOST)
-    )
+    near = case((count.copy() <= whole(most), narrow), otherwise=whole(_MOST))
     instead = exp.select(*(col(name, "p") for name in names))
     for place in range(len(sums)):
-        added = exp.Coalesce(this=col(f"t{place}", "p"), expressions=[whole(0)])
+        whole_sum = exp.Coalesce(this=col(f"t{place}", "p"), expressions=[whole(0)])
         scaled = _scaled(col(f"v{place}", "p"), bound, norm.copy(), near.copy())
-        change = exp.Sub(this=cast(scaled, "HUGEINT"), expression=added)
+        change = exp.Sub(this=cast(scaled, "HUGEINT"), expression=whole_sum)
         instead = instead.select(as_(exp.Sum(this=change), f"s{place}"), copy=False)
     instead = instead.from_(parts.subquery("p", copy=False), copy=False)
-    for query, table in ((every, "r"), (instead, "p")):
-        query.group_by(*(col(name, table) for name in names), copy=False)
-    both = exp.union(every, instead, distinct=False, copy=False)
-    query = _added(tally, by_places(both, tally.by, [f"s{place}" for place in range(len(sums))]))
+    instead = instead.group_by(*(col(name, "p") for name in names), copy=False)
+    both = exp.union(_of(tally, [], sums, exp.true()), instead, distinct=False, copy=False)
+    shown = [f"s{place}" for place in range(len(sums))]
+    added = exp.select(*(col(name, "u") for name in (*names, *shown)))
+    added = added.from_(both.subquery("u", copy=False), copy=False)
+    query = _added(tally, by_places(added, tally.by, shown))
     query = query.with_(cte("r"), as_=rows, materialized=True, copy=False)
     return query.with_(cte("c"), as_=owners, materialized=False, copy=False)
 
