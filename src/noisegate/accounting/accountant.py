@@ -67,10 +67,6 @@ class Accountant(ABC):
         """What the event costs, rounded up."""
         return Charge.rounded_up(*self.loss(event))
 
-    def covers(self, charge: Charge, event: Event) -> bool:
-        """Whether a charge in an old ledger was enough, also by a theorem that was used then."""
-        return self.price(event) <= charge
-
     @abstractmethod
     def limit(self, budget: ApproxDP) -> Charge:
         """The largest total charge that still implies the budget, rounded down."""

@@ -87,10 +87,9 @@ class ZCDPAccountant(Accountant):
         """Σρ and Σδ of the event."""
         return _RULES.loss(event)
 
-    def covers(self, charge: Charge, event: Event) -> bool:
+    def covered(self, charge: Charge, event: Event) -> bool:
         """Samples were once charged through (ε, δ), more of ρ and at times less of δ: both hold."""
-        former = Charge.rounded_up(*_FORMER.loss(event))
-        return former <= charge or self.price(event) <= charge
+        return Charge.rounded_up(*_FORMER.loss(event)) <= charge
 
     def limit(self, budget: ApproxDP) -> Charge:
         """The ρ that half of δ turns into ε, and the other half of δ."""

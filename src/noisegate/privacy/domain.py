@@ -61,10 +61,9 @@ class Domain:
 
     ``low`` and ``high`` hold for every value, because whoever makes the value clamps it. ``keys``
     are the groups that are shown; a value outside them is in no group. ``nullable`` says whether
-    the value may be missing, and then missing ones are a group. ``unlisted``: rows may hold values
-    that are not among the keys, and missing ones, which are in no group. ``scale`` says that a
-    number is a decimal with so many digits behind the point, or the double next to one; so it can
-    be told from any other of up to 15 digits.
+    the value may be missing, which is a group then. ``unlisted``: rows may lack a value, or hold
+    one that is not a key, and are in no group then. ``scale``: a number is a decimal of so many
+    digits behind the point, or the double next to one, told from others of up to 15 digits.
     """
 
     kind: Kind
@@ -155,8 +154,8 @@ class Column:
             few = high - low < LISTED_MAX
             keys = tuple(range(int(low), int(high) + 1)) if few else None
         return Domain(
-            kind=self.kind, low=low, high=high, keys=keys, nullable=self.nullable,
-            unlisted=self.keys is not None and not self.nullable, scale=self.scale,
+            kind=self.kind, low=low, high=high, keys=keys, nullable=self.nullable, scale=self.scale,
+            unlisted=self.keys is not None and not self.nullable,
         )  # fmt: skip
 
     @classmethod
