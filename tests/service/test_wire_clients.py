@@ -43,7 +43,7 @@ def test_psql_describes_what_is_declared(wire):
     assert set(said.splitlines()) == {"Did not find any relations."}
     assert "public|visits|table|steward" in shown
     assert "cost|double precision||||plain|||Between 0 and 800." in shown
-    assert "ward|text||not null||extended|||One of north, south, east, west." in shown
+    assert "ward|text||||extended|||One of north, south, east, west." in shown
     assert "FOREIGN KEY (drug) REFERENCES drugs(drug)" in shown
     assert wire.left() == before
 
