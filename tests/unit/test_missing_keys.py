@@ -100,3 +100,24 @@ def test_the_number_of_values_of_a_person_counts_no_missing_ones(gates):
     )
     ((exact,),) = _exact(sql)
     assert gates["who"].sql(sql, epsilon=10_000).value == exact
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT COALESCE(days, 9) AS g, COUNT(*) FROM data GROUP BY 1",
+        "SELECT COALESCE(days, 0) + 1 AS g, COUNT(*) FROM data GROUP BY 1",
+        "SELECT days IS NULL AS g, COUNT(*) FROM data GROUP BY 1",
+        "SELECT CASE WHEN days <= 3 THEN 'a' ELSE 'o' END AS g, COUNT(*) FROM data GROUP BY 1",
+        "SELECT back IS NULL AS g, COUNT(*) FROM data GROUP BY 1",
+        "SELECT CASE WHEN back THEN 1 WHEN NOT back THEN 2 ELSE 3 END AS g, COUNT(*) FROM data GROUP BY 1",
+        "SELECT COALESCE(days, 9) AS g, COUNT(*) FROM data WHERE COALESCE(days, 9) = 9 GROUP BY 1",
+        "SELECT days IS NULL AS g, COUNT(*) FROM data WHERE days IS NULL OR days = 1 GROUP BY 1",
+        "SELECT other AS g, COUNT(*) FROM data WHERE back IS NULL AND other IS NOT NULL GROUP BY 1",
+        "SELECT other AS g, COUNT(*) FROM data WHERE days IS NULL GROUP BY 1",
+        "SELECT days AS g, COUNT(*) FROM data WHERE days > 2 GROUP BY 1",
+    ],
+)
+def test_missing_values_are_in_the_groups_that_are_computed_of_them(gates, sql):
+    shown = gates[None].sql(sql, epsilon=10_000).to_arrow().to_pylist()
+    assert {row["g"]: row["count"] for row in shown if row["count"]} == dict(_exact(sql))

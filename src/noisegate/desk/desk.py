@@ -59,10 +59,6 @@ class Desk:
             self._read.setdefault(kind, kind(self.curator.ledger))
         return self._read[kind]  # type: ignore[no-any-return]
 
-    def under(self, rules: Rules) -> "Desk":
-        """The same under other rules."""
-        return Desk(self.curator, rules, self._read)
-
     # what a price buys
 
     @property
@@ -233,7 +229,7 @@ class Desk:
             return job
         if not 0 < self.bought(job.epsilon) <= job.epsilon:
             return job
-        former = self.under(replace(self.rules, former=True))
+        former = Desk(self.curator, replace(self.rules, former=True), self._read)
         try:
             earlier = make(former)
         except NoisegateError:

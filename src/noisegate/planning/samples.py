@@ -31,6 +31,8 @@ def inner_rho_down(
         """The logarithm of its price in parts of the goal; below 0 where it keeps the goal."""
         step = PoissonSampled(event=DeclaredZCDPEvent(rho=rho), probability=probability)
         found = payer.loss(step)[0]
+        if not found:  # rounded to nothing
+            return -1.0
         return math.log(found / most) if found > most else min(math.log(found / most), -1e-12)
 
     high = digits_down(Fraction(math.log1p(2 * goal / probability**2) / 2), _DIGITS)

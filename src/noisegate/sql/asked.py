@@ -63,9 +63,9 @@ class Asked:
         return {text_of(each): each.event() for each in asked}
 
 
-def asked_of(desk: Desk, reading: Reading, terms: Terms, *, look: Fraction | None = None) -> Asked:
-    """What is asked, with what earlier looks have found; ``look`` is the step of those at caps."""
-    agreed = agreed_of(desk.rules, terms, reading.question)
+def asked_of(desk: Desk, reading: Reading, terms: Terms) -> Asked:
+    """What is asked, with what earlier looks have found."""
+    agreed = _agreed(desk.rules, terms, reading.question)
     said = None if isinstance(agreed.epsilon, Step) else agreed.epsilon
     if agreed.epsilon is not None and reading.blocks:
         agreed = replace(agreed, epsilon=desk.step(agreed.epsilon))
@@ -73,7 +73,7 @@ def asked_of(desk: Desk, reading: Reading, terms: Terms, *, look: Fraction | Non
     caveats = (*reading.question.caveats, *(each.words for each in reading.firsts))
     question, accountant = replace(reading.question, caveats=caveats), desk.accountant
     sight = partial(sight_of, shelf=desk.read_as(Shelf))
-    looks = looks_of(question, agreed, accountant, sight, look)
+    looks = looks_of(question, agreed, accountant, sight)
     looks = tuple(replace(look, price=desk.asked(look.epsilon)) for look in looks)
     if looks and agreed.epsilon is not None:
         left = without(agreed.epsilon, steps_of(looks), rho=desk.rho)
@@ -91,7 +91,7 @@ def asked_of(desk: Desk, reading: Reading, terms: Terms, *, look: Fraction | Non
     )
 
 
-def agreed_of(rules: Rules, terms: Terms, question: Question) -> Terms:
+def _agreed(rules: Rules, terms: Terms, question: Question) -> Terms:
     """What the caller says goes before what the SQL says, and both before the policy."""
     said = {
         each.name: value

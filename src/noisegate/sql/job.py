@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -32,7 +31,7 @@ from noisegate.privacy.event import Event, NothingEvent
 from noisegate.privacy.guarantee import Guarantee, names_of, units_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.release import Release
-from noisegate.sql.asked import Asked, agreed_of, asked_of
+from noisegate.sql.asked import Asked, asked_of
 from noisegate.sql.bounds.clipping import clipping
 from noisegate.sql.bounds.profiles import CAPS_SINCE, OWN_SINCE
 from noisegate.sql.bounds.sized import has_both
@@ -42,7 +41,6 @@ from noisegate.sql.first import First, Reading, after_paying, number_of
 from noisegate.sql.ordered import Order, Parcel, fetched, orders_of
 from noisegate.sql.plan import AnswerExpected, AnswerPlan
 from noisegate.sql.question import Question, sampled
-from noisegate.sql.reaching import Reaching, is_estimated
 from noisegate.sql.reading.reader import read
 from noisegate.sql.reuse.guesses import Guess
 from noisegate.sql.reuse.shelf import Shelf
@@ -98,7 +96,6 @@ class QuestionJob(Job[Collected, Answer, AnswerExpected]):
     wanted: Event
     firsts: "Mapping[str, QuestionJob]"
     looked: tuple[Release, ...] = ()
-    goal: Reaching | None = None  # an accuracy: its price follows from the looks
 
     @property
     def event(self) -> Event:
@@ -127,8 +124,6 @@ class QuestionJob(Job[Collected, Answer, AnswerExpected]):
                 job = self.again(_reading(self.desk, self.sql, self.terms, known))
             except Unsupported as refusal:
                 raise after_paying(refusal) from None
-        if self.goal is not None:
-            return self.goal.reached(self)
         while job.asked.missing:
             ready = [look.measurement for look in job.asked.missing if not look.waits]
             looked += [self.desk.curator.measure(measurement) for measurement in ready]
@@ -225,15 +220,7 @@ def _drawn(
 
 def question_job(desk: Desk, sql: str, terms: Terms, *, fresh: bool = False) -> QuestionJob:
     """What a question asks for; whatever is wrong with it is refused here, for nothing."""
-    reading = _reading(desk, sql, terms, {})
-    try:
-        job = _known(desk, reading, terms, fresh=fresh)
-    except Unsupported as refusal:
-        agreed = agreed_of(desk.rules, terms, reading.question)
-        if refusal.about != "cap" or not is_estimated(desk.rules, agreed):
-            raise
-        way = partial(_job, reading=reading, fresh=fresh)
-        job = Reaching(desk=desk, terms=agreed, make=way).job()
+    job = _known(desk, _reading(desk, sql, terms, {}), terms, fresh=fresh)
     if not job.asked.question.explain:
         return job
     early = None if job.early is None else all_of((*job.before, job.early))
@@ -322,11 +309,9 @@ def _job(
     *,
     fresh: bool,
     schema: "pa.Schema | None" = None,
-    look: Fraction | None = None,
 ) -> QuestionJob:
     """The question as of now; it is rehearsed unless that was done, and its ``schema`` known."""
-    asked = asked_of(desk, reading, terms, look=look)
-    asked, firsts = _with_found(desk, asked, terms, fresh=fresh)
+    asked, firsts = _with_found(desk, asked_of(desk, reading, terms), terms, fresh=fresh)
     orders = orders_of(desk, asked, fresh=fresh or bool(firsts))
     if schema is None:
         schema = rehearsed(desk.curator, asked.question, orders).schema

@@ -75,9 +75,8 @@ def capped(
     """What ``made`` makes of a bound and of what is left of ε; None where none is estimated."""
     terms = Terms(epsilon=None if epsilon is None else desk.epsilon(epsilon))
     look = question_job(desk, sql, terms)
-    said, written = look.asked.said, look.asked.reading.question.terms
-    by_error = terms.epsilon is None and (written.within or written.relative)
-    if said is None or by_error or not any(each.counted for each in look.asked.looks):
+    said = look.asked.said
+    if said is None or not any(each.counted is not None for each in look.asked.looks):
         return None
 
     def make(known: QuestionJob) -> Job[Any, R, E]:

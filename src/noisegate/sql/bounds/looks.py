@@ -43,7 +43,6 @@ from noisegate.transforms.query import Query
 from noisegate.transforms.stability import stability_of
 
 Bounds: TypeAlias = Mapping[tuple[str, Expression], tuple[Fraction, Fraction]]
-Wanted: TypeAlias = Sequence[tuple[Block, Counted]]
 SHARE: Final = Fraction(1, 5)  # of the price of synthetic rows, for all their bounds together
 CHOICES: Final = ("bounds", "caps")
 _FOUND: Final = 20  # a group that one of so many units holds should be found
@@ -116,7 +115,6 @@ def looks_of(
     terms: Terms,
     accountant: str,
     sight: Callable[[Look], Sight | None] = lambda _: None,
-    step: Fraction | None = None,
 ) -> tuple[Look, ...]:
     """What the question leaves open and is to be found: a cap that nobody declared, always.
 
@@ -152,7 +150,7 @@ def looks_of(
         for block in (_bounded(each, bounds) for each in question.blocks)
         for counted in _open(block, terms, accountant)
     ]
-    shares = _shares(wanted, terms.epsilon, step)
+    shares = _shares(wanted, terms.epsilon)
     caps, former = (
         [
             replace(
@@ -168,16 +166,16 @@ def looks_of(
     return (*caps, *ranges)
 
 
-def _shares(wanted: Wanted, epsilon: Fraction, step: Fraction | None) -> Sequence[Fraction]:
-    """Of the price, for each look at caps: as it is, and as it was; or those of a ``step``."""
-    count = len(wanted)
-    if count > 1:
+def _shares(wanted: Sequence[tuple[Block, Counted]], epsilon: Fraction) -> Sequence[Fraction]:
+    """Of the price, for each look at caps: as it is, and as it was when ledgers were written."""
+    count = min(len(wanted), 1)
+    if len(wanted) > 1:
         count = len({str(counted.query.to_record()) for _, counted in wanted})
     two = count > 1 and any(counted.sums for _, counted in wanted)
     beside = any(each.sums and sums_of(block) and not block.shared for block, each in wanted)
     ratios = not beside and all(parts_of(block, divided=False)[1] for block, _ in wanted)
     both = share_of(epsilon, two=two, ratios=ratios), former_share_of(epsilon, two=two)
-    return [each / max(1, count) for each in (both if step is None else (step / epsilon,) * 2)]
+    return [each / max(1, count) for each in both]
 
 
 def _open(block: Block, terms: Terms, accountant: str) -> list[Counted]:

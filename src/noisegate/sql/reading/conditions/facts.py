@@ -28,7 +28,7 @@ class Fact:
     @property
     def is_empty(self) -> bool:
         """Whether no row can have it."""
-        return self.domain.keys == () and self.whole and not self.domain.nullable
+        return self.domain.keys == () and self.whole and not self.domain.may_lack
 
 
 @final
@@ -182,7 +182,7 @@ def _imaged(facts: Facts, expression: Expression) -> Fact:
         fact = facts.of[Field(name)]
         values, closed = _values(fact), fact.closed
         others = [
-            (each, {*known.domain.keys, *([None] if known.domain.nullable else [])})
+            (each, {*known.domain.keys, *([None] if known.domain.may_lack else [])})
             for each, known in facts.of.items()
             if type(each) is Call and known.domain.keys is not None and {*fields_of(each)} == fields
         ]
@@ -200,7 +200,8 @@ def _imaged(facts: Facts, expression: Expression) -> Fact:
         return Fact(domain)
     shown = [key for key in domain.keys or () if key in held]
     keys = (*shown, *sorted(held - set(shown)))
-    return Fact(replace(domain, keys=keys, nullable=None in found), whole=True, closed=closed)
+    domain = replace(domain, keys=keys, nullable=None in found and domain.nullable)
+    return Fact(domain, whole=True, closed=closed)
 
 
 def spanned(facts: Facts, key: Expression) -> Fact:
@@ -231,4 +232,4 @@ def _values(fact: Fact) -> list[Any] | None:
         keys = days_between(domain.low, domain.high)
     if keys is None or (domain.kind is Kind.DATE and len(keys) > _DAYS_MAX):
         return None
-    return [*keys, *([None] if domain.nullable else [])]
+    return [*keys, *([None] if domain.may_lack else [])]

@@ -59,8 +59,10 @@ def _tested(facts: Facts, condition: Expression) -> Facts:
         fact = facts.of.get(Field(name))
         if fact is not None and fact.domain.keys is not None:
             held = [key for key in fact.domain.keys if _may_hold(condition, {name: key})]
-            nullable = fact.domain.nullable and _may_hold(condition, {name: None})
-            domain = replace(fact.domain, keys=tuple(held), nullable=nullable)
+            lacks = _may_hold(condition, {name: None})
+            unlisted = fact.domain.unlisted and (lacks or not fact.whole)
+            domain = replace(fact.domain, keys=tuple(held), unlisted=unlisted,
+                             nullable=fact.domain.nullable and lacks)  # fmt: skip
             facts = facts.having(Field(name), replace(fact, domain=domain))
     return _constrained(facts, condition)
 
@@ -97,8 +99,10 @@ def present(facts: Facts, expression: Expression) -> Facts:
     """No column is missing without which the expression would be."""
     for name in _needed(expression):
         fact = facts.of.get(Field(name))
-        if fact is not None and fact.domain.nullable:
-            known = replace(fact, domain=replace(fact.domain, nullable=False))
+        if fact is not None and fact.domain.may_lack:
+            unlisted = fact.domain.unlisted and not fact.whole
+            domain = replace(fact.domain, nullable=False, unlisted=unlisted)
+            known = replace(fact, domain=domain)
             facts = facts.having(Field(name), known)
             facts = kept_rows(facts, lambda row, name=name: row[name] is not None, Field(name))  # type: ignore[misc]
     return facts
@@ -128,7 +132,7 @@ def _constrained(facts: Facts, condition: Expression) -> Facts:
     name, args = condition.function, list(condition.args)
     if name == "is_null":
         old = facts.fact(args[0])
-        if not old.domain.nullable:
+        if not old.domain.may_lack:
             return replace(facts, none=True)
         return facts.having(args[0], Fact(replace(old.domain, keys=()), whole=True, closed=True))
     if name in _FLIPPED and type(args[0]) is Literal:
@@ -198,7 +202,7 @@ def _within(fact: Fact, low: Fraction | None, high: Fraction | None) -> Fact:
     low = max((each for each in (low, domain.low) if each is not None), default=None)
     high = min((each for each in (high, domain.high) if each is not None), default=None)
     if low is not None and high is not None and low > high:
-        empty = replace(domain, keys=(), nullable=False)
+        empty = replace(domain, keys=(), nullable=False, unlisted=False)
         return Fact(empty, whole=True, closed=fact.closed)
     keys, whole = domain.keys, fact.whole
     if keys is not None:
