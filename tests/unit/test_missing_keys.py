@@ -121,3 +121,9 @@ def test_the_number_of_values_of_a_person_counts_no_missing_ones(gates):
 def test_missing_values_are_in_the_groups_that_are_computed_of_them(gates, sql):
     shown = gates[None].sql(sql, epsilon=10_000).to_arrow().to_pylist()
     assert {row["g"]: row["count"] for row in shown if row["count"]} == dict(_exact(sql))
+
+
+@pytest.mark.parametrize("key", ["ward", "back", "days > 1", "upper(ward)"])
+def test_an_answer_says_that_rows_without_a_value_are_in_no_group(gates, key):
+    found = gates[None].sql(f"SELECT {key} AS g, COUNT(*) FROM data GROUP BY 1", epsilon=10_000)
+    assert "not on the declared list" in str(found)

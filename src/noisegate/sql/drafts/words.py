@@ -200,9 +200,10 @@ def _capped(
 def _is_listed(key: GroupKey) -> bool:
     """Whether rows may have other keys than those that a list declares, or none."""
     domain = key.domain
-    if not isinstance(key.expression, Field) or domain.keys is None or key.closed:
+    if domain.keys is None or key.closed:
         return False
-    return domain.unlisted or not (domain.is_bounded or domain.kind is Kind.BOOLEAN)
+    whole = domain.is_bounded or domain.kind is Kind.BOOLEAN
+    return domain.unlisted or (isinstance(key.expression, Field) and not whole)
 
 
 def _ownerless(table: TableDomain) -> str | None:
