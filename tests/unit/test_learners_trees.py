@@ -337,15 +337,23 @@ def test_a_forest_spends_its_price_and_tells_the_classes():
 
 
 def test_a_forest_without_sight_is_one_tree_of_sides():
+    """A count that noise makes large looks like sight, in 3 fits of 100: not in most.
+
+    8 of 15 fits would be so less than once in 10⁷ runs.
+    """
     rows, told = clouds(50)
+    fits_of_sides = 0
     for _ in range(15):
         ask = trial(rows, told, "1/1000")
         found = fit_forest(ask, trees=2, depth=3)
         assert ask.spent == 1
-        assert len(found["sizes"]) == 1
-        assert set(found["nodes"][found["nodes"][:, 0] >= 0, 1]) <= {0}
-        assert not found["means"].any()
         assert np.all(found["counts"] > 0)
+        fits_of_sides += (
+            len(found["sizes"]) == 1
+            and set(found["nodes"][found["nodes"][:, 0] >= 0, 1]) <= {0}
+            and not found["means"].any()
+        )
+    assert fits_of_sides > 7
 
 
 def test_a_class_that_little_is_known_about_is_not_the_likeliest_everywhere():
