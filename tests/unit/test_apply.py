@@ -144,13 +144,13 @@ def test_several_numbers_share_the_price_and_a_failing_block_is_the_default(tmp_
 
 @runs
 def test_nothing_is_paid_for_a_program_that_fails_on_made_up_rows():
-    door = gate()
+    door, patient = gate(), TERMS | {"seconds": 5}  # a busy machine is slow to begin
     with pytest.raises(SpecError, match="KeyError: 'wage'"):
-        door.apply(lambda rows: rows["wage"].mean(), epsilon=1, **TERMS)
+        door.apply(lambda rows: rows["wage"].mean(), epsilon=1, **patient)
     with pytest.raises(
         SpecError, check=about("rehearsal")
     ):  # of made-up rows some values are missing
-        door.apply(mean_age, epsilon=1, **TERMS)
+        door.apply(mean_age, epsilon=1, **patient)
     assert door.spent.epsilon == 0
     with pytest.raises(OverBudget):
         door.apply(mean_age, epsilon=101, rehearse=False, **TERMS)
