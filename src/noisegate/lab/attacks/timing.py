@@ -11,6 +11,7 @@ from noisegate.server.runs import rung
 
 _PEOPLE, _TARGET = 60, 17
 _QUANTUM = 0.05  # seconds: the service's own
+_REPEATS = 5
 _SLOW = (
     "SELECT COUNT(*) FROM infected WHERE place = 17 AND LENGTH(REPEAT('x', 4000000 + place)) > 0"
 )
@@ -28,11 +29,14 @@ def run(setting: Setting) -> Outcome:
     def slow(held: int) -> float:
         return _seconds(lambda: engines[held].execute(_SLOW).fetchall())
 
-    usual = min(slow(0) for _ in range(5))
-    taken = min(slow(1) for _ in range(5))
+    def quickest(held: int) -> float:
+        """Of a few: whatever else the machine does makes a question slower, never quicker."""
+        return min(slow(held) for _ in range(_REPEATS))
+
+    between = sqrt(quickest(0) * quickest(1))
 
     def clocked(held: int) -> bool:
-        return slow(held) > sqrt(usual * taken)
+        return quickest(held) > between
 
     def through_service(held: int) -> bool:
         """Times leave the service on a ladder; the first rung is above what a small table takes."""
