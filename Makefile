@@ -38,8 +38,10 @@ demo: $(STAMP)  ## a private count of a small table, end to end
 # The trusted rooms and the main line: what a change most often breaks.
 QUICK := tests/golden tests/house/test_layers.py tests/house/test_rules.py tests/security/test_security_one_person.py \
 	tests/security/test_security_rows_decide.py tests/stateful/test_ledger_contract.py tests/exact/test_geometric_exactness.py \
-	$(addprefix tests/unit/test_,accountants.py allowance.py answer.py curator.py gate.py mechanism_contract.py policy.py \
-	query_sensitivity.py root.py run.py shelf.py stability.py tallies.py)
+	$(addprefix tests/unit/,accounting/test_accountants.py curator/test_allowance.py desk/test_answer.py \
+	curator/test_curator.py desk/test_gate.py mechanisms/test_mechanism_contract.py sources/test_policy.py \
+	transforms/test_query_sensitivity.py cli/test_root.py sql/test_run.py desk/test_shelf.py transforms/test_stability.py \
+	transforms/test_tallies.py)
 
 quick: $(STAMP)  ## lint, types and the tests of the main line, in about a minute
 	$(RUN)ruff check --quiet .

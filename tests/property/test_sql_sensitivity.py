@@ -1,6 +1,6 @@
 """Random SQL over random rows: what is measured for it moves by at most the claim.
 
-The questions are those of `test_reading_random`, whose answers are held to be DuckDB's own; the rows
+The questions are those of `random_questions`, whose answers are held to be DuckDB's own; the rows
 here are odder, so that no unit is like another: rows without owners, owners without rows, visits
 of one number with two patients, values beyond their bounds. Every tally that the question is made
 of is collected with and without each patient. Nothing here draws noise.
@@ -18,8 +18,8 @@ import pytest
 from test_sensitivity import collected, require_claim
 
 sys.path.append(str(Path(__file__).parents[1] / "unit"))  # last: both folders have a conftest
+from random_questions import question
 from reading_oracle import TABLES
-from test_reading_random import question
 
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import EPOCH
