@@ -34,6 +34,8 @@ def test_a_draft_follows_foreign_keys_to_the_person(shop, tmp_path):
     assert set(tables) == {"customers", "orders", "odd_lines"}
     assert tables["orders"]["unit"]["via"] == ["buyer -> customers.customer_id"]
     assert tables["odd_lines"]["unit"]["via"][0] == "ord -> orders.nr"
+    caps = {name: table.get("rows_per_unit") for name, table in tables.items()}
+    assert caps == {"customers": 1, "orders": None, "odd_lines": None}  # of a primary key
     assert tables["odd_lines"]["source"].endswith('."odd.lines"')
     assert tables["orders"]["columns"]["total"] == {"type": "number"}
     assert "with tax\\nevil" in text

@@ -28,6 +28,7 @@ class _Found:
     sources: dict[str, str] = field(default_factory=dict)
     links: list[tuple[str, tuple[str, str, str]]] = field(default_factory=list)
     notes: dict[tuple[str, str], str] = field(default_factory=dict)
+    unique: set[tuple[str, str]] = field(default_factory=set)
 
     def add(self, table: str, data: Any, source: str) -> None:  # noqa: ANN401 - of any engine
         """One more."""
@@ -78,7 +79,7 @@ def draft_policy(  # noqa: PLR0913 - what the steward may say
     _declare(kinds, types)
     return draft(
         kinds, sources=found.sources, name=name, links=found.links, notes=found.notes,
-        unit=unit, public=public, read=read_types,
+        unique=found.unique, unit=unit, public=public, read=read_types,
     )  # fmt: skip
 
 
@@ -113,11 +114,12 @@ def _add(found: _Found, file: str, folder: Path | None) -> None:
         return
     from noisegate.sources.duckdb.catalogue import catalogue  # noqa: PLC0415 - of databases
 
-    tables, links, notes = catalogue(Path(path))
+    tables, links, notes, unique = catalogue(Path(path))
     for data in tables:
         found.add(_name(data), data, within(seen, data.schema, data.table))
     found.links += [(_name(of), (column, _name(to), key)) for of, (column, to, key) in links]
     found.notes |= {(_name(of), column): text for (of, column), text in notes.items()}
+    found.unique |= {(_name(of), column) for of, column in unique}
 
 
 def _name(data: Within) -> str:
@@ -135,6 +137,6 @@ def _server(files: Sequence[str | Path]) -> _Found:
         )
     from noisegate.sources.postgres.facts import catalogue, origin_of  # noqa: PLC0415 - an extra
 
-    data, links, notes = catalogue(str(files[0]))
+    data, links, notes, unique = catalogue(str(files[0]))
     sources = {table: origin_of(place) for table, place in data.items()}
-    return _Found(dict(data), sources, links, notes)
+    return _Found(dict(data), sources, links, notes, unique)

@@ -56,6 +56,7 @@ def draft(  # noqa: PLR0913 - what is known of tables, and what the steward says
     name: str = "dataset",
     links: Links = (),
     notes: Notes = _SILENT,
+    unique: Collection[tuple[str, str]] = (),
     unit: str | None = None,
     public: Collection[str] = (),
     read: bool = False,
@@ -71,6 +72,7 @@ def draft(  # noqa: PLR0913 - what is known of tables, and what the steward says
         name: The name of the data set.
         links: Foreign keys that are known, each with its table; others are guessed from names.
         notes: What is noted about columns, by table and column.
+        unique: Tables and columns of which a database lets no value repeat.
         unit: The column that names the person, of all tables that have it; or TABLE.COLUMN.
         public: Tables whose rows are nobody's.
         read: Whether types were found in rows.
@@ -89,6 +91,7 @@ def draft(  # noqa: PLR0913 - what is known of tables, and what the steward says
         tables=tables,
         sources={_plain(table): source for table, source in sources.items()},
         notes={(_plain(table), column): text for (table, column), text in notes.items()},
+        unique={(_plain(table), column) for table, column in unique},
         units=units,
         ways=ways,
         ids=noun if said else None,
@@ -127,6 +130,7 @@ class _Page:
     tables: Tables
     sources: Mapping[str, str]
     notes: Notes
+    unique: Collection[tuple[str, str]]
     units: Mapping[str, str]
     ways: Mapping[str, tuple[Hop, ...]]
     ids: str | None
@@ -172,7 +176,10 @@ class _Page:
             own = owner and self.names.is_row_of(self.names.stem(table, owner), table)
             most = "10  # the most rows of one person that count; more costs noise"
             one = "1  # if no person has two rows here, as its name suggests"
-            yield f"# rows_per_unit = {one if own else most}"
+            if (table, owner) in self.unique:
+                yield "rows_per_unit = 1  # a constraint of the database: no value repeats"
+            else:
+                yield f"# rows_per_unit = {one if own else most}"
             yield "# groups_per_unit = 3  # the most groups in which one person counts"
         yield "# rows_max = 100_000  # more rows than there will ever be"
 

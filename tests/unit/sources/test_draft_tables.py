@@ -113,6 +113,8 @@ def test_declared_keys_of_a_duckdb_file_lead_to_the_person_and_the_draft_answers
     assert set(tables) == {"buyers", "baskets", "lines"}  # a view is not a table
     assert tables["baskets"]["unit"] == {"column": "who", "ids": "buyer"}
     assert tables["lines"]["unit"]["via"] == ["basket -> baskets.n"]
+    caps = {name: table.get("rows_per_unit") for name, table in tables.items()}
+    assert caps == {"buyers": 1, "baskets": None, "lines": None}  # of a primary key
     assert "# with tax\\nepsilon = 9" in text
     (file := tmp_path / "shop.toml").write_text(text)
     assert all(each.severity.value != "error" for each in check_policy(file))

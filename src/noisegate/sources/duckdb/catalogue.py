@@ -25,6 +25,7 @@ from noisegate.sources.writing.words import base_value, col
 
 Links: TypeAlias = list[tuple[Within, tuple[str, Within, str]]]  # table, (column, table, key)
 Notes: TypeAlias = dict[tuple[Within, str], str]
+Unique: TypeAlias = set[tuple[Within, str]]
 
 _TABLES: Final = (
     "SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = 'file' ORDER BY ALL"
@@ -33,6 +34,11 @@ _LINKS: Final = (
     "SELECT schema_name, table_name, constraint_column_names[1], referenced_table, "
     "referenced_column_names[1] FROM duckdb_constraints() WHERE database_name = 'file' "
     "AND constraint_type = 'FOREIGN KEY' AND len(constraint_column_names) = 1 ORDER BY ALL"
+)
+_UNIQUE: Final = (
+    "SELECT schema_name, table_name, constraint_column_names[1] FROM duckdb_constraints() "
+    "WHERE database_name = 'file' AND constraint_type IN ('PRIMARY KEY', 'UNIQUE') "
+    "AND len(constraint_column_names) = 1"
 )
 _NOTES: Final = (
     "SELECT schema_name, table_name, column_name, comment FROM duckdb_columns() "
@@ -49,15 +55,15 @@ _WRITTEN: Final = {
 }
 
 
-def catalogue(file: Path) -> tuple[list[Within], Links, Notes]:
-    """The tables of a DuckDB file, without views; declared foreign keys, and comments."""
+def catalogue(file: Path) -> tuple[list[Within], Links, Notes, Unique]:
+    """The tables of a DuckDB file, without views; declared foreign keys, comments, unique ids."""
     require_file(file)
     with duckdb.connect(":memory:") as connection:
         where = exp.Literal.string(str(file.resolve())).sql(dialect="duckdb")
         try:
             connection.execute(f"ATTACH {where} AS file (READ_ONLY, TYPE duckdb)")
-            tables, links, notes = (
-                connection.execute(sql).fetchall() for sql in (_TABLES, _LINKS, _NOTES)
+            tables, links, notes, unique = (
+                connection.execute(sql).fetchall() for sql in (_TABLES, _LINKS, _NOTES, _UNIQUE)
             )
         except duckdb.Error:
             raise SourceError(UNREACHABLE, fix=GIVE, about="unreadable") from None
@@ -70,6 +76,7 @@ def catalogue(file: Path) -> tuple[list[Within], Links, Notes]:
             for schema, table, column, other, key in links
         ],
         {(Within(file, table, schema), column): text for schema, table, column, text in notes},
+        {(Within(file, table, schema), column) for schema, table, column in unique},
     )
 
 

@@ -44,6 +44,14 @@ _LINKS: Final = """
     JOIN pg_catalog.pg_attribute b ON b.attrelid = o.oid AND b.attnum = f.confkey[1]
     WHERE f.contype = 'f' AND pg_catalog.cardinality(f.conkey) = 1 ORDER BY 1, 2
 """
+_UNIQUE: Final = """
+    SELECT c.relname::text, a.attname::text
+    FROM pg_catalog.pg_constraint f
+    JOIN pg_catalog.pg_class c ON c.oid = f.conrelid
+    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace AND n.nspname = %s
+    JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum = f.conkey[1]
+    WHERE f.contype IN ('p', 'u') AND pg_catalog.cardinality(f.conkey) = 1
+"""
 
 
 def data_of(origin: str) -> Place:
@@ -79,10 +87,10 @@ def described(data: Mapping[str, Place]) -> dict[str, Stored]:
     return found
 
 
-def catalogue(url: str) -> tuple[dict[str, Place], Links, Notes]:
+def catalogue(url: str) -> tuple[dict[str, Place], Links, Notes, set[tuple[str, str]]]:
     """The tables of a database (of ``#SCHEMA``, else of ``public``), foreign keys and comments.
 
-    Names, types, keys and comments alone: no row is read.
+    Last, the columns that are unique by a constraint. No row is read.
     """
     address, mark, schema = url.partition("#")
     place = data_of(f"{address}#{schema if mark else 'public'}")
@@ -90,6 +98,7 @@ def catalogue(url: str) -> tuple[dict[str, Place], Links, Notes]:
         begin(connection, seconds=_SECONDS)
         named = connection.execute(_NAMES, (place.table,)).fetchall()
         links = connection.execute(_LINKS, (place.table,) * 2).fetchall()
+        unique = {*connection.execute(_UNIQUE, (place.table,)).fetchall()}
         data = {table: Place(place.url, place.table, table) for (table,) in named}
         found = stored_tables(connection, data) if data else {}
     if not data:
@@ -100,7 +109,8 @@ def catalogue(url: str) -> tuple[dict[str, Place], Links, Notes]:
         )
     notes = {(name, column): text for name, each in found.items()
              for column, text in each.comments.items()}  # fmt: skip
-    return data, [(table, (column, to, key)) for table, column, to, key in links], notes
+    hops = [(table, (column, to, key)) for table, column, to, key in links]
+    return data, hops, notes, unique
 
 
 def origin_of(place: Place) -> str:
