@@ -61,7 +61,7 @@ def caveats(block: Block, *, kinds: Collection[Kind] = ()) -> tuple[str, ...]:
     functions = [aggregate.function for aggregate in block.aggregates]
     if any(function not in _UNBOUNDED for function in functions):
         found.append(
-            "Values are clipped to their bounds; the error bars are about the clipped values."
+            "Values beyond declared bounds are clipped; the error bars are about clipped values."
         )
     sampled = sample_of(block.relation)
     if sampled is not None:
@@ -77,7 +77,9 @@ def caveats(block: Block, *, kinds: Collection[Kind] = ()) -> tuple[str, ...]:
     if len(set(block.sets)) > 1:
         found.append("Totals are over the groups shown: rows with other keys are in none of them.")
     elif any(map(_is_listed, block.by)):
-        found.append("Rows whose key is not on the declared list, if any, are in no group.")
+        found.append(
+            "Rows whose key is missing or not on the declared list, if any, are in no group."
+        )
     if Kind.TIMESTAMP in kinds:
         found.append("Quantiles of timestamps are rounded to the hour.")
     found += [
