@@ -65,7 +65,7 @@ class Asked:
 
 def asked_of(desk: Desk, reading: Reading, terms: Terms) -> Asked:
     """What is asked, with what earlier looks have found."""
-    agreed = _agreed(desk.rules, terms, reading.question)
+    agreed = agreed_of(desk.rules, terms, reading.question)
     said = None if isinstance(agreed.epsilon, Step) else agreed.epsilon
     if agreed.epsilon is not None and reading.blocks:
         agreed = replace(agreed, epsilon=desk.step(agreed.epsilon))
@@ -91,7 +91,7 @@ def asked_of(desk: Desk, reading: Reading, terms: Terms) -> Asked:
     )
 
 
-def _agreed(rules: Rules, terms: Terms, question: Question) -> Terms:
+def agreed_of(rules: Rules, terms: Terms, question: Question) -> Terms:
     """What the caller says goes before what the SQL says, and both before the policy."""
     said = {
         each.name: value
@@ -106,12 +106,13 @@ def _agreed(rules: Rules, terms: Terms, question: Question) -> Terms:
     given = [name for name in ways if getattr(agreed, name) is not None]
     if not given and rules.epsilon is not None:
         agreed, given = replace(agreed, epsilon=rules.epsilon), ["epsilon"]
-    if len(given) != 1 and question.blocks:
+    if question.blocks and (not given or {"within", "relative"} <= {*given}):
         raise SpecError(
-            f"The question has several prices: {' and '.join(given)}."
+            "The question has two accuracies: within and relative."
             if given
             else "The question has no price.",
-            fix="Give exactly one of epsilon, within (an error) and relative (its share).",
+            fix="Give epsilon, or within (an error) or relative (its share), or epsilon as the "
+            "most that one of these may cost.",
             about="price",
         )
     for name in given:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -31,16 +32,18 @@ from noisegate.privacy.event import Event, NothingEvent
 from noisegate.privacy.guarantee import Guarantee, names_of, units_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.release import Release
-from noisegate.sql.asked import Asked, asked_of
+from noisegate.sql.asked import Asked, agreed_of, asked_of
 from noisegate.sql.bounds.clipping import clipping
 from noisegate.sql.bounds.profiles import CAPS_SINCE, OWN_SINCE
 from noisegate.sql.bounds.sized import has_both
+from noisegate.sql.drafts.accuracy import Goal
 from noisegate.sql.drafts.within import SINCE, is_narrowed
 from noisegate.sql.expected import Expectation
 from noisegate.sql.first import First, Reading, after_paying, number_of
 from noisegate.sql.ordered import Order, Parcel, fetched, orders_of
 from noisegate.sql.plan import AnswerExpected, AnswerPlan
 from noisegate.sql.question import Question, sampled
+from noisegate.sql.reaching import MOST, goal_of, least, require_foreseen
 from noisegate.sql.reading.reader import read
 from noisegate.sql.reuse.guesses import Guess
 from noisegate.sql.reuse.shelf import Shelf
@@ -96,6 +99,7 @@ class QuestionJob(Job[Collected, Answer, AnswerExpected]):
     wanted: Event
     firsts: "Mapping[str, QuestionJob]"
     looked: tuple[Release, ...] = ()
+    goal: Goal | None = None  # an accuracy: what is before may show that less is enough
 
     @property
     def event(self) -> Event:
@@ -128,6 +132,12 @@ class QuestionJob(Job[Collected, Answer, AnswerExpected]):
             ready = [look.measurement for look in job.asked.missing if not look.waits]
             looked += [self.desk.curator.measure(measurement) for measurement in ready]
             job = job.again()
+        if self.goal is not None:
+            try:
+                job = _within(job, self.goal)
+            except Unsupported as refusal:
+                fix = f"{refusal.fix} The estimate is paid for, and free from now on."
+                raise Unsupported(refusal.problem, fix=fix, about=refusal.about) from None
         return replace(
             job, looked=tuple(looked), kind=self.kind, endings=self.endings, then=self.then
         )
@@ -220,11 +230,33 @@ def _drawn(
 
 def question_job(desk: Desk, sql: str, terms: Terms, *, fresh: bool = False) -> QuestionJob:
     """What a question asks for; whatever is wrong with it is refused here, for nothing."""
-    job = _known(desk, _reading(desk, sql, terms, {}), terms, fresh=fresh)
+    reading = _reading(desk, sql, terms, {})
+    goal = goal_of(agreed := agreed_of(desk.rules, terms, reading.question))
+    if goal is not None:
+        terms = replace(agreed, within=None, relative=None)
+    job = _known(desk, reading, terms, fresh=fresh)
+    if goal is not None and not job.is_paid(desk.curator):
+        require_foreseen(job, goal)
+        if job.before:
+            job = replace(job, goal=goal, notes=(*job.notes, MOST))
+        else:
+            job = _within(job, goal)
     if not job.asked.question.explain:
         return job
     early = None if job.early is None else all_of((*job.before, job.early))
     return replace(job, before=(), wanted=job.expected.event, early=early)
+
+
+def _within(job: QuestionJob, goal: Goal) -> QuestionJob:
+    """The question at the least price that is accurate enough, now that looks are paid for."""
+
+    def made(epsilon: Fraction, *, fresh: bool) -> QuestionJob:
+        terms = replace(job.terms, epsilon=epsilon)
+        schema = job.expected.schema
+        return _job(job.desk, job.asked.reading, terms, fresh=fresh, schema=schema)
+
+    epsilon = least(made(job.epsilon, fresh=True), goal, partial(made, fresh=True))
+    return made(epsilon, fresh=job.fresh)
 
 
 def _known(desk: Desk, reading: Reading, terms: Terms, *, fresh: bool) -> QuestionJob:

@@ -45,7 +45,7 @@ class SqlOrder(JobOrder[Answer, AnswerExpected]):
         epsilon: How much to pay; by default what the policy says. In an account that adds up zCDP,
             ε buys ρ = ε² / 2.
         within: Or how far each number may be off, at the ``confidence``: the cheapest noise that
-            keeps it is chosen.
+            keeps it is chosen. With ``epsilon`` beside it, for no more than that.
         relative: Or the same as a share of what a group is expected to hold.
         confidence: How surely error bars hold: 0.95 unless said otherwise.
         delta: The δ for finding groups whose keys are not declared.

@@ -56,7 +56,7 @@ class Goal:
 def epsilon_for(draft: Draft, goal: Goal, *, delta: Number = 0) -> Fraction:
     """The least ε of three decimal digits that meets the goal in every column."""
     positive(goal.within or goal.relative or 0, name="accuracy")
-    limits = _limits(draft, goal)
+    limits = limits_of(draft, goal)
 
     def is_enough(epsilon: Fraction) -> bool:
         try:
@@ -91,7 +91,7 @@ def decimal(place: int) -> Fraction:
     return Fraction(100 + digits) * Fraction(10) ** (decades + _DECADES[0] - 2)
 
 
-def _limits(draft: Draft, goal: Goal) -> dict[str, float]:
+def limits_of(draft: Draft, goal: Goal) -> dict[str, float]:
     """For each column the largest half-width that is allowed."""
     found = {}
     sets = draft.block.sets

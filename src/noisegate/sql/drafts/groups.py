@@ -130,6 +130,7 @@ def no_cap(what: str, cap: str) -> Unsupported:
     return Unsupported(
         f"{what} no bound, so no amount of noise would hide one unit.",
         fix=f"Give {cap}=..., declare it in the policy, or have it estimated: by gate.caps "
-        '(noisegate caps), or in SQL by epsilon and choose="caps".',
+        '(noisegate caps), or in SQL by epsilon and choose="caps"; beside an accuracy, epsilon is '
+        "the most that it may cost.",
         about="cap",
     )
