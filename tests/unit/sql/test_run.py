@@ -104,7 +104,7 @@ def test_where_no_group_is_found_only_looking_for_them_is_paid(shape):
         (COUNT, {"epsilon": 2}),
         (TWICE.replace("people) AS b", "people WHERE k = 1) AS b"), {"epsilon": 3}),
         (COUNT, {}),
-        (COUNT, {"epsilon": 1, "within": 3}),
+        (COUNT, {"epsilon": 1, "within": 2}),
         (COUNT, {"epsilon": 0}),
         (COUNT, {"epsilon": -1}),
         (COUNT, {"within": 0}),
