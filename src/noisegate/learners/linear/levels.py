@@ -8,14 +8,15 @@ import numpy as np
 from scipy.special import ndtr
 
 from noisegate.learners.asking import Floats, RowsAsk
-from noisegate.learners.linear.scores import UNIT, cells_of_score, halved
-from noisegate.learners.noisy_sums import joined
+from noisegate.learners.linear.scores import UNIT, cells_of_score, hats
 from noisegate.transforms.statistics.features import One
 from noisegate.transforms.statistics.statistic import Statistic
 
 SPANS: Final = np.geomspace(0.002, 0.34, 24)  # variances of a score from -1 to 1
 _PLACES: Final = np.linspace(-1, 1, 41)  # and means of it
 _AWAY: Final = 0.12  # the variance of such a mean: a guess
+KNOTS: Final = 9  # of a target of which nothing else is asked
+_FAR: Final = 0.5  # the variance of the mean, for whatever width: a guess
 CUTS: Final = np.linspace(-1, 1, 33)[1:-1]
 _ROUGH: Final = 0.03  # of the rows: how far from normal residuals may be
 _ALIKE: Final = 4  # neighbouring sums of bins, which tell nearly the same
@@ -60,7 +61,7 @@ class Spread:
         """The same, if the mean was also told so."""
         places = self.centre + _PLACES * self.span
         near = np.exp(-((places - level) ** 2) / 2 / (unsure + (self.span / len(_PLACES)) ** 2))
-        held = self.weights * (near + 1e-12)
+        held = self.weights * (near + 1e-3)
         return replace(self, weights=held / held.sum())
 
     @property
@@ -101,30 +102,66 @@ def ask_spread(ask: RowsAsk, line: Floats, span: float, rows: float, share: Frac
 
 @final
 @dataclass(frozen=True, slots=True)
-class Halves:
-    """The noisy number of rows and sum of the target; both have this noise variance."""
+class Level:
+    """The rows and the mean of the target, how unsure that is, and the target's variance."""
 
     rows: float
-    total: float
+    mean: float
+    unsure: float
+    variance: float
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Noisy numbers of rows at knots of the target, each with this noise variance."""
+
+    counts: Floats
     noise: float
 
     @property
-    def many(self) -> float:
-        """The rows, as far as they pass their noise."""
-        return float(max(self.rows, self.noise**0.5, 1.0))
+    def level(self) -> Level:
+        """What they say, where all rows are between two knots, any two, and anyhow in between.
 
-    @property
-    def level(self) -> tuple[float, float]:
-        """The mean of the target, drawn to 0 as far as noise hides it, and how unsure it is."""
-        rows, unsure = self.many, self.noise * (1 + 1 / _AWAY)
-        level = float(np.clip(self.total * rows / (rows**2 + unsure), -1, 1))
-        return level, _AWAY * unsure / (rows**2 + unsure)
-
-    def and_also(self, other: "Halves") -> "Halves":
-        """Both looks together."""
-        rows, noise = joined((self.rows, self.noise), (other.rows, other.noise))
-        total, _ = joined((self.total, self.noise), (other.total, other.noise))
-        return Halves(rows, total, noise)
+        If n rows are at k knots, each has n / k of them, give or take as many: a normal prior of
+        which the posterior is known. All k are as likely, and all sizes of n that are more than
+        noise. The mean is by how likely each is, and by one deviation of the target: errors count
+        in parts of its variance, but narrow targets are rarer than wide ones.
+        """
+        knots, least = len(self.counts), self.noise**0.5
+        at, step = np.linspace(-1, 1, knots), 2 / (knots - 1)
+        sizes = np.geomspace(3 * least, max(12 * least, 2 * float(np.abs(self.counts).sum())), 40)
+        first, last = (each[:, None, None] for each in np.triu_indices(knots, 1))
+        inside = (np.arange(knots) >= first) & (np.arange(knots) <= last)
+        many = (last - first + 1)[:, 0]
+        each = (sizes / many)[..., None]
+        spread = np.where(inside, each**2, 0.0) + self.noise
+        far = self.counts - np.where(inside, each, 0.0)
+        off = np.abs(far) / np.sqrt(spread)
+        off = np.where(off < 2**0.5, off**2 / 2, 2**0.5 * off - 1)  # as far out as Laplace noise is
+        likely = -np.sum(off + np.log(spread) / 2, axis=2)
+        kept = each**2 / spread
+        held = np.where(inside, np.maximum(each + kept * far, 0.0), 0.0)
+        rows = held.sum(axis=2) + 1e-9
+        mean = held @ at / rows
+        away = (at - mean[..., None]) ** 2
+        variance = np.maximum(np.sum(held * away, axis=2) / rows - step**2 / 6, step**2 / 20)
+        blur = (
+            self.noise
+            * np.sum(np.where(inside, kept * away, 0.0), axis=2)
+            / np.maximum(rows, least) ** 2
+        )
+        likely += -(mean**2) / 2 / _FAR - np.log(knots + 1 - many)
+        weights = np.exp(likely - likely.max())
+        by = weights / variance**0.5
+        found = float(np.sum(by * mean) / by.sum())
+        weights /= weights.sum()
+        return Level(
+            max(float(np.sum(weights * rows)), least, 1.0),
+            found,
+            float(np.sum(weights * (blur + (mean - found) ** 2))),
+            float(np.sum(weights * variance)),
+        )
 
 
 def residual(line: Floats) -> Floats:
@@ -132,13 +169,11 @@ def residual(line: Floats) -> Floats:
     return np.concatenate([-line[:-1], [1.0, -line[-1]]])
 
 
-def ask_halves(ask: RowsAsk, share: Fraction) -> Halves:
-    """The number of rows and the sum of the target, for the price of one.
+def ask_places(ask: RowsAsk, share: Fraction, *, knots: int) -> Places:
+    """The numbers of rows at knots of the target, each row in parts of the two beside it.
 
-    A target y from -1 to 1 is (1 + y)/2 of one number and (1 - y)/2 of another: a row is 1 of both
-    together. Rows are their sum, and the target is their difference.
+    A row is 1 of all knots together, so they cost no more than the number of rows.
     """
     line = residual(np.zeros(ask.columns))
-    (halves,) = ask.totals(Statistic(halved(line, ask.reach), (One(),)), [share])
-    up, down = (halves.values[:, 0] / UNIT).tolist()
-    return Halves(up + down, up - down, 2 * halves.variance / UNIT**2)
+    (parts,) = ask.totals(Statistic(hats(line, knots, ask.reach), (One(),)), [share])
+    return Places(parts.values[:, 0] / UNIT, parts.variance / UNIT**2)

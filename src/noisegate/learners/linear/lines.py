@@ -20,11 +20,10 @@ from noisegate.learners.asking import Floats, NoisySums, RowsAsk
 from noisegate.learners.fitting import Fitted
 from noisegate.learners.linear.levels import (
     CUTS,
+    KNOTS,
     SPANS,
-    Halves,
     Spread,
-    anywhere,
-    ask_halves,
+    ask_places,
     ask_spread,
     residual,
 )
@@ -52,6 +51,7 @@ _LOOKS: Final = (Fraction(1, 12), Fraction(1, 8), Fraction(1, 5), Fraction(1, 4)
 _SEE: Final = 18  # rows are so many deviations of a bin's noise where spreads can be seen
 _LEVELS: Final = (Fraction(1, 12), Fraction(1, 8), Fraction(1, 4), Fraction(1, 2))
 _LEVEL: Final = 0.01  # of the target's variance: what the noise of the level may add
+_BETWEEN: Final = Fraction(1, 4)  # of the price of the level, in rounds; the rest is for the last
 _GAIN: Final = 0.02  # of the target's variance: what slopes must promise to be asked for
 _WIDE: Final = Fraction(9, 20)  # of the price of slopes, for products
 _ALONG: Final = Fraction(3, 10)  # or for how far rows lie along them
@@ -59,6 +59,7 @@ _CLEAR: Final = 0.35  # noise of products beside a usual variance
 _USUAL: Final = 0.2  # the variance of a column: a guess
 _THIN: Final = 0.02  # rows are not taken to lie closer along a line
 _PARTS: Final = np.array([0, 0.03, 0.1, 0.25, 0.5, 0.8, 0.97])  # explained, of the variance
+_DEVIATIONS: Final = np.arange(-2.0, 4.0)  # of the size of noise
 _LENGTHS: Final = Fraction(1, 20)
 _CLOSER: Final = 2  # looks at most
 _NEAR: Final = 0.2  # of the span, in a closer look
@@ -91,13 +92,13 @@ class _Seen:
 def fit_linear(ask: RowsAsk, *, penalty: float = 0.0, rounds: int | None = None) -> Fitted:
     """A line, the constant last; deviations of its weights; and the mean square of residuals."""
     ask.done(0.0, "counting rows")
-    first = ask_halves(ask, _COUNT)
-    rows, flat = first.many, np.zeros(ask.columns)
+    first = ask_places(ask, _COUNT, knots=2).level
+    rows, flat = first.rows, np.zeros(ask.columns)
     look = next((share for share in _LOOKS if _sees(ask, rows, share)), None)
     if look is None:
-        return _mean_alone(ask, first, 1 - _COUNT)
+        return _mean_alone(ask, 1 - _COUNT)
     target, left = ask_spread(ask, flat, 1.0, rows, look), 1 - _COUNT - look
-    target = target.told(*first.level)
+    target = target.told(first.mean, first.unsure)
     for _ in range(_CLOSER):
         if target.is_thin:  # bounds much wider than the rows: a closer look at the same place
             line, span = np.append(flat[:-1], target.mean), _NEAR * target.span
@@ -108,7 +109,7 @@ def fit_linear(ask: RowsAsk, *, penalty: float = 0.0, rounds: int | None = None)
     if gain < _GAIN or not slopes:
         line, unseen = _levelled(ask, flat, target, rows, left), np.full(ask.columns - 1, np.inf)
         return _fitted(line, unseen, target.variance, rows)
-    coins = public_coins(f"{size} columns of a line for {first.rows} rows")
+    coins = public_coins(f"{size} columns of a line for {rows} rows")
     columns = tuple(sorted(coins.choice(ask.columns - 1, size, replace=False).tolist()))
     return _walked(ask, _Seen(rows, target, columns), level, slopes, penalty, rounds)
 
@@ -131,12 +132,11 @@ def _noise(ask: RowsAsk, question: Statistic, share: Fraction, rows: float) -> f
     return noise_of(ask, question, [share])[0] / UNIT**2 / rows**2
 
 
-def _mean_alone(ask: RowsAsk, first: Halves, share: Fraction) -> Fitted:
+def _mean_alone(ask: RowsAsk, share: Fraction) -> Fitted:
     """The mean of the target, which is 0 as far as noise hides it."""
-    halves = first.and_also(ask_halves(ask, share))
-    flat = np.append(np.zeros(ask.columns - 1), halves.level[0])
-    unseen = np.full(ask.columns - 1, np.inf)
-    return _fitted(flat, unseen, Spread(anywhere()).variance, halves.many)
+    found, columns = ask_places(ask, share, knots=KNOTS).level, ask.columns - 1
+    line, unseen = np.append(np.zeros(columns), found.mean), np.full(columns, np.inf)
+    return _fitted(line, unseen, found.variance, found.rows)
 
 
 def _level_first(
@@ -202,8 +202,8 @@ def _walked(
     for place in range(rounds):
         ask.keep(walk.fitted())
         ask.done(0.3 + 0.7 * place / rounds, f"round {place + 1} of {rounds}")
-        walk.step(level / 2 / rounds, slopes / rounds)
-        walk.levelled(level / 2 / rounds)
+        walk.step(level * _BETWEEN / rounds, slopes / rounds)
+    walk.levelled(level * (1 - _BETWEEN))
     return walk.fitted()
 
 
@@ -308,12 +308,14 @@ class _Walk:
         wide = np.full(size, max(square - mean**2, _THIN) + blurred**0.5)  # rather too wide
         slopes = slopes - way * mean * off[0]
         blur += mean**2 / size * off[1]
-        step, kept = weighed(slopes, np.full(size, blur), wide, self._left, self._seen.rows)
+        blurs, before = np.full(size, blur), self._noise if self._rounds else np.zeros(size)
+        tails = not self._ask.gaussian
+        step, kept = weighed(slopes, blurs, wide, self._left, self._seen.rows, tails, off=before)
         shrunk = wide / (wide + self._penalty)
         self._weights = (self._weights + step) * shrunk
         self._lift += float(step * shrunk @ way) * mean
         self._unsure += float(np.sum((step * shrunk) ** 2)) * unsure
-        self._noise = (kept * shrunk) ** 2 * blur
+        self._noise = shrunk**2 * (before * (1 - kept * wide) ** 2 + kept**2 * blur)
 
     def _power(self, way: Floats, power: int, share: Fraction) -> tuple[float, float]:
         """The mean of a power of the score along a direction, and the variance of its noise."""
@@ -341,7 +343,8 @@ class _Walk:
             parts = 1 / noise / np.sum(1 / noise)
             mean = parts @ np.array([found for found, _, _ in self._looks])
             left = np.full(len(sizes), float(1 / np.sum(1 / noise)))
-            found, kept = weighed(axes.T @ mean, left, sizes, seen.target, seen.rows)
+            tails = not self._ask.gaussian
+            found, kept = weighed(axes.T @ mean, left, sizes, seen.target, seen.rows, tails)
             shrunk = sizes / (sizes + self._penalty)
             self._weights = axes @ (found * shrunk)
         self._noise = axes**2 @ ((kept * shrunk) ** 2 * left)
@@ -364,25 +367,39 @@ class _Walk:
         return _fitted(self.line, noise, left, seen.rows, chance)
 
 
-def weighed(
-    slopes: Floats, noise: Floats, sizes: Floats, target: Spread, rows: float
+def weighed(  # noqa: PLR0913 - each is a fact
+    slopes: Floats,
+    noise: Floats,
+    sizes: Floats,
+    target: Spread,
+    rows: float,
+    tails: bool,  # noqa: FBT001 - of the noise
+    *,
+    off: Floats | float = 0.0,
 ) -> tuple[Floats, Floats]:
     """Weights along axes of these sizes, by noisy slopes; and what 1 of each slope adds to them.
 
     If r of the variance v is explained, alike by weights of all axes, these have variance
     g = r v / Σ sizes, and slopes along an axis of size s have variance g s² beside their noise and
     that of chance, (1 - r) v s / rows. The mean over all r and v is by how likely the slopes are,
-    and by 1 / v: errors count in parts of the variance.
+    and by 1 / v: errors count in parts of the variance. Noise with ``tails``, which is far out
+    together or near together, may also have any size about its own. Weights so far may be ``off``
+    by this variance, since they are of noise.
     """
     spans = SPANS * target.span**2
-    part, span = (each[..., None] for each in np.meshgrid(_PARTS, spans, indexing="ij"))
+    far = np.log1p(4 / (len(slopes) + 3)) ** 0.5 if tails else 0.0
+    part, span, out = (
+        each[..., None] for each in np.meshgrid(_PARTS, spans, _DEVIATIONS, indexing="ij")
+    )
     prior = np.full(len(_PARTS), 0.5 / (len(_PARTS) - 1))
     prior[0] = 0.5
-    each = part * span / sizes.sum()
-    variance = each * sizes**2 + noise + (1 - part) * span * sizes / rows
-    likely = -np.sum(np.log(variance) + slopes**2 / variance, axis=2) / 2
-    held = np.exp(likely - likely.max()) * prior[:, None] * target.weights.sum(axis=1) / spans
-    kept = np.sum(held[..., None] * each * sizes / variance, axis=(0, 1)) / held.sum()
+    each = part * span / sizes.sum() + off
+    blur = noise * np.exp(far * out - far**2 / 2)
+    variance = each * sizes**2 + blur + (1 - part) * span * sizes / rows
+    likely = -np.sum(np.log(variance) + slopes**2 / variance, axis=3) / 2
+    held = np.exp(likely - likely.max()) * prior[:, None, None] * np.exp(-(_DEVIATIONS**2) / 2)
+    held *= (target.weights.sum(axis=1) / spans)[:, None]
+    kept = np.sum(held[..., None] * each * sizes / variance, axis=(0, 1, 2)) / held.sum()
     return kept * slopes, kept
 
 

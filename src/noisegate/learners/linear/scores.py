@@ -57,15 +57,19 @@ def softmax_slopes(weights: Floats, reach: int) -> Soft:
     return Soft(scores(weights, reach), table, UNIT, less=True)
 
 
-def halved(line: Floats, reach: int) -> Soft:
-    """A score y from -1 to 1 as (1 + y)/2 of one cell and (1 - y)/2 of another.
+def hats(line: Floats, knots: int, reach: int) -> Soft:
+    """A score from -1 to 1 in parts of the two knots beside it, by how near each is.
 
-    The lesser part is (1 - |y|)/(1 + |y|) of the larger, where the scores are y and -y.
+    Of knots 0, 1, … in steps of h, score k is 2kt - k² for t = (score + 1) / h, so the nearest is
+    the highest, by 1 - 2f over the second, of which f is the part; by more over any other.
     """
     gaps = (np.arange(_ENTRIES) + 0.5) / _ENTRIES
-    shift = (_STEPS * reach * 2 // _ENTRIES).bit_length() - 1
-    parts = np.rint((1 << 20) * (1 - gaps) / (1 + gaps))
-    return Soft(scores(np.stack([line, -line]), reach), Lookup(Numbers.of(parts), shift), UNIT)
+    parts = np.append(np.rint((1 << 20) * (1 - gaps) / (1 + gaps)), 0)
+    shift = (_STEPS * reach // _ENTRIES).bit_length() - 1
+    places = np.arange(knots)[:, None]
+    table = places * (knots - 1) * line
+    table[:, -1:] += places * (knots - 1) - places**2
+    return Soft(scores(table, reach), Lookup(Numbers.of(parts), shift), UNIT)
 
 
 def cells_between(line: Floats, cuts: Floats, order: str, *, keyed: bool = False) -> Nearest:
