@@ -261,17 +261,12 @@ class Brackets(Repeatable[int]):
         found, every = [], np.arange(self.radii.size)
         for tau, ranks in zip(self.taus, self.rungs, strict=True):
             spare = 2 * self.slack * rows + self.spare
-            needed = [each + spare for each in ranks]
-            most = min(tau, 1 - tau) * rows
-            ends = [self._end(every, rung).tolist() for rung in range(len(needed))]
-            reached = [
-                all(
-                    min(Fraction(radius * rows, self.points), most) >= each
-                    for radius, each in zip(radii, needed, strict=True)
-                )
-                for radii in zip(*ends, strict=True)
-            ]
-            place = reached.index(True) if True in reached else self.radii.size
+            most, reached = min(tau, 1 - tau) * rows, np.ones(every.size, bool)
+            for rung, each in enumerate(ranks):
+                needed = each + spare  # ranks, of radius * rows / points around the middle
+                least = min(-(-needed * self.points // max(rows, 1)), self.points)
+                reached &= (needed <= most) & (self._end(every, rung) >= least)
+            place = int(reached.argmax()) if reached.any() else self.radii.size
             found += [self.low + int(tau * (self.points - 1)), place]
         return np.array(found, np.int64)
 
