@@ -68,12 +68,13 @@ _FIRST: Final = Fraction(1, 30)  # the share of a first pair at most, and of how
 _MORE: Final = Fraction(3, 20)  # then for columns
 _PICKS: Final = Fraction(1, 4)  # for all picks
 _PICK: Final = 0.03  # noise of a pick that is fine enough, as a share of the rows
-_PICK_OF: Final = 0.3  # the same, beside that of pairs
+_PICK_OF: Final = 0.3  # the same of further ones, beside that of pairs
+_PICK_MOST: Final = 0.05  # and at most
 _PAIRS_LOOK: Final = Fraction(1, 10)  # the share of a look at them, at most
 _FINE_PAIRS: Final = 0.02  # noise of it that is fine enough
 _CHEAP: Final = 0.04  # noise of pairs, as a share of the rows, that needs no evidence first
 _STANDS: Final = 5.0  # standard deviations of evidence for pairs that would be noise alone
-_DEAR: Final = 0.7  # of that, at most
+_DEAR: Final = 0.5  # of that, at most
 _HIDES: Final = 0.3  # noise of picks, as a share of the rows, that hides all pairs
 _FEW: Final = 12  # columns that leave enough for each step, where shares count by their squares
 
@@ -219,7 +220,7 @@ class _Steps:
     def drawn(self, guesses: Mapping[Axes, Floats], share: Fraction) -> dict[Axes, float]:
         """A look at pairs, all as far as their mean where noise explains how they differ."""
         self.left -= share
-        usual = np.array([self.usual(axes, guess) for axes, guess in guesses.items()])
+        usual = np.array(list(self.usuals(guesses).values()))
         seen = self.ask.distances(guesses, share).values - usual
         if seen.var() < _EXPLAINS * self.ask.distance_variance(len(guesses), share):
             seen = np.full(len(seen), seen.mean())
@@ -232,7 +233,7 @@ class _Steps:
         """
         far, pairs = self.total / 2, self.pairs_off()
         count = len(self.sizes)
-        each = self.least(pairs * _PICK_OF, _PICKS / count)
+        each = self.least(min(pairs * _PICK_OF, _PICK_MOST), _PICKS / count)
         hides = _HIDES * (1.0 if self.ask.gaussian else min(1.0, _FEW / count))
         if self.by_noise(each, count) > hides * self.total:
             return {}
@@ -240,14 +241,12 @@ class _Steps:
             share = self.least(_PICK, _FIRST)
             if self.noise(share, self.pairs[:1]) > _TELLS:
                 return {}
-            first = self.pick(guesses, share)
+            first = self.pick(guesses, self.usuals(guesses), share)
             self.left -= share
             seen = float(self.ask.distances({first: guesses[first]}, share).values[0])
             unsure = self.ask.distance_variance(1, share) + self.columns_unsure(first)
-            far, beyond = (
-                self.beyond({first: seen})[first],
-                seen - self.usual(first, guesses[first]),
-            )
+            beyond = seen - self.usuals({first: guesses[first]})[first]
+            far = self.beyond({first: seen})[first]
             if beyond < min(_DEAR, sqrt(pairs)) * _STANDS * sqrt(unsure):
                 return {}
         self.measure(self.columns(_MORE))
@@ -265,27 +264,31 @@ class _Steps:
         in the heaviest tree [Boruvka]. Of many noisy scores the largest is large by noise alone: no
         pair is picked unless it passes that.
         """
-        count = len(self.sizes)
+        count, less = len(self.sizes), self.usuals(guesses)
         found: list[Axes] = []
         for axis in range(count):
             tree = trees_of(count, found)
             own = [each == tree[axis] for each in tree]
             near = {s: guesses[s] for s in self.pairs if own[s[0]] != own[s[1]]}
             if near:
-                chosen = self.pick(near, share, none=self.by_noise(share, len(near)))
+                chosen = self.pick(near, less, share, none=self.by_noise(share, len(near)))
                 found += [chosen] if chosen else []
             self.ask.done(0.3 * axis / count, "choosing a tree")
         return sorted(found)
 
     def pick(
-        self, guesses: Mapping[Axes, Floats], share: Fraction, *, none: float | None = None
+        self,
+        guesses: Mapping[Axes, Floats],
+        less: Mapping[Axes, float],
+        share: Fraction,
+        *,
+        none: float | None = None,
     ) -> Axes:
         """A pair that is nearly the furthest from its guess, beyond what independent columns are.
 
         With ``none``, it may be no pair, as if that were so far.
         """
         self.left -= share
-        less = {axes: self.usual(axes, guess) for axes, guess in guesses.items()}
         if none is not None:
             guesses, less = {**guesses, (): np.array([self.total])}, {**less, (): -none}
         weights = {axes: self.workload.weight(axes) for axes in guesses}
@@ -301,11 +304,13 @@ class _Steps:
         shares = (most / 2**halved for halved in range(12, 0, -1))
         return next((s for s in shares if self.noise(s, self.pairs[:count]) <= noise), most)
 
-    def usual(self, axes: Axes, guess: Floats) -> float:
-        """How far a table of independent columns is from its guess: chance, and columns' noise."""
-        chance = MEAN * float(np.sqrt(guess).sum())
-        both = chance**_POWER + float(self.alone[list(axes)].sum())
-        return float(both ** (1 / _POWER))
+    def usuals(self, guesses: Mapping[Axes, Floats]) -> dict[Axes, float]:
+        """How far tables of independent columns are from guesses: chance, and columns' noise."""
+        found = {}
+        for axes, guess in guesses.items():
+            chance = MEAN * float(np.sqrt(guess).sum())
+            found[axes] = (chance**_POWER + float(self.alone[list(axes)].sum())) ** (1 / _POWER)
+        return found
 
     def columns_unsure(self, axes: Axes) -> float:
         """The variance of a distance by the noise of single columns."""
