@@ -11,8 +11,13 @@
 
 A look moves by 1 for each table, so all tables together by the square root of their number: at ε =
 1 and 50,000 rows it is right to half a percent of the rows. Steps that would be mostly noise are
-left out, by the number of rows and the price alone: then more is left for the others. With few rows
-one look, for more of the price, finds a tree of pairs; with fewer, the columns are all there is.
+left out, by the number of rows and the price alone: then more is left for the others.
+
+Where few rows or many columns leave a look mostly noise, the pairs of a tree are picked one at a
+time by the exponential mechanism, as in MST [MMS21], whose noise does not grow with the number of
+pairs. No pair is picked unless it passes what noise alone would make of the largest, and a first
+pick is looked at before more is spent where pairs are dear: of independent columns little is lost.
+
 Measuring what is far off is the idea of AIM [MMSM22] and PrivSyn [ZWLHBHCZ21]; one look instead of
 many choices saves the time, shrinking halves the error.
 """
@@ -37,23 +42,41 @@ from noisegate.synthetic.recipes.shared import (
     pairs_of,
     singles_of,
     spanning,
+    trees_joined,
+    trees_of,
 )
 from noisegate.synthetic.sharing import MEAN, Item, allotted
 
 _SINGLES: Final = Fraction(3, 20)  # shares of the price
 _LOOKS: Final = (Fraction(1, 100), Fraction(1, 50), Fraction(1, 20))
-_LARGE: Final = Fraction(1, 5)  # of a look with few rows
+_LARGE: Final = (Fraction(1, 20), Fraction(1, 10), Fraction(1, 5))  # of the only one
 _STAGES: Final = 2
 _STAGE: Final = Fraction(2, 5)  # of what is left then
 _TELLS: Final = 0.1  # noise of a look, as a share of the rows: above this it is left out
 _AGAIN: Final = 0.02  # the same for further ones
+_TOGETHER: Final = 3.01  # times the noise of as many picks, for the same: the most of a look
 _FINE: Final = 0.003  # noise of a look that is fine enough
 _CLEAR: Final = 2.0  # standard deviations of a look from which a table may be in a stage
 _POWER: Final = 1.4  # errors of columns and of what pairs say beyond them add up by this power
 _SPLITS: Final = 10
 _LITTLE: Final = 1e-3  # share of the rows: tables that say less beyond the model are not fitted
+_EXPLAINS: Final = 1.5  # times the variance of noise: distances that vary less say the same
 _BEYOND_NOISE: Final = 4.0  # squared standard deviations beyond the largest of so many draws
 _ROUNDS: Final = 100
+# where pairs are picked one by one
+_FIRST: Final = Fraction(1, 30)  # the share of a first pair at most, and of how far it is
+_MORE: Final = Fraction(3, 20)  # then for columns
+_PICKS: Final = Fraction(1, 4)  # for all picks
+_PICK: Final = 0.03  # noise of a pick that is fine enough, as a share of the rows
+_PICK_OF: Final = 0.3  # the same of further ones, beside that of pairs
+_PICK_MOST: Final = 0.05  # and at most
+_PAIRS_LOOK: Final = Fraction(1, 10)  # the share of a look at them, at most
+_FINE_PAIRS: Final = 0.02  # noise of it that is fine enough
+_CHEAP: Final = 0.04  # noise of pairs, as a share of the rows, that needs no evidence first
+_STANDS: Final = 5.0  # standard deviations of evidence for pairs that would be noise alone
+_DEAR: Final = 0.5  # of that, at most
+_HIDES: Final = 0.3  # noise of picks, as a share of the rows, that hides all pairs
+_FEW: Final = 12  # columns that leave enough for each step, where shares count by their squares
 
 
 @final
@@ -89,6 +112,7 @@ class _Steps:
     parts: Parts
     total: float
     singles: list[Floats]
+    alone: Floats  # how far off single columns are, to the power
 
     def __init__(
         self,
@@ -118,12 +142,12 @@ class _Steps:
 
     def run(self) -> Fit:
         self.measure(self.columns(_SINGLES))
-        if self.pairs and self.noise(_LOOKS[-1], self.pairs) <= _TELLS:
-            self.beyond_columns()
-        elif self.pairs and self.noise(_LARGE, self.pairs) <= _TELLS:
-            self.tree(_LARGE)
-        else:
+        if not self.pairs:
             self.measure(self.columns(self.left))
+        elif self.noise(_LOOKS[-1], self.pairs) <= max(_AGAIN, self.fair()):
+            self.beyond_columns()
+        else:
+            self.tree()
         self.ask.done(0.6, "fitting")
         model, targets = self.modelled()
         asked = len({each.axes for each in self.answers if len(each.axes) > 1})
@@ -141,7 +165,10 @@ class _Steps:
         """Look at pairs, and measure what they and larger tables say."""
         guesses = {axes: self.even(axes) for axes in self.wanted}
         share = self.glance(self.pairs)
-        off = self.look({pair: guesses[pair] for pair in self.pairs}, share)
+        if self.noise(share, self.pairs) > _AGAIN:  # the only look: it is to be as fine as pairs
+            wanted = self.pairs_off() / 2
+            share = next((s for s in _LARGE if self.noise(s, self.pairs) <= wanted), _LARGE[-1])
+        off = self.drawn({pair: guesses[pair] for pair in self.pairs}, share)
         spent = self.split({pair: self.item(pair, guesses[pair], off[pair]) for pair in self.pairs})
         if spent > 0:
             self.measure(self.columns(self.left * spent))
@@ -174,18 +201,126 @@ class _Steps:
             items[axes] = self.item(axes, self.even(axes), beyond, precision=known)
         self.measure(allotted(self.ask, items, self.left)[0])
 
-    def tree(self, share: Fraction) -> None:
-        """Where few rows are seen: a look for much of the price, and a tree of what stands out."""
+    def tree(self) -> None:
+        """Where a look would be mostly noise: pairs of a tree, as far as they stand out."""
         guesses = {pair: self.even(pair) for pair in self.pairs}
-        off = self.look(guesses, share)
-        noise = sqrt(self.ask.distance_variance(len(off), share))
-        clear = {s: self.weights[s] * far for s, far in off.items() if far > _CLEAR * noise}
-        items = {s: self.item(s, guesses[s], off[s]) for s in spanning(clear)}
+        off = self.picked(guesses)
+        items = {s: self.item(s, self.even(s), far) for s, far in off.items()}
         spent = self.split(items) if items else Fraction(1)
         if spent > 0:
             self.measure(self.columns(self.left * spent))
         if spent < 1:
             self.measure(allotted(self.ask, items, self.left)[0])
+
+    def fair(self) -> float:
+        """The most noise of a look that tells as much as picks for the same price."""
+        singly = self.noise(_LOOKS[-1] / trees_joined(self.pairs), self.pairs[:1])
+        return min(_TELLS, _TOGETHER * singly)
+
+    def drawn(self, guesses: Mapping[Axes, Floats], share: Fraction) -> dict[Axes, float]:
+        """A look at pairs, all as far as their mean where noise explains how they differ."""
+        self.left -= share
+        usual = np.array(list(self.usuals(guesses).values()))
+        seen = self.ask.distances(guesses, share).values - usual
+        if seen.var() < _EXPLAINS * self.ask.distance_variance(len(guesses), share):
+            seen = np.full(len(seen), seen.mean())
+        return self.beyond(dict(zip(guesses, (usual + seen).tolist(), strict=True)))
+
+    def picked(self, guesses: Mapping[Axes, Floats]) -> dict[Axes, float]:
+        """Where a look at all pairs would be noise: pairs that are picked, and how far they are.
+
+        Pairs that are dear to measure are picked only if one of them stands out.
+        """
+        far, pairs = self.total / 2, self.pairs_off()
+        count = len(self.sizes)
+        each = self.least(min(pairs * _PICK_OF, _PICK_MOST), _PICKS / count)
+        hides = _HIDES * (1.0 if self.ask.gaussian else min(1.0, _FEW / count))
+        if self.by_noise(each, count) > hides * self.total:
+            return {}
+        if pairs > _CHEAP:
+            share = self.least(_PICK, _FIRST)
+            if self.noise(share, self.pairs[:1]) > _TELLS:
+                return {}
+            first = self.pick(guesses, self.usuals(guesses), share)
+            self.left -= share
+            seen = float(self.ask.distances({first: guesses[first]}, share).values[0])
+            unsure = self.ask.distance_variance(1, share) + self.columns_unsure(first)
+            beyond = seen - self.usuals({first: guesses[first]})[first]
+            far = self.beyond({first: seen})[first]
+            if beyond < min(_DEAR, sqrt(pairs)) * _STANDS * sqrt(unsure):
+                return {}
+        self.measure(self.columns(_MORE))
+        guesses = {pair: self.even(pair) for pair in self.pairs}
+        edges = self.picks(guesses, each)
+        if not self.ask.gaussian or not edges:
+            return dict.fromkeys(edges, far)
+        share = self.least(_FINE_PAIRS, _PAIRS_LOOK, len(edges))
+        return self.drawn({pair: guesses[pair] for pair in edges}, share)
+
+    def picks(self, guesses: Mapping[Axes, Floats], share: Fraction) -> list[Axes]:
+        """A tree over columns that stand out, one pair after the other, or none of them.
+
+        Each column in turn is joined by the furthest pair between its tree and all others, which is
+        in the heaviest tree [Boruvka]. Of many noisy scores the largest is large by noise alone: no
+        pair is picked unless it passes that.
+        """
+        count, less = len(self.sizes), self.usuals(guesses)
+        found: list[Axes] = []
+        for axis in range(count):
+            tree = trees_of(count, found)
+            own = [each == tree[axis] for each in tree]
+            near = {s: guesses[s] for s in self.pairs if own[s[0]] != own[s[1]]}
+            if near:
+                chosen = self.pick(near, less, share, none=self.by_noise(share, len(near)))
+                found += [chosen] if chosen else []
+            self.ask.done(0.3 * axis / count, "choosing a tree")
+        return sorted(found)
+
+    def pick(
+        self,
+        guesses: Mapping[Axes, Floats],
+        less: Mapping[Axes, float],
+        share: Fraction,
+        *,
+        none: float | None = None,
+    ) -> Axes:
+        """A pair that is nearly the furthest from its guess, beyond what independent columns are.
+
+        With ``none``, it may be no pair, as if that were so far.
+        """
+        self.left -= share
+        if none is not None:
+            guesses, less = {**guesses, (): np.array([self.total])}, {**less, (): -none}
+        weights = {axes: self.workload.weight(axes) for axes in guesses}
+        return self.ask.furthest(guesses, share, weights=weights, less=less)
+
+    def by_noise(self, share: Fraction, count: int) -> float:
+        """How large the largest of so many scores of a pick is by its noise alone, about."""
+        scale = sqrt(self.ask.distance_variance(1, share) * (1 if self.ask.gaussian else 2))
+        return scale * log(count)
+
+    def least(self, noise: float, most: Fraction, count: int = 1) -> Fraction:
+        """The least share of a look at so many tables with so little noise, or the most."""
+        shares = (most / 2**halved for halved in range(12, 0, -1))
+        return next((s for s in shares if self.noise(s, self.pairs[:count]) <= noise), most)
+
+    def usuals(self, guesses: Mapping[Axes, Floats]) -> dict[Axes, float]:
+        """How far tables of independent columns are from guesses: chance, and columns' noise."""
+        found = {}
+        for axes, guess in guesses.items():
+            chance = MEAN * float(np.sqrt(guess).sum())
+            found[axes] = (chance**_POWER + float(self.alone[list(axes)].sum())) ** (1 / _POWER)
+        return found
+
+    def columns_unsure(self, axes: Axes) -> float:
+        """The variance of a distance by the noise of single columns."""
+        return sum(self.parts.cell_variance((a,)) * self.sizes[a] for a in axes) * (1 - MEAN**2)
+
+    def pairs_off(self) -> float:
+        """How far off pairs of a tree will be by noise, as a share of the rows."""
+        cells = float(np.median([prod(self.sizes[a] for a in pair) for pair in self.pairs]))
+        variance = self.ask.variance(self.left / trees_joined(self.pairs))
+        return MEAN * cells * sqrt(variance) / (2 * self.total)
 
     def item(self, axes: Axes, guess: Floats, far: float, *, precision: float = 0.0) -> Item:
         """A table that is so far from its guess, by its weight."""
@@ -196,18 +331,28 @@ class _Steps:
         return next((s for s in _LOOKS if self.noise(s, sets) <= _FINE), _LOOKS[-1])
 
     def look(self, guesses: Mapping[Axes, Floats], share: Fraction) -> dict[Axes, float]:
-        """How far tables are from guesses, without what the noise of single columns adds."""
+        """How far tables are from guesses."""
         self.left -= share
         noisy = self.ask.distances(guesses, share)
-        alone = self.columns_off(np.zeros(len(self.sizes))) ** _POWER
+        return self.beyond(dict(zip(guesses, noisy.values.tolist(), strict=True)))
+
+    def beyond(self, far: Mapping[Axes, float]) -> dict[Axes, float]:
+        """Distances without what the noise of single columns adds."""
         found = {}
-        for axes, far in zip(guesses, noisy.values.tolist(), strict=True):
-            beyond = max(far, 0.0) ** _POWER - sum(alone[a] for a in axes)
-            found[axes] = max(beyond, 0.0) ** (1 / _POWER)
+        for axes, each in far.items():
+            left = max(each, 0.0) ** _POWER - float(self.alone[list(axes)].sum())
+            found[axes] = max(left, 0.0) ** (1 / _POWER)
         return found
 
     def split(self, items: Mapping[Axes, Item]) -> Fraction:
-        """Which part of what is left goes to single columns: that with the least expected error."""
+        """Which part of what is left goes to single columns: that with the least expected error.
+
+        Pairs that are not linked by the items follow from their columns alone.
+        """
+        tree = trees_of(len(self.sizes), items)
+        others = [(a, b) for a, b in self.pairs if tree[a] != tree[b]]
+        rest = np.array(others, np.intp).reshape(-1, 2)
+        weights = np.array([self.weights[pair] for pair in others])
         power, whole = 1 if self.ask.gaussian else 2, self.ask.variance(Fraction(1))
         errors = []
         for step in range(_SPLITS + 1):
@@ -220,7 +365,7 @@ class _Steps:
                 for a in axes:
                     more[a] += precision * self.sizes[a] / prod(self.sizes[b] for b in axes)
             alone = self.columns_off(more) ** _POWER
-            off = 0.0
+            off = float(weights @ alone[rest].sum(axis=1) ** (1 / _POWER))
             for axes, item in items.items():
                 own = float(item.off(np.array([known.get(axes, 0.0)]))[0])
                 both = (own**_POWER + sum(alone[a] for a in axes)) ** (1 / _POWER)
@@ -238,6 +383,7 @@ class _Steps:
         self.parts = combine(self.sizes, [(Question(e.axes), e) for e in told])  # type: ignore[misc]
         self.total = max(1.0, float(self.parts.values[()])) if self.fixed is None else self.fixed
         self.singles = [simplex(self.parts.table(a), self.total) for a in singles_of(self.sizes)]
+        self.alone = self.columns_off(np.zeros(len(self.sizes))) ** _POWER
 
     def columns(self, budget: Fraction) -> dict[Axes, Fraction]:
         """Shares for single columns, as `Independent` has them."""

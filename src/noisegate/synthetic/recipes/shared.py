@@ -99,16 +99,17 @@ def spanning(scores: Mapping[Axes, float]) -> list[Axes]:
 
 def trees_joined(pairs: Iterable[Axes]) -> int:
     """How many of the pairs a spanning tree (or trees) would have."""
-    root: dict[int, int] = {}
+    listed = list(pairs)
+    columns = {axis for pair in listed for axis in pair}
+    tree = trees_of(max(columns, default=0) + 1, listed)
+    return len(columns) - len({tree[axis] for axis in columns})
 
-    def top(axis: int) -> int:
-        while root.setdefault(axis, axis) != axis:
-            axis = root[axis]
-        return axis
 
-    joined = 0
-    for pair in pairs:
-        one, two = map(top, pair)
-        joined += one != two
-        root[one] = two
-    return joined
+def trees_of(count: int, pairs: Iterable[Axes]) -> list[int]:
+    """For each of so many columns, a column that stands for all that pairs join it to."""
+    found = list(range(count))
+    for axes in pairs:
+        first, *joined = {found[axis] for axis in axes}
+        if joined:
+            found = [first if each in joined else each for each in found]
+    return found
