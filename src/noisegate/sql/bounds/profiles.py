@@ -183,10 +183,19 @@ class Profile:
     @property
     def bars(self) -> Sizes:
         """The same, as bars are made by them."""
+        return self._bars(wide=False)
+
+    @property
+    def wide(self) -> Sizes:
+        """The same of numbers which tell how much they hold themselves."""
+        return self._bars(wide=True)
+
+    def _bars(self, *, wide: bool) -> Sizes:
         model = Model.LEAKY if self.filtered else Model.FINE
         return _sizes(
-            self.units, self.scale, self.part, people=self.people, model=model, step=self.step
-        )
+            self.units, self.scale, self.part, people=self.people, model=model, wide=wide,
+            step=self.step,
+        )  # fmt: skip
 
     @property
     def rows(self) -> float:
@@ -244,26 +253,28 @@ class Profile:
 
 
 @lru_cache(maxsize=64)
-def _sizes(
+def _sizes(  # noqa: PLR0913 - what tells sizes
     units: tuple[int, ...],
     scale: float,
     part: Fraction,
     *,
     people: bool,
     model: Model = Model.FIRST,
+    wide: bool = False,
     step: Fraction | None = None,
 ) -> Sizes:
     """Numbers of rows are whole: the second bin holds 2 alone."""
     highs = np.array(STEPS if part == 1 else PARTS) * float(part)
     lows = np.concatenate([[0.0], highs[:-1]]) + (part == 1)
     each = np.array(units, np.int64)
-    if step is not None:  # bins without a multiple are empty
-        wide = float(step)
-        lows, highs = (np.floor(ends / wide + 1e-9) * wide for ends in (lows, highs))
-        held = highs > lows
-        each, lows, highs = each[held], lows[held] + wide, highs[held]
     grid = None if step is None else float(step)
-    return Sizes(each, max(scale, 1e-9), lows, highs, apart=people, model=model, step=grid)
+    if grid is not None:  # bins without a multiple are empty
+        lows, highs = (np.floor(ends / grid + 1e-9) * grid for ends in (lows, highs))
+        held = highs > lows
+        each, lows, highs = each[held], lows[held] + grid, highs[held]
+    return Sizes(
+        each, max(scale, 1e-9), lows, highs, apart=people, model=model, wide=wide, step=grid
+    )
 
 
 def valued(counts: Sequence[int]) -> tuple[int, ...]:
