@@ -75,8 +75,7 @@ _GROUPS: Final = (3.0, 5.0, 8.0, 12.0), tuple(range(1, 17)), (0.5, 1.5)
 _CHANCES, _POWER, _HIDING = (0.05, 0.2, 0.2, 0.2), 2.5, 20.0
 _SHARE: Final = 2.0  # of what is seen: groups that hold more are less likely
 _POWERS: Final = (2.0, 0.5)  # by which power of it; of wide ones
-# The same of wide groups. On 19 laws of sizes (30 tables each at ε = 1, 20 at ε = .1) bars held
-# 0.89 and 0.90 with them, and 0.88 and 0.84 without, all told what was measured.
+# The same of wide groups.
 _WIDE: Final = (3.0, 6.0, 10.0, 16.0), tuple(range(1, 17, 2)), (0.7, 4.0)
 _WIDE_CHANCES: Final = (0.1, 0.25, 0.25, 0.25)
 _CARRIERS: Final = 24  # curves that a group is added to, by weight

@@ -327,8 +327,12 @@ class Sizes:
         near = min(_NEAR[0] + _NEAR[1] * self._scale, _NEAR[2])
         if self._apart:  # few bins stand clear where there are few groups
             return near
-        clear = np.count_nonzero(self._units[: self.end] > _CLEAR * self._scale)
-        return near * (1 + _FEWER * max(0, _ENOUGH - int(clear)))
+        return near * (1 + _FEWER * max(0, _ENOUGH - self.clear))
+
+    @property
+    def clear(self) -> int:
+        """How many bins stand clear of noise, each by itself."""
+        return int(np.count_nonzero(self._units[: self.end] > _CLEAR * self._scale))
 
     @property
     def largest(self) -> float:
