@@ -67,9 +67,6 @@ _TWO: Final = 1.96  # standard deviations at 95 %
 _AROUND: Final = (0.15, 0.3, 0.6, 1.2, 2.4, 4.8)  # of how far draws are off their middle, usually
 _LEAST: Final = 100  # draws that are to count when they are told what was measured
 _STANDS: Final = 3.0  # scales of noise from which on a sum stands clear of it
-# Of the failure of a bar: what draws may take that are told what was measured. On 15 heavy tails (8
-# tables each, 6 draws) bars held 0.94 at 1, of 4.1 times the error, and 0.95 at 0.8, of 4.5 times.
-_RARELY: Final = 0.8
 DIFFER: Final = 0.1  # of the half-width of bounds: by what averages of units differ, about
 _SURE: Final = Fraction(95, 100)
 
@@ -83,8 +80,7 @@ class Loss:
     over units that lose e, in each draw: how unevenly they may spread over groups. ``near``: what
     part of the distance between draws and their median bars hold, beside the doubt ``within`` bins:
     of a draw with a hidden group of units, all of it if the look is coarse. ``held`` are what is
-    kept in each draw. ``rarer``: how much of the failure of bars draws may take. ``about``: what is
-    lost, in place of the median.
+    kept in each draw. ``about``: what is lost, in place of the median.
     """
 
     cap: float
@@ -95,7 +91,6 @@ class Loss:
     near: Floats | float = 1.0
     within: float = 0.0
     held: Floats | None = None
-    rarer: float = 1.0
     about: float | None = None
 
     @property
@@ -141,7 +136,7 @@ class Loss:
         near = self.near[at] if isinstance(self.near, np.ndarray) else self.near
         return replace(
             self, kept=known, drawn=self.drawn[at], squares=self.squares[at], near=near, held=held,
-            rarer=_RARELY, about=about,
+            about=about,
         )  # fmt: skip
 
     def off(
@@ -159,7 +154,7 @@ class Loss:
         added in squares, which is more.
         """
         at, off = self._offs(share, signed=signed)
-        failure = self.rarer * float(1 - confidence)
+        failure = float(1 - confidence)
         if share.size != at.size:
             alone = _read(share, at, _quantile(np.abs(off), failure))
             found: Floats = np.hypot(alone, noise)
