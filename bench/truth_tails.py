@@ -236,8 +236,9 @@ def run(cell: Cell, draws: int, seed: int) -> dict[str, Any]:
         cap = float(profile.best_part(rest) if cell.way == "sums" else profile.best(rest))
         noise = cap / rest
         kept = np.minimum(sizes, cap).sum() + (rng.normal if gaussian else rng.laplace)(0, noise)
-        loss = profile.loss(Fraction(cap))
-        # as `losses.raised` does it with all rows
+        # as `losses.told` and `losses.raised` do it with all rows
+        about = profile.loss(Fraction(cap)).lost
+        loss = profile.wide.loss(cap).given(kept, wide * noise / log(20), about=about)
         near = min(max(abs(kept), loss.kept / 2), loss.kept * 2)
         factor = 1 + loss.lost / near
         (bar,) = loss.off(np.array([abs(kept) / near]), SURE, noise=np.array([wide * noise]))

@@ -34,6 +34,9 @@ CAPS_SINCE: Final = "2026-11-18T05"  # ledgers that began later hold no numbers 
 OWN_SINCE: Final = "2026-11-18T09"  # nor averages under the cap of counts beside them
 DIGITS: Final = 64  # binary digits of a value before and after the point
 _PLAIN: Final = 2.0  # times the error of a bound: what noise may be that needs no model instead
+# Bins that stand clear, so many at least, tell how a tail goes on. On 19 laws of sizes (ε = .1, at
+# most 500 units) bars held 0.83 with wide groups of those that have fewer, and 0.68 without.
+_TELLING: Final = 4
 _SURE: Final = 1e-3  # the chance that an empty bin widens a range
 
 
@@ -183,10 +186,19 @@ class Profile:
     @property
     def bars(self) -> Sizes:
         """The same, as bars are made by them."""
+        return self._bars(wide=False)
+
+    @property
+    def wide(self) -> Sizes:
+        """The same of numbers which tell how much they hold themselves: of few bins, other ones."""
+        return self.bars if self.bars.clear >= _TELLING else self._bars(wide=True)
+
+    def _bars(self, *, wide: bool) -> Sizes:
         model = Model.LEAKY if self.filtered else Model.FINE
         return _sizes(
-            self.units, self.scale, self.part, people=self.people, model=model, step=self.step
-        )
+            self.units, self.scale, self.part, people=self.people, model=model, wide=wide,
+            step=self.step,
+        )  # fmt: skip
 
     @property
     def rows(self) -> float:
@@ -244,26 +256,28 @@ class Profile:
 
 
 @lru_cache(maxsize=64)
-def _sizes(
+def _sizes(  # noqa: PLR0913 - what tells sizes
     units: tuple[int, ...],
     scale: float,
     part: Fraction,
     *,
     people: bool,
     model: Model = Model.FIRST,
+    wide: bool = False,
     step: Fraction | None = None,
 ) -> Sizes:
     """Numbers of rows are whole: the second bin holds 2 alone."""
     highs = np.array(STEPS if part == 1 else PARTS) * float(part)
     lows = np.concatenate([[0.0], highs[:-1]]) + (part == 1)
     each = np.array(units, np.int64)
-    if step is not None:  # bins without a multiple are empty
-        wide = float(step)
-        lows, highs = (np.floor(ends / wide + 1e-9) * wide for ends in (lows, highs))
-        held = highs > lows
-        each, lows, highs = each[held], lows[held] + wide, highs[held]
     grid = None if step is None else float(step)
-    return Sizes(each, max(scale, 1e-9), lows, highs, apart=people, model=model, step=grid)
+    if grid is not None:  # bins without a multiple are empty
+        lows, highs = (np.floor(ends / grid + 1e-9) * grid for ends in (lows, highs))
+        held = highs > lows
+        each, lows, highs = each[held], lows[held] + grid, highs[held]
+    return Sizes(
+        each, max(scale, 1e-9), lows, highs, apart=people, model=model, wide=wide, step=grid
+    )
 
 
 def valued(counts: Sequence[int]) -> tuple[int, ...]:

@@ -28,7 +28,7 @@ from noisegate.sql.drafts.recipe import COUNTS, OFF_CENTRE, Recipe
 from noisegate.sql.estimates.choices import Chosen, Ranks
 from noisegate.sql.estimates.clipped import Clipped
 from noisegate.sql.estimates.formulas import average_of, quotient_of
-from noisegate.sql.estimates.losses import Lost, RowSums, quotient, raised
+from noisegate.sql.estimates.losses import Lost, RowSums, quotient, raised, told
 from noisegate.sql.estimates.sampled import sampled_bars, summed_bars
 from noisegate.sql.estimates.truncated import truncated_bars, within_range
 from noisegate.sql.kinds import is_brackets, is_quantiles, is_thresholded
@@ -335,7 +335,8 @@ class _Measured:
 
     def _all(self, recipe: Recipe, known: Known, values: Numbers, bars: Bars) -> _Column:
         """A count or a sum of all there is, where it is known what a cap loses of it."""
-        lost = self.lost(recipe)
+        found = self.lost(recipe)
+        lost = None if found is None else told(found, recipe, values, bars)
         is_rounded = recipe.kind is Kind.INTEGER and (
             known.values.dtype != np.int64 or lost is not None
         )

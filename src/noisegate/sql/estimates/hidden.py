@@ -16,7 +16,9 @@ seen, with the chances of `_KINDS`:
 - leaky: the same, of most units, and a part of the curve goes on. That is so where conditions
   select rows: most units have few of theirs left, and those that keep all reach farther.
 - Beside each curve there may be a group of larger units: few enough to be hidden by noise, around
-  any size. The more the noise can hide, the likelier it is, up to a scale of `_HIDING`.
+  any size. The more the noise can hide, the likelier it is, up to a scale of `_HIDING`. A ``wide``
+  one is spread over many sizes, so that noise hides more of it, and may hold most of what there is:
+  of small tables a look sees little. That is for numbers which tell how much they hold themselves.
 - Tails that hold many times what is seen are less likely than others.
 
 All curves on a grid are weighed by how well they agree with the noisy numbers, empty bins beyond
@@ -71,7 +73,11 @@ _USUAL: Final = 0.7  # units that are expected less often are left out of what a
 # power of the scale that falls.
 _GROUPS: Final = (3.0, 5.0, 8.0, 12.0), tuple(range(1, 17)), (0.5, 1.5)
 _CHANCES, _POWER, _HIDING = (0.05, 0.2, 0.2, 0.2), 2.5, 20.0
-_SHARE: Final = 2.0  # of what is seen: groups that hold more are less likely, by the square
+_SHARE: Final = 2.0  # of what is seen: groups that hold more are less likely
+_POWERS: Final = (2.0, 0.5)  # by which power of it; of wide ones
+# The same of wide groups.
+_WIDE: Final = (3.0, 6.0, 10.0, 16.0), tuple(range(1, 17, 2)), (0.7, 4.0)
+_WIDE_CHANCES: Final = (0.1, 0.25, 0.25, 0.25)
 _CARRIERS: Final = 24  # curves that a group is added to, by weight
 _NODE: Final = sqrt(0.6)  # Gauss's three points, for laws that change within a bin
 
@@ -107,8 +113,10 @@ def _shapes(*, leaky: bool) -> tuple[Floats, Floats]:
 class Hidden:
     """Even draws of the numbers of units in bins around ``end``, from which on noise hides them."""
 
-    def __init__(self, units: Floats, scale: float, bins: Bins, end: int, *, leaky: bool) -> None:
-        self._leaky = leaky
+    def __init__(
+        self, units: Floats, scale: float, bins: Bins, end: int, *, leaky: bool, wide: bool
+    ) -> None:
+        self._leaky, self._wide = leaky, wide
         self._units, self._scale, self._bins, self._end = units, scale, bins, end
         self._last = max(end - 1, 0)
         self.first = max(0, self._last - _BACK)  # that curves are fitted to, and units drawn of
@@ -189,13 +197,14 @@ class Hidden:
     def _groups(self) -> tuple[Floats, Floats]:
         """Groups of units that noise may hide, and the logarithms of how likely each is."""
         step = np.arange(self.first, self._stop) - self._last
-        axes = np.meshgrid(*_GROUPS, indexing="ij")
+        axes = np.meshgrid(*(_WIDE if self._wide else _GROUPS), indexing="ij")
         units, middle, wide = (axis.reshape(-1, 1) for axis in axes)
         shape = np.exp(-(((step - middle) / wide) ** 2) / 2)
         groups = self._scale * units * shape / shape.sum(axis=1, keepdims=True)
-        chances = np.array(_CHANCES) * min((self._scale / _HIDING) ** _POWER, 1.0)
+        chances = np.array(_WIDE_CHANCES if self._wide else _CHANCES)
+        chances *= min((self._scale / _HIDING) ** _POWER, 1.0)
         each = len(groups) // chances.size
-        less = np.log1p((self._share(groups) / _SHARE) ** 2)
+        less = np.log1p((self._share(groups) / _SHARE) ** _POWERS[self._wide])
         return groups, np.log(np.repeat(chances, each) / each) - less
 
     def _fit(self, curves: Floats, ending: NDArray[np.bool_]) -> Floats:

@@ -9,7 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from math import ceil, hypot, lcm, sqrt
+from functools import partial
+from math import ceil, hypot, lcm, log, sqrt
 from statistics import NormalDist
 from typing import Any, Final, TypeAlias, final
 
@@ -39,6 +40,7 @@ _NEARER = 1 / 2  # the same, of how far the mean is off the nearer bound
 # 0.25 to 0.9 of medians where one unit has much of all rows (seeds 41 and 57, 6 to 8 draws); caps
 # that make the ± least are as they were.
 _ALIKE, _UNLIKE_RANKS = 1 / 2, 1 / 32
+_SURE: Final = Fraction(95, 100)
 _WIDTH: Final = 3.0  # times 1 / factor: the first rung of even brackets
 _PARTS: Final = 100_000  # in which slacks are rounded, as far as levels have room
 _DENOMINATOR_MAX: Final = 10**9  # of a level and a slack together
@@ -53,7 +55,8 @@ class Lost:
     ``units`` are what a row's worth is in direct sums, by piece, where sizes are not rows;
     ``signed`` are pieces of either sign. ``people``: it is about counts of units by group, and else
     about sums over rows; ``apart``: about direct sums that are weighed for themselves; ``own``:
-    about such averages; ``is_norm``: sizes are norms.
+    about such averages; ``is_norm``: sizes are norms. ``wide`` is the loss of numbers that hold all
+    which the look has seen: they tell it themselves how much that is.
     """
 
     loss: Loss
@@ -63,6 +66,7 @@ class Lost:
     is_norm: bool = False
     units: Mapping[int, float] = field(default_factory=dict)
     signed: frozenset[int] = frozenset()
+    wide: Callable[[], Loss] | None = None
 
 
 def losses_of(bought: Purchase, profiles: Iterable[Profile]) -> tuple[Lost, ...]:
@@ -100,6 +104,7 @@ def lost_of(bought: Purchase, profile: Profile, *, own: bool = False) -> Lost | 
             is_norm=bool(tally.squares_per_unit and tally.by),
             units={} if profile.part == 1 or any(map(is_count, tally.sized)) else reach,
             signed=frozenset(piece for piece, term, _ in pieces if term.low < 0 < term.high),
+            wide=partial(profile.wide.loss, float(cap * least)),
         )
     return None
 
@@ -165,6 +170,29 @@ def normal(confidence: Fraction) -> float:
     return NormalDist().inv_cdf((1 + float(confidence)) / 2)
 
 
+def told(lost: Lost, recipe: Recipe, values: Numbers, bars: Bars) -> Lost:
+    """What a cap loses by what was measured under it, if that is all which the look has seen.
+
+    Why: noise of groups is independent, so that of their sum has the norm of their half-widths.
+    """
+    unit = _unit(lost, recipe)
+    if lost.wide is None or unit is None or lost.is_norm or recipe.sampled:
+        return lost
+    if not _is_all(lost, recipe) or _is_signed(lost, recipe):
+        return lost
+    ends, total = bars(_SURE), float(values.astype(np.float64).sum())
+    noise = float(np.linalg.norm(ends.high - ends.low)) / 2 / log(1 / float(1 - _SURE))
+    loss = lost.wide().given(total / unit, noise / unit, about=lost.loss.lost)
+    return replace(lost, loss=loss)
+
+
+def _unit(lost: Lost, recipe: Recipe) -> float | None:
+    """What a row's worth is, in the unit of the number; None where that is not known."""
+    if recipe.aggregate.function in (*COUNTS, Function.COUNT_UNITS):
+        return 1.0
+    return lost.units.get(recipe.direct) if recipe.direct is not None else None
+
+
 def raised(lost: Lost, recipe: Recipe, values: Numbers, bars: Bars) -> tuple[Numbers, Bars, Bars]:
     """Counts or sums of all there is, their bars, and those of the noise alone."""
     centre = values.astype(np.float64)
@@ -200,9 +228,7 @@ def _scaled(lost: Lost, recipe: Recipe, centre: Floats) -> tuple[float, float]:
         the look; where that is mostly noise, the look tells more. Where it is not known what a
         row's worth is, all groups together are taken to be what is kept.
     """
-    unit = lost.units.get(recipe.direct) if recipe.direct is not None else None
-    if recipe.aggregate.function in (*COUNTS, Function.COUNT_UNITS):
-        unit = 1.0
+    unit = _unit(lost, recipe)
     measured = max(float(np.abs(centre).sum()), 1e-300)
     if unit is None or (lost.is_norm and _is_all(lost, recipe)):
         return measured, measured / lost.loss.kept

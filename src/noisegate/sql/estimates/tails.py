@@ -14,7 +14,7 @@ Nothing can certify that nobody has a million rows: one unit is invisible at any
 it. `bench/truth.py` holds the model to account, by how often the ± covers the exact answer.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from fractions import Fraction
 from functools import cached_property
@@ -25,7 +25,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.sql.estimates.hidden import Hidden
-from noisegate.sql.estimates.unseen import DRAWS, HIDING, Bins, Unseen, even_laplace, even_normal
+from noisegate.sql.estimates.unseen import (
+    DRAWS,
+    HIDING,
+    Bins,
+    Unseen,
+    drawn,
+    even_laplace,
+    even_normal,
+)
 from noisegate.sql.laws.laws import Floats
 
 Whole: TypeAlias = NDArray[np.int64]
@@ -56,6 +64,9 @@ _FEW: Final = 0.01  # of all draws: those that quantiles are read off
 _STEEP: Final = 6.0  # the most that logarithms of densities fall or rise within one of sizes
 _ODD: Final = 1 / 8  # of a bin's width over √12: how far its mean may be off where sizes are smooth
 _TWO: Final = 1.96  # standard deviations at 95 %
+_AROUND: Final = (0.15, 0.3, 0.6, 1.2, 2.4, 4.8)  # of how far draws are off their middle, usually
+_LEAST: Final = 100  # draws that are to count when they are told what was measured
+_STANDS: Final = 3.0  # scales of noise from which on a sum stands clear of it
 DIFFER: Final = 0.1  # of the half-width of bounds: by what averages of units differ, about
 _SURE: Final = Fraction(95, 100)
 
@@ -68,7 +79,8 @@ class Loss:
     ``drawn`` are even draws of what may be lost, and ``lost`` is their median. ``squares`` are Σ e²
     over units that lose e, in each draw: how unevenly they may spread over groups. ``near``: what
     part of the distance between draws and their median bars hold, beside the doubt ``within`` bins:
-    of a draw with a hidden group of units, all of it if the look is coarse.
+    of a draw with a hidden group of units, all of it if the look is coarse. ``held`` are what is
+    kept in each draw. ``about``: what is lost, in place of the median.
     """
 
     cap: float
@@ -78,11 +90,13 @@ class Loss:
     unlike: float = _UNLIKE
     near: Floats | float = 1.0
     within: float = 0.0
+    held: Floats | None = None
+    about: float | None = None
 
     @property
     def lost(self) -> float:
-        """What is lost, about: as likely less as more."""
-        return _median(self.drawn)
+        """What is lost, about: as likely less as more, unless another number was shown."""
+        return _median(self.drawn) if self.about is None else self.about
 
     @property
     def factor(self) -> float:
@@ -93,6 +107,37 @@ class Loss:
     def share(self) -> float:
         """What is lost, of all there is."""
         return self.lost / (self.kept + self.lost)
+
+    def given(self, kept: float, noise: float, *, about: float) -> "Loss":
+        """The same, if ``kept`` is what was measured, with Laplace noise of about such a scale.
+
+        What is lost is still taken to be ``about`` what it was: noise that adds to a sum speaks for
+        a longer tail, so both would be off to the same side.
+
+        Why: each draw says what a bound keeps of it and what it loses. By Bayes' rule those that
+            keep about what was measured are the likelier ones. So a bounded sum tells how much lies
+            between the last clear bin and the bound, which the look alone leaves to the model, and
+            by that how a tail goes on. A draw stands for others around it, as far around as it
+            takes to leave the weight of `_LEAST`; where all are far away, none tells more than
+            another. A sum that stands clear of its noise is what is kept, else draws tell more.
+        """
+        assert self.held is not None  # noqa: S101 - all but those of made-up losses have it
+        off, wide = np.abs(self.held - kept), _median(np.abs(self.held - _median(self.held)))
+        for around in _AROUND:
+            fit = -off / max(float(np.hypot(noise, around * wide)), 1e-9)
+            weight = np.exp(fit - fit.max())
+            if weight.sum() ** 2 >= _LEAST * (weight @ weight):
+                break
+        else:
+            fit = np.zeros_like(off)
+        at = drawn(fit, off.size)
+        held = self.held[at]
+        known = kept if kept >= _STANDS * noise else max(_median(held), self.kept / 2)
+        near = self.near[at] if isinstance(self.near, np.ndarray) else self.near
+        return replace(
+            self, kept=known, drawn=self.drawn[at], squares=self.squares[at], near=near, held=held,
+            about=about,
+        )  # fmt: skip
 
     def off(
         self,
@@ -181,7 +226,8 @@ class Sizes:
     ``lows`` and ``highs`` are the smallest and the largest size in each bin. ``apart``: sizes are
     numbers of groups. Then the best bound is one for groups that lose 1 of a unit, and not all that
     it loses; and bars are wide, since units in many groups are in others than units in few.
-    ``model``: how units that noise hides are drawn. ``step``: all sizes are multiples of it.
+    ``model``: how units that noise hides are drawn, and ``wide``: also groups of many sizes.
+    ``step``: all sizes are multiples of it.
     """
 
     def __init__(  # noqa: PLR0913 - what is known of the sizes
@@ -193,8 +239,10 @@ class Sizes:
         *,
         apart: bool = False,
         model: Model = Model.FIRST,
+        wide: bool = False,
         step: float | None = None,
     ) -> None:
+        self._wide = wide
         self._model, self._fine, self._step = model, model is not Model.FIRST, step
         self._units, self._scale = units.astype(np.float64), scale
         self._lows, self._highs, self._apart = lows, highs, apart
@@ -236,7 +284,9 @@ class Sizes:
         """Draws of how many units there are in each bin from some bin on, about `end`."""
         if self._fine:
             leaky = self._model is Model.LEAKY
-            hidden = Hidden(self._units, self._scale, self._bins, self.end, leaky=leaky)
+            hidden = Hidden(
+                self._units, self._scale, self._bins, self.end, leaky=leaky, wide=self._wide
+            )
             return hidden.first, hidden.draws(), np.ones(DRAWS, np.bool_)
         unseen = Unseen(self._units, self._scale, self._bins, self.end)
         return unseen.first, *unseen.draws()
@@ -272,8 +322,12 @@ class Sizes:
         near = min(_NEAR[0] + _NEAR[1] * self._scale, _NEAR[2])
         if self._apart:  # few bins stand clear where there are few groups
             return near
-        clear = np.count_nonzero(self._units[: self.end] > _CLEAR * self._scale)
-        return near * (1 + _FEWER * max(0, _ENOUGH - int(clear)))
+        return near * (1 + _FEWER * max(0, _ENOUGH - self.clear))
+
+    @property
+    def clear(self) -> int:
+        """How many bins stand clear of noise, each by itself."""
+        return int(np.count_nonzero(self._units[: self.end] > _CLEAR * self._scale))
 
     @property
     def largest(self) -> float:
@@ -302,12 +356,13 @@ class Sizes:
         drawn = float(seen @ near) + np.hypot(noise, within) * even_normal(3) + units @ tail
         squares = np.maximum(float(seen @ near**2) + units @ tail**2, 0.0)
         drawn = np.maximum(drawn, 0.0)
+        held = None if cap == 0 else self.loss(0).drawn - drawn
         kept = 0.0 if cap == 0 else max(self.total - _median(drawn), float(self._highs[0]))
         return Loss(
             cap=cap, kept=kept, drawn=drawn, squares=squares,
             unlike=_APART if self._apart else _UNLIKE,
             near=np.where(groups, max(self._near, min(self._scale / HIDING, 1.0)), self._near),
-            within=within,
+            within=within, held=held,
         )  # fmt: skip
 
     def best(
