@@ -220,10 +220,7 @@ class DuckDBSource(Source):
         return found
 
     def blocks(self, tally: "Blocks", key: str) -> list[dict[str, NDArray[Any]]]:  # noqa: D102 - see Source
-        from noisegate.sources.writing.blocks import (  # noqa: PLC0415 - for programs
-            blocks_query,
-            dealt_rows,
-        )
+        from noisegate.sources.writing.blocks import blocks_query, dealt_rows  # noqa: PLC0415
 
         write = partial(blocks_query, key=key)
         return dealt_rows(self._made(tally, write, _numpy, ()), tally)
@@ -246,7 +243,7 @@ class DuckDBSource(Source):
             name = repr(tally), wide, *writer.read
             text = self._written.get(name)
             if text is None:
-                text = sums_query(tally, writer, wide=wide).sql(dialect="duckdb", copy=False)
+                text = DUCKDB.text(sums_query(tally, writer, wide=wide))
                 if sample_of(tally.relation) is None:
                     if len(self._written) >= _WRITTEN_MAX:
                         self._written.clear()
@@ -270,7 +267,7 @@ class DuckDBSource(Source):
         work: Callable[[duckdb.DuckDBPyConnection, str], Any], by: Sequence[Grouping],
     ) -> Any:  # noqa: ANN401 - as it is worked on  # fmt: skip
         with self._reading(tally) as writer:
-            text = write(tally, writer).sql(dialect="duckdb", copy=False)
+            text = DUCKDB.text(write(tally, writer))
             return self._run(lambda connection: work(connection, text), by)
 
     @contextmanager
@@ -311,9 +308,10 @@ class DuckDBSource(Source):
         try:
             with cuttable(line.connection.interrupt, self._seconds) as asked:
                 for place, grouping in enumerate(by):
-                    if line.listed.get(place) is not grouping.keys:
+                    typed = grouping.keys, [*map(type, grouping.keys)]  # 1 is not True
+                    if line.listed.get(place) != typed:
                         line.connection.register(keys_table(place), key_list(grouping))
-                        line.listed[place] = grouping.keys
+                        line.listed[place] = typed
                 found = work(line.connection)
             done = True
         except (duckdb.Error, RuntimeError) as error:
