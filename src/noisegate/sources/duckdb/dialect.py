@@ -1,5 +1,6 @@
 """DuckDB's own words: the reference that other engines are held to."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, final
 
@@ -15,12 +16,15 @@ from noisegate.sources.writing.words import TYPES, call, cast, whole
 WHOLE_TYPES: Final = frozenset({
     "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER",
 })  # fmt: skip
+_PLAIN: Final = re.compile(r"[0-9]+\.[0-9]+")
 
 
 class _Text(Words.Generator):  # type: ignore[misc]
     def cast_sql(self, cast: exp.Cast, safe_prefix: str | None = None) -> str:
         """To the usual types without a look at all others, which takes longer than the rest."""
-        name = cast.args["to"].this.value
+        name, value = cast.args["to"].this.value, cast.this
+        if name == "DOUBLE" and isinstance(value, exp.Literal) and _PLAIN.fullmatch(value.name):
+            return f"{value.name}e0"  # the same double, by the parser
         if name in ("BIGINT", "DOUBLE", "INT128"):
             return f"{safe_prefix or ''}CAST({self.sql(cast, 'this')} AS {name})"
         return str(super().cast_sql(cast, safe_prefix))
