@@ -164,7 +164,7 @@ class DuckDBSource(Source):
         return found
 
     def values(self, tally: Values) -> list[Whole]:  # noqa: D102 - see Source
-        found = self._ask(tally, values_query)
+        found = self._ask(tally)
         values = found["v"].astype(np.int64, copy=False)
         if not tally.by:
             return [values]
@@ -175,7 +175,7 @@ class DuckDBSource(Source):
 
     def distinct(self, tally: Distinct) -> Whole:  # noqa: D102 - see Source
         shape = tuple(grouping.size for grouping in tally.by)
-        found = self._ask(tally, distinct_query)
+        found = self._made(tally, distinct_query, _numpy, tally.by)  # few rows: planned once
         return np.stack([filled(found, "s0", shape)])
 
     def keys(self, tally: Keys) -> Held:  # noqa: D102 - see Source
@@ -250,9 +250,9 @@ class DuckDBSource(Source):
                     self._written[name] = text
             return dict(self._run(lambda connection: _numpy(connection, text), tally.by))
 
-    def _ask(self, tally: Values | Distinct, write: Callable[..., exp.Query]) -> dict[str, Any]:
+    def _ask(self, tally: Values) -> dict[str, Any]:
         """A number for each row, as it lies in memory."""
-        found = self._made(tally, write, _arrow, tally.by)
+        found = self._made(tally, values_query, _arrow, tally.by)
         shown = [name for name in found.column_names if name != OWNER]
         return {name: numbers(found.column(name)) for name in shown}
 
