@@ -49,10 +49,10 @@ def sums_once(tally: Sums, writer: RelationWriter) -> exp.Query:
 def weighed_once(tally: Sums, rows: exp.Select, dialect: Dialect) -> exp.Select:
     """Columns i0, … and s0, … of rows k0, …, e0, … with their owners, which are read once."""
     limits = _limits(tally)
-    parts = _of(tally, [col(OWNER, "r")], _folded(tally, limits))
+    parts = _of(tally, [OWNER], _folded(tally, limits), exp.true())
     parts = by_places(parts, tally.by, [OWNER, *(f"v{place}" for place in range(len(limits)))])
     if tally.squares_per_unit is not None and any(grouping.rest for grouping in tally.by):
-        parts = _merged(parts, tally, limits, few=False)
+        parts = _merged(parts, tally, limits)
     query = _added(tally, _scaled_once(tally, _sized(tally, parts, dialect)))
     most = {f"s{place}": tally.bound(term) for place, term in enumerate(tally.terms)}
     bounded(query, "a", most)

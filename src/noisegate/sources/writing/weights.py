@@ -14,10 +14,10 @@ Whole numbers: an owner's sum in a cell is in 128 bits, then clamped to ±2**62,
     2**127. A root is guessed in doubles and taken only where its square is enough in whole numbers;
     else N is the L1 norm, which is no smaller.
 Few rows: an owner of n rows has ‖v‖₂ ≤ ‖v‖₁ ≤ n · reach in every term, so with n of at most
-    `rows_per_unit`, or ⌊√squares⌋, it is within all bounds: w = 1, and it adds v. All rows of such
-    owners are folded together, as rows of nobody (NULL), and are neither clamped nor scaled. An
-    owner's own rows alone decide that, and rows are read once: none is on neither side or both.
-    A copy states with each row how many its owner has in the whole table (``SIZE``): it decides.
+    `rows_per_unit`, or ⌊√squares⌋, it is within all bounds: w = 1, and it adds v whether or not it
+    is folded. Its own rows alone decide whether they are added as they are or folded; rows are
+    read once for both ways, so that no owner can be on neither or both. A copy states with each
+    row how many its owner has in the whole table (``SIZE``), of which n are some: it decides.
 Counted owners: in L1, where a constant sizes owners up and every row is in a cell, N is the
     constant times the owner's rows. All rows are added as they are, and of an owner of many rows
     each part is replaced: w·v, rounded, is added and the sum of its rows subtracted. Both are whole
@@ -54,7 +54,6 @@ from noisegate.sources.writing.words import (
 
 FOLDED_MAX: Final = 1 << 62  # what an owner adds to a cell, before it is scaled
 _MOST: Final = (1 << 63) - 1
-_SAME: Final = exp.EQ(this=col(OWNER, "c"), expression=col(OWNER, "r"))
 _ROWS_MAX: Final = 1 << 32  # of one owner in one cell, that are counted without a clamp
 SQUARED_MAX: Final = 1 << 50  # the same where squares are added: 2**24 of them fit into 128 bits
 
@@ -71,36 +70,33 @@ def folded_terms(tally: Sums) -> tuple[Term, ...]:
 def weighed_sums(tally: Sums, rows: exp.Select, dialect: Dialect) -> exp.Select:
     """Columns i0, i1, … and s0, s1, … of rows k0, …, e0, … (`folded_terms`) with their owners."""
     limits, sized = _limits(tally), SIZE in rows.named_selects
-    split = bool(tally.by) and not sized
-    if split and _is_counted(tally, limits):
-        return _counted_sums(tally, rows, limits)
-    if sized:  # rows of few have no owner from here on
-        *shown, owner, size = rows.expressions
-        owner = as_(case((_many(size.this, tally), owner.this)), OWNER)
-        rows = rows.select(*shown, owner, append=False, copy=False)
-    whose = col(OWNER, "c" if split else "r")
-    few = whose.is_(exp.null()) if sized or split else None
-    parts = _of(tally, [whose], _folded(tally, limits, few))
-    if split:
-        joined(parts, named("c"), _SAME.copy(), left=True)
+    if not tally.by and not sized:
+        parts = exp.select(col(OWNER, "r")).select(*_folded(tally, limits), copy=False)
+        parts = parts.from_(named("r"), copy=False).group_by(col(OWNER, "r"), copy=False)
+        query = _added(tally, _scaled_parts(tally))
+        query = query.with_(cte("r"), as_=rows, materialized=False, copy=False)
+        return query.with_(cte("p"), as_=parts, materialized=False, copy=False)
+    same = exp.EQ(this=col(OWNER, "c"), expression=col(OWNER, "r"))
+    if not sized and _is_counted(tally, limits):
+        return _counted_sums(tally, rows, limits, same)
+    found = exp.Exists(this=exp.select("1").from_(named("c"), copy=False).where(same, copy=False))
+    many = _many(col(SIZE, "r"), tally) if sized else found
+    parts = _of(tally, [OWNER], _folded(tally, limits), many)
     parts = by_places(parts, tally.by, [OWNER, *(f"v{place}" for place in range(len(limits)))])
     if tally.squares_per_unit is not None and any(grouping.rest for grouping in tally.by):
-        parts = _merged(parts, tally, limits, few=sized or split)
-    query = _added(tally, _scaled_parts(tally))
-    query = query.with_(cte("r"), as_=rows, materialized=split, copy=False)
-    if split:
-        query = query.with_(cte("c"), as_=_owners(tally), materialized=False, copy=False)
-    query = query.with_(cte("p"), as_=parts, materialized=bool(tally.by), copy=False)
-    if not tally.by:
-        return query
-    return query.with_(cte("h"), as_=_heavy(tally, limits, dialect), materialized=False, copy=False)
-
-
-def _owners(tally: Sums) -> exp.Select:
-    """Owners with many rows, and how many."""
-    owner, size = col(OWNER, "r"), exp.Count(this=exp.Star())
-    query = exp.select(owner, as_(size, "n")).from_(named("r"), copy=False)
-    return query.group_by(owner.copy(), copy=False).having(_many(size.copy(), tally), copy=False)
+        parts = _merged(parts, tally, limits)
+    sums = [as_(_total(tally.terms, place), f"s{place}") for place in range(len(tally.terms))]
+    names = [f"s{place}" for place in range(len(sums))]
+    plain = by_places(_of(tally, [], sums, exp.not_(many)), tally.by, names)
+    heavy = _added(tally, _scaled_parts(tally), limit=None)
+    query = _added(tally, exp.union(heavy, plain, distinct=False, copy=False))
+    query = query.with_(cte("r"), as_=rows, materialized=not sized, copy=False)
+    if not sized:
+        owners = exp.select(col(OWNER, "r")).from_(named("r")).group_by(col(OWNER, "r"), copy=False)
+        owners = owners.having(_many(exp.Count(this=exp.Star()), tally), copy=False)
+        query = query.with_(cte("c"), as_=owners, materialized=True, copy=False)
+    query = query.with_(cte("p"), as_=parts, materialized=True, copy=False)
+    return query.with_(cte("h"), as_=_heavy(tally, dialect), materialized=False, copy=False)
 
 
 def _is_counted(tally: Sums, limits: list[int]) -> bool:
@@ -111,15 +107,17 @@ def _is_counted(tally: Sums, limits: list[int]) -> bool:
     return is_counted and all(grouping.rest for grouping in tally.by)
 
 
-def _counted_sums(tally: Sums, rows: exp.Select, limits: list[int]) -> exp.Select:
+def _counted_sums(tally: Sums, rows: exp.Select, limits: list[int], same: exp.Expr) -> exp.Select:
     """All rows added, and what owners of many rows add instead: see "Counted owners"."""
     (_, first), names = _sizes(tally)[0], [f"k{place}" for place in range(len(tally.by))]
     constant, bound = abs(first.constant or 0), tally.bound(first)
     sums = [as_(_total(tally.terms, place), f"s{place}") for place in range(len(tally.terms))]
+    owner, size = col(OWNER, "r"), exp.Count(this=exp.Star())
+    owners = exp.select(owner, as_(size, "n")).from_(named("r"), copy=False)
+    owners = owners.group_by(owner.copy(), copy=False).having(_many(size.copy(), tally), copy=False)
     folded = [as_(exp.Max(this=col("n", "c")), "n"), *_folded(tally, limits)[: len(sums)]]
     folded += [as_(_total(tally.terms, place), f"t{place}") for place in range(len(sums))]
-    parts = _of(tally, [col(OWNER, "r")], folded)
-    parts = joined(parts, named("c"), _SAME.copy(), left=False)
+    parts = joined(_of(tally, [OWNER], folded, exp.true()), named("c"), same, left=False)
     count, most = col("n", "p"), _MOST // constant
     norm = exp.Mul(this=cast(count, "HUGEINT"), expression=whole(constant))
     narrow = exp.Mul(this=call("LEAST", count.copy(), whole(most)), expression=whole(constant))
@@ -132,19 +130,20 @@ def _counted_sums(tally: Sums, rows: exp.Select, limits: list[int]) -> exp.Selec
         instead = instead.select(as_(exp.Sum(this=change), f"s{place}"), copy=False)
     instead = instead.from_(parts.subquery("p", copy=False), copy=False)
     instead = instead.group_by(*(col(name, "p") for name in names), copy=False)
-    both = exp.union(_of(tally, [], sums), instead, distinct=False, copy=False)
+    both = exp.union(_of(tally, [], sums, exp.true()), instead, distinct=False, copy=False)
     shown = [f"s{place}" for place in range(len(sums))]
     added = exp.select(*(col(name, "u") for name in (*names, *shown)))
     added = added.from_(both.subquery("u", copy=False), copy=False)
     query = _added(tally, by_places(added, tally.by, shown))
     query = query.with_(cte("r"), as_=rows, materialized=True, copy=False)
-    return query.with_(cte("c"), as_=_owners(tally), materialized=False, copy=False)
+    return query.with_(cte("c"), as_=owners, materialized=False, copy=False)
 
 
-def _of(tally: Sums, others: list[exp.Expr], sums: list[exp.Expr]) -> exp.Select:
-    """Sums of the rows r, by keys and ``others``."""
-    groups = [*(col(f"k{place}", "r") for place in range(len(tally.by))), *others]
-    query = exp.select(*groups, *sums).from_(named("r"), copy=False)
+def _of(tally: Sums, others: list[str], sums: list[exp.Expr], which: exp.Expr) -> exp.Select:
+    """Sums of some of the rows r, by keys and ``others``."""
+    names = [*(f"k{place}" for place in range(len(tally.by))), *others]
+    groups = [col(name, "r") for name in names]
+    query = exp.select(*groups, *sums).from_(named("r"), copy=False).where(which, copy=False)
     return query.group_by(*(group.copy() for group in groups), copy=False)
 
 
@@ -155,18 +154,16 @@ def _many(size: exp.Expr, tally: Sums) -> exp.Expr:
     return exp.GT(this=size, expression=whole(most))
 
 
-def _folded(tally: Sums, limits: list[int], few: exp.Expr | None = None) -> list[exp.Expr]:
-    """What an owner adds to a cell of each term, clamped; where it stands for ``few``, not so."""
+def _folded(tally: Sums, limits: list[int]) -> list[exp.Expr]:
+    """What an owner adds to a cell of each term, clamped; of constants, by the number of rows."""
     terms, folded = folded_terms(tally), list[exp.Expr]()
     for place, (term, limit) in enumerate(zip(terms, limits, strict=True)):
-        constant, total = term.constant, _total(terms, place)
+        constant, name = term.constant, f"v{place}"
         if constant and limit % constant == 0:
             rows = call("LEAST", exp.Count(this=exp.Star()), whole(limit // abs(constant)))
-            held: exp.Expr = exp.Mul(this=rows, expression=whole(constant))
+            folded.append(as_(exp.Mul(this=rows, expression=whole(constant)), name))
         else:
-            held = _held(total.copy(), limit)
-        held = held if few is None else case((few.copy(), total), otherwise=held)
-        folded.append(as_(held, f"v{place}"))
+            folded.append(_held(_total(terms, place), limit, name))
     return folded
 
 
@@ -186,29 +183,27 @@ def _limits(tally: Sums) -> list[int]:
     return [rows * term.reach for term in terms]
 
 
-def _held(total: exp.Expr, limit: int) -> exp.Expr:
+def _held(total: exp.Expr, limit: int, name: str) -> exp.Expr:
     """A sum as BIGINT, clamped; 0 of no values."""
     some = exp.Coalesce(this=total, expressions=[whole(0)])
-    return cast(clamp(some, whole(-limit), whole(limit)), "BIGINT")
+    return as_(cast(clamp(some, whole(-limit), whole(limit)), "BIGINT"), name)
 
 
-def _merged(parts: exp.Select, tally: Sums, limits: list[int], *, few: bool) -> exp.Select:
+def _merged(parts: exp.Select, tally: Sums, limits: list[int]) -> exp.Select:
     """The parts with one row for each owner and cell."""
     keys = [col(name, "m") for name in (*_places(tally), OWNER)]
-    query = exp.select(*keys).from_(parts.subquery("m", copy=False), copy=False)
-    for place, limit in enumerate(limits):
-        total = exp.Sum(this=col(f"v{place}", "m"))
-        held = _held(total, limit)
-        held = case((keys[-1].is_(exp.null()), total.copy()), otherwise=held) if few else held
-        query = query.select(as_(held, f"v{place}"), copy=False)
+    sums = (
+        _held(exp.Sum(this=col(f"v{place}", "m")), limit, f"v{place}")
+        for place, limit in enumerate(limits)
+    )
+    query = exp.select(*keys, *sums).from_(parts.subquery("m", copy=False), copy=False)
     return query.group_by(*(key.copy() for key in keys), copy=False)
 
 
-def _heavy(tally: Sums, limits: list[int], dialect: Dialect) -> exp.Select:
+def _heavy(tally: Sums, dialect: Dialect) -> exp.Select:
     """Owners beyond a bound, and for each bound a number of at least it and the largest norm."""
     owner, squares = col(OWNER, "p"), tally.squares_per_unit
     found = exp.select(owner).from_(named("p"), copy=False).group_by(owner.copy(), copy=False)
-    found = found.where(owner.is_(exp.null()).not_(), copy=False)
     beyond: list[exp.Expr] = []
     norms: dict[int, list[exp.Expr]] = {}
     for name, term in _sizes(tally):
@@ -216,9 +211,8 @@ def _heavy(tally: Sums, limits: list[int], dialect: Dialect) -> exp.Select:
         size = exp.Sum(this=exp.Abs(this=value.copy()))
         found = found.select(as_(size, f"a_{name}"), copy=False)
         norm: exp.Expr = col(f"a_{name}", "b")
-        if squares is not None:  # that of few rows may be looked at before it is left out
-            most = limits[int(name[1:])]
-            wide = cast(clamp(value, whole(-most), whole(most)), "HUGEINT")
+        if squares is not None:
+            wide = cast(value, "HUGEINT")
             size = exp.Sum(this=exp.Mul(this=wide, expression=wide.copy()))
             found = found.select(as_(size, f"q_{name}"), copy=False)
             norm = _root(col(f"q_{name}", "b"), norm, dialect)
@@ -259,18 +253,19 @@ def _scaled_parts(tally: Sums) -> exp.Select:
         bounds.setdefault(tally.bound(term), []).append(exp.Abs(this=col(name, "p")))
     values = [col(f"v{place}", "p") for place in range(len(tally.terms))]
     norms = [col(f"n{place}", "h") for place in range(len(bounds))]
-    near: list[exp.Expr] = [col(f"m{place}", "h") for place in range(len(bounds))]
+    near = [col(f"m{place}", "h") for place in range(len(bounds))]
     parts: exp.Expr = named("p")
-    few: exp.Expr = norms[0].is_(exp.null())
+    few: exp.Expr = exp.Is(this=norms[0].copy(), expression=exp.null())
     if not tally.by:  # one cell: its norm is the number itself
-        each = enumerate(call("GREATEST", whole(bound), *of) for bound, of in bounds.items())
-        sized = (as_(norm, f"n{place}") for place, norm in each)
-        inner = exp.select(col(OWNER, "p"), *values, *sized).from_(parts, copy=False)
-        parts, near = inner.subquery("h", copy=False), [cast(n.copy(), "BIGINT") for n in norms]
+        sized = (
+            as_(call("GREATEST", whole(bound), *spans), f"n{place}")
+            for place, (bound, spans) in enumerate(bounds.items())
+        )
+        inner = exp.select(*values, *sized).from_(parts, copy=False)
+        parts, near = inner.subquery("h", copy=False), norms
         values = [col(value.name, "h") for value in values]
         pairs = zip(norms, bounds, strict=True)
         few = exp.and_(*(exp.LTE(this=n.copy(), expression=whole(b)) for n, b in pairs), copy=False)
-        few = exp.or_(col(OWNER, "h").is_(exp.null()), few, copy=False)
     query = exp.select(*(col(name, "p") for name in _places(tally))).from_(parts, copy=False)
     for place, value in enumerate(values):
         scaled = [
@@ -285,13 +280,14 @@ def _scaled_parts(tally: Sums) -> exp.Select:
     return joined(query, named("h"), same, left=True)
 
 
-def _added(tally: Sums, parts: exp.Query) -> exp.Select:
+def _added(tally: Sums, parts: exp.Query, *, limit: int | None = SUM_MAX) -> exp.Select:
     """Parts added up per cell, and clamped."""
     places = [col(name, "a") for name in _places(tally)]
     query = exp.select(*places).from_(parts.subquery("a", copy=False), copy=False)
     for place in range(len(tally.terms)):
-        total = _held(exp.Sum(this=col(f"s{place}", "a")), SUM_MAX)
-        query = query.select(as_(total, f"s{place}"), copy=False)
+        total, name = exp.Sum(this=col(f"s{place}", "a")), f"s{place}"
+        shown = as_(total, name) if limit is None else _held(total, limit, name)
+        query = query.select(shown, copy=False)
     return query.group_by(*(place.copy() for place in places), copy=False) if places else query
 
 
@@ -301,7 +297,7 @@ def _scaled(value: exp.Expr, bound: int, norm: exp.Expr, near: exp.Expr) -> exp.
     Where the product is below 2**63 - 1, so is the quotient by a norm that is cut there (``near``).
     """
     fits = exp.LTE(this=exp.Abs(this=value.copy()), expression=whole((_MOST - 1) // bound))
-    narrow = exp.Mul(this=cast(value.copy(), "BIGINT"), expression=whole(bound))
+    narrow = exp.Mul(this=value.copy(), expression=whole(bound))
     quick = exp.IntDiv(this=exp.paren(narrow), expression=near)
     product = exp.Mul(this=cast(value, "HUGEINT"), expression=whole(bound))
     exact = exp.IntDiv(this=exp.paren(product), expression=exp.paren(norm))
