@@ -118,6 +118,23 @@ def test_sizes_that_are_too_small_are_caught(tmp_path, monkeypatch):
         require_equal(tmp_path / "uncounted", range(3), shallow)
 
 
+@pytest.mark.parametrize("rest", [False, True])
+@pytest.mark.parametrize("bound", [{"rows_per_unit": 3}, {"squares_per_unit": 9}])
+def test_what_all_of_few_rows_add_is_not_clamped_as_what_one_owner_adds(tmp_path, bound, rest):
+    rows, grains = 300, 1 << 46  # the parts of one owner end at 2**62, or 2**50
+    frame = visits_of([1] * rows)
+    term = replace(ONE, grain=Fraction(1, grains), high=grains)
+    by = (replace(CODES, rest=rest),)
+    tally = Sums(relation=Table(VISITS), by=by, terms=(term,), **bound)
+    expected = [[rows // 3 * grains] * (2 + rest)]
+    source = alone(written(tmp_path, {"visits": frame})["visits"])
+    assert source.sums(tally).tolist() == expected
+    assert kept(source)
+    assert DuckDBSource({"visits": frame}, {"visits": VISITS}).sums(tally).tolist() == expected
+    none = replace(tally, relation=Filter(Table(VISITS), Call("lt", (Field("vid"), Literal(0)))))
+    assert not source.sums(none).any()
+
+
 def test_whoever_is_beyond_the_bound_in_a_copy_is_scaled(tmp_path):
     source = alone(written(tmp_path, {"visits": visits_of([9, 1, 3, 4])})["visits"])
     some = Filter(Table(VISITS), Call("lt", (Field("vid"), Literal(6))))

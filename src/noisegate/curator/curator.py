@@ -136,11 +136,7 @@ class Curator:
         Leaving the block closes it: what was used stays charged, the rest goes back, also when the
         recipe fails. A recipe that was finished before gets its stored answer, at no charge.
         """
-        from noisegate.curator.allowance import (  # noqa: PLC0415 - for recipes
-            Allowance,
-            ended,
-            sample_in,
-        )
+        from noisegate.curator.allowance import Allowance, ended, sample_in  # noqa: PLC0415
 
         self.require_allowed(uses)
         sample = sample_in(event, self.accountants)

@@ -17,7 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
@@ -25,12 +25,20 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 import duckdb
 from sqlglot import exp
 
-from noisegate.algebra.relation import Table
+from noisegate.algebra.relation import Filter, Relation, Table
+from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import Grouping
 from noisegate.errors import SourceError
 from noisegate.privacy.domain import TableDomain
 from noisegate.sources.duckdb.files import file_of
-from noisegate.sources.writing.relations import OWNER, SIZE, RelationWriter, Written
+from noisegate.sources.writing.relations import (
+    OWNER,
+    SIZE,
+    Opened,
+    RelationWriter,
+    Written,
+    base_of,
+)
 from noisegate.sources.writing.words import as_, col, cte, named
 
 if TYPE_CHECKING:
@@ -79,20 +87,40 @@ class CopyWriter(RelationWriter):
         self._used = used
         return found
 
+    def over(self, relation: Relation) -> Opened:
+        """An open SELECT; from some rows of one copy as they are, in one step."""
+        table = base_of(relation)
+        opened = None if table is None else self._open(table)
+        if opened is None:
+            return super().over(relation)
+        while isinstance(relation, Filter):
+            condition = self._written(relation.condition, schema_of(relation.of), opened.field)
+            opened.query.where(condition, copy=False)
+            relation = relation.of
+        return opened
+
     def _table(self, relation: Table) -> Written:
+        opened = self._open(relation)
+        if opened is None:
+            return super()._table(relation)
+        below = opened.below
+        names = {name: f"c{place}" for place, name in enumerate(below.columns)}  # others come after
+        shown = [as_(opened.field(name), at) for name, at in names.items()]
+        shown += [col(name, opened.alias) for name in below.carried]
+        query = opened.query.select(*(shown or [as_(exp.true(), "row")]), copy=False)
+        return replace(below, query=query, columns=names, stored=names)
+
+    def _open(self, relation: Table) -> Opened | None:
+        """A SELECT from the copy, if there is one."""
         copy = self.copies.get(relation.domain.name)
         if copy is None or copy.table != relation.domain:  # another says otherwise what is clamped
-            return super()._table(relation)
-        alias, used = self._alias(), [name for name in copy.columns if name in self._used]
-        names = {name: f"c{place}" for place, name in enumerate(used)}
+            return None
+        alias, query = self._alias(), exp.Select()
+        names = {name: at for name, at in copy.columns.items() if name in self._used}
         owned = copy.table.unit is not None and copy.table.unit.column is not None
-        written = Written(exp.Select(), names, owned, names, owned)
-        shown = [as_(col(copy.columns[name], alias), at) for name, at in names.items()]
-        shown += [col(name, alias) for name in written.carried]
         place = exp.Table(this=exp.to_identifier("rows"), db=exp.to_identifier(_name(copy.number)))
-        written.query.select(*(shown or [as_(exp.true(), "row")]), copy=False)
-        written.query.from_(as_(place, alias), copy=False)
-        return written
+        query.from_(as_(place, alias), copy=False)
+        return Opened(query, Written(query, names, owned, names, owned), alias, self._dialect)
 
 
 @final

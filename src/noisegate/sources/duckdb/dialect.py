@@ -1,9 +1,11 @@
 """DuckDB's own words: the reference that other engines are held to."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, final
 
 from sqlglot import exp
+from sqlglot.dialects.duckdb import DuckDB as Words
 
 from noisegate.algebra.expression import Expression, Schema
 from noisegate.privacy.domain import WHOLE_MAX, Column, Kind
@@ -14,6 +16,18 @@ from noisegate.sources.writing.words import TYPES, call, cast, whole
 WHOLE_TYPES: Final = frozenset({
     "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER",
 })  # fmt: skip
+_PLAIN: Final = re.compile(r"[0-9]+\.[0-9]+")
+
+
+class _Text(Words.Generator):  # type: ignore[misc]
+    def cast_sql(self, cast: exp.Cast, safe_prefix: str | None = None) -> str:
+        """To the usual types without a look at all others, which takes longer than the rest."""
+        name, value = cast.args["to"].this.value, cast.this
+        if name == "DOUBLE" and isinstance(value, exp.Literal) and _PLAIN.fullmatch(value.name):
+            return f"{value.name}e0"  # the same double, by the parser
+        if name in ("BIGINT", "DOUBLE", "INT128"):
+            return f"{safe_prefix or ''}CAST({self.sql(cast, 'this')} AS {name})"
+        return str(super().cast_sql(cast, safe_prefix))
 
 
 @final
@@ -44,7 +58,7 @@ class DuckDB(Dialect):
 
     def text(self, query: exp.Expr) -> str:
         """As it is."""
-        return query.sql(dialect="duckdb", copy=False)
+        return str(_Text(dialect="duckdb", comments=False).generate(query, copy=False))
 
     def read_as(self, column: Column, stored: str, value: exp.Expr) -> exp.Expr:
         """By a cast that is tried."""

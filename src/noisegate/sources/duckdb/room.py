@@ -24,7 +24,7 @@ class Line:
 
     connection: duckdb.DuckDBPyConnection
     engine: duckdb.DuckDBPyConnection
-    listed: dict[int, tuple[Key | None, ...]] = field(default_factory=dict)  # by place
+    listed: dict[int, tuple[tuple[Key, ...], list[type]]] = field(default_factory=dict)  # by place
 
 
 @final

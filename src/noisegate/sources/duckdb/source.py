@@ -164,7 +164,7 @@ class DuckDBSource(Source):
         return found
 
     def values(self, tally: Values) -> list[Whole]:  # noqa: D102 - see Source
-        found = self._ask(tally, values_query)
+        found = self._ask(tally)
         values = found["v"].astype(np.int64, copy=False)
         if not tally.by:
             return [values]
@@ -175,7 +175,7 @@ class DuckDBSource(Source):
 
     def distinct(self, tally: Distinct) -> Whole:  # noqa: D102 - see Source
         shape = tuple(grouping.size for grouping in tally.by)
-        found = self._ask(tally, distinct_query)
+        found = self._made(tally, distinct_query, _numpy, tally.by)  # few rows: planned once
         return np.stack([filled(found, "s0", shape)])
 
     def keys(self, tally: Keys) -> Held:  # noqa: D102 - see Source
@@ -220,10 +220,7 @@ class DuckDBSource(Source):
         return found
 
     def blocks(self, tally: "Blocks", key: str) -> list[dict[str, NDArray[Any]]]:  # noqa: D102 - see Source
-        from noisegate.sources.writing.blocks import (  # noqa: PLC0415 - for programs
-            blocks_query,
-            dealt_rows,
-        )
+        from noisegate.sources.writing.blocks import blocks_query, dealt_rows  # noqa: PLC0415
 
         write = partial(blocks_query, key=key)
         return dealt_rows(self._made(tally, write, _numpy, ()), tally)
@@ -246,16 +243,16 @@ class DuckDBSource(Source):
             name = repr(tally), wide, *writer.read
             text = self._written.get(name)
             if text is None:
-                text = sums_query(tally, writer, wide=wide).sql(dialect="duckdb", copy=False)
+                text = DUCKDB.text(sums_query(tally, writer, wide=wide))
                 if sample_of(tally.relation) is None:
                     if len(self._written) >= _WRITTEN_MAX:
                         self._written.clear()
                     self._written[name] = text
             return dict(self._run(lambda connection: _numpy(connection, text), tally.by))
 
-    def _ask(self, tally: Values | Distinct, write: Callable[..., exp.Query]) -> dict[str, Any]:
+    def _ask(self, tally: Values) -> dict[str, Any]:
         """A number for each row, as it lies in memory."""
-        found = self._made(tally, write, _arrow, tally.by)
+        found = self._made(tally, values_query, _arrow, tally.by)
         shown = [name for name in found.column_names if name != OWNER]
         return {name: numbers(found.column(name)) for name in shown}
 
@@ -270,7 +267,7 @@ class DuckDBSource(Source):
         work: Callable[[duckdb.DuckDBPyConnection, str], Any], by: Sequence[Grouping],
     ) -> Any:  # noqa: ANN401 - as it is worked on  # fmt: skip
         with self._reading(tally) as writer:
-            text = write(tally, writer).sql(dialect="duckdb", copy=False)
+            text = DUCKDB.text(write(tally, writer))
             return self._run(lambda connection: work(connection, text), by)
 
     @contextmanager
@@ -311,9 +308,10 @@ class DuckDBSource(Source):
         try:
             with cuttable(line.connection.interrupt, self._seconds) as asked:
                 for place, grouping in enumerate(by):
-                    if line.listed.get(place) is not grouping.keys:
+                    typed = grouping.keys, [*map(type, grouping.keys)]  # 1 is not True
+                    if line.listed.get(place) != typed:
                         line.connection.register(keys_table(place), key_list(grouping))
-                        line.listed[place] = grouping.keys
+                        line.listed[place] = typed
                 found = work(line.connection)
             done = True
         except (duckdb.Error, RuntimeError) as error:

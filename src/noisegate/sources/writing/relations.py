@@ -228,9 +228,14 @@ class RelationWriter:
         return Written(query, names, inner.is_owned, is_sized=inner.is_sized)
 
     def _table(self, relation: Table) -> Written:
-        table = relation.domain
-        alias = self._alias()
+        table, alias = relation.domain, self._alias()
         types, dialect = self._types[table.name], self._dialect
+        way, at = [(step, self._alias()) for step in table.path], self._types
+        # What the first step's partner has as well is shown from there: an engine then sees that a
+        # further join with that table is about the same rows of it.
+        same = {
+            s.column: col(s.key, t) for s, t in way[:1] if types[s.column] == at[s.table][s.key]
+        }
         shown: list[exp.Expr] = []
         names: dict[str, str] = {}
         stored: dict[str, str] = {}
@@ -238,10 +243,9 @@ class RelationWriter:
             if column.hidden or column.name not in self._used:
                 continue
             names[column.name] = f"c{len(names)}"
-            value: exp.Expr = col(column.name, alias)
-            shown.append(
-                as_(base_value(column, types[column.name], value, dialect), names[column.name])
-            )
+            value: exp.Expr = same.get(column.name) or col(column.name, alias)
+            read = base_value(column, types[column.name], value, dialect)
+            shown.append(as_(read, names[column.name]))
             if column.kind is Kind.NUMBER or dialect.is_narrow(column, types[column.name]):
                 stored[column.name] = f"s{len(stored)}"
                 if column.kind is Kind.NUMBER:
@@ -252,19 +256,15 @@ class RelationWriter:
         if table.unit is None or table.unit.column is None:
             return Written(query, names, is_owned=False, stored=stored)
         owner, here = table.unit.column, alias
-        for step in table.path:
-            there = self._alias()
-            condition = exp.EQ(
-                this=self._as_owner(step.column, here),
-                expression=self._as_owner(step.key, there),
-            )
+        for step, there in way:
+            one, other = self._as_owner(step.column, here), self._as_owner(step.key, there)
+            condition = exp.EQ(this=one, expression=other)
             joined = as_(self._base(step.table), there)
             query = query.join(joined, on=condition, join_type="inner", copy=False)
             here = there
         value = self._as_owner(owner, here)
-        query = query.select(as_(value, OWNER), copy=False).where(
-            is_not_null(value.copy()), copy=False
-        )
+        query = query.select(as_(value, OWNER), copy=False)
+        query = query.where(is_not_null(value.copy()), copy=False)
         if self._coins is not None:
             coins = self._coins.apart(f"ids of {table.unit.ids}")
             query = query.where(coins.heads(value.copy(), dialect), copy=False)
@@ -310,13 +310,9 @@ class RelationWriter:
         kind = "left" if relation.kind is JoinKind.LEFT else "inner"
         query = exp.select(*(shown or [as_(exp.true(), "row")]))
         query = query.from_(left.query.subquery(one, copy=False), copy=False)
-        return Written(
-            query.join(
-                right.query.subquery(other, copy=False), on=condition, join_type=kind, copy=False
-            ),
-            names,
-            owned,
-        )
+        partner = right.query.subquery(other, copy=False)
+        query = query.join(partner, on=condition, join_type=kind, copy=False)
+        return Written(query, names, owned)
 
     def _matching(self, relation: Matching) -> Written:
         inner, _ = self._inside(relation.of)
@@ -405,9 +401,8 @@ class RelationWriter:
             names[folded.name] = f"c{len(names)}"
             shown.append(as_(fold(folded, schema, field, self._dialect), names[folded.name]))
         shown.append(as_(col(OWNER, alias), OWNER))
-        return Written(
-            query.select(*shown, copy=False).group_by(*groups, copy=False), names, is_owned=True
-        )
+        query = query.select(*shown, copy=False).group_by(*groups, copy=False)
+        return Written(query, names, is_owned=True)
 
     def _sampled(self, relation: Sampled) -> Written:
         """Keep an owner's rows, or where rows are owners each row, by a coin.

@@ -145,11 +145,8 @@ def values_query(tally: Values, writer: RelationWriter) -> exp.Query:
     value = as_(col("e0", "r"), "v")
     groups = [col(f"k{place}", "r") for place in range(len(tally.by))]
     owner = [col(OWNER, "r")] if is_owned else []
-    shown = (
-        exp.select(*groups, *owner, value)
-        .from_(named("r"), copy=False)
-        .where("r.e0 IS NOT NULL", copy=False)
-    )
+    shown = exp.select(*groups, *owner, value).from_(named("r"), copy=False)
+    shown = shown.where("r.e0 IS NOT NULL", copy=False)
     extra = ["v", *([OWNER] if is_owned else [])]
     query = by_places(shown, tally.by, extra).with_(cte("r"), as_=rows, copy=False)
     if not is_owned or tally.rows_per_unit is None:
@@ -178,11 +175,8 @@ def keys_query(tally: Keys, writer: RelationWriter) -> exp.Query:
         )
         source: exp.Query = _lowest(pairs, names, tally.keys_per_unit, writer.dialect)
     else:
-        source = (
-            exp.select(*(col(n, "r") for n in names))
-            .from_(named("r"), copy=False)
-            .where(held, copy=False)
-        )
+        source = exp.select(*(col(n, "r") for n in names)).from_(named("r"), copy=False)
+        source = source.where(held, copy=False)
     shown = [as_(col(name, "p"), f"k{place}") for place, name in enumerate(names)]
     query = exp.select(*shown, as_(exp.Count(this=exp.Star()), "n")).from_(
         source.subquery("p", copy=False), copy=False

@@ -55,8 +55,8 @@ def write_value(value: Value, kind: Kind) -> exp.Expr:
 
 def whole(value: int) -> exp.Expr:
     """A whole number as BIGINT."""
-    return cast(exp.Literal.number(value) if value >= 0 else exp.Neg(
-        this=exp.Literal.number(-value)), "BIGINT")  # fmt: skip
+    digits = exp.Literal(this=str(abs(value)), is_string=False)
+    return cast(digits if value >= 0 else exp.Neg(this=digits), "BIGINT")
 
 
 def number(value: int | Fraction) -> exp.Expr:
@@ -135,7 +135,8 @@ def cte(name: str) -> exp.TableAlias:
 
 def col(name: str, table: str | None = None) -> exp.Column:
     """A quoted column."""
-    return exp.column(exp.to_identifier(name, quoted=True), table)
+    at = None if table is None else exp.Identifier(this=table, quoted=False)
+    return exp.Column(this=exp.Identifier(this=name, quoted=True), table=at)
 
 
 def in_calendar(sql: exp.Expr, kind: Kind) -> exp.Expr:

@@ -22,6 +22,7 @@ two machines agree on them.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from math import inf
 from typing import Final, final
 
@@ -49,13 +50,17 @@ def split(errors: Sequence[Mapping[int, float]], *, pieces: int, gaussian: bool)
     >>> split([{0: 8.0, 1: 1.0}], pieces=2, gaussian=False).shares
     (Fraction(4, 5), Fraction(1, 5))
     """
+    return _split(tuple(tuple(each.items()) for each in errors), pieces, 1 if gaussian else 2)
+
+
+@lru_cache(maxsize=1024)  # questions of one form differ by what rows they are about
+def _split(errors: tuple[tuple[tuple[int, float], ...], ...], pieces: int, power: int) -> Split:
     if pieces == 0:
         return Split((), 0.0)
     squares = np.zeros((len(errors), pieces))
     for row, weights in enumerate(errors):
-        for piece, weight in weights.items():
+        for piece, weight in weights:
             squares[row, piece] = max(weight, 1e-6) ** 2
-    power = 1 if gaussian else 2
     multipliers = np.full(len(errors), 1 / len(errors))
     best, worst = np.full(pieces, 1 / pieces), inf
     for _ in range(ROUNDS):
