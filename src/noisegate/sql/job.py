@@ -43,7 +43,7 @@ from noisegate.sql.first import First, Reading, after_paying, number_of
 from noisegate.sql.ordered import Order, Parcel, fetched, orders_of
 from noisegate.sql.plan import AnswerExpected, AnswerPlan
 from noisegate.sql.question import Question, sampled
-from noisegate.sql.reaching import MOST, goal_of, least, require_foreseen
+from noisegate.sql.reaching import MOST, goal_of, least, require_foreseen, require_reached
 from noisegate.sql.reading.reader import read
 from noisegate.sql.reuse.guesses import Guess
 from noisegate.sql.reuse.shelf import Shelf
@@ -238,6 +238,9 @@ def question_job(desk: Desk, sql: str, terms: Terms, *, fresh: bool = False) -> 
     if goal is not None and not job.is_paid(desk.curator):
         require_foreseen(job, goal)
         if job.before:
+            one = replace(terms, rows_per_unit=1, groups_per_unit=1)
+            schema, top = job.expected.schema, terms.epsilon or job.epsilon
+            require_reached(_job(desk, reading, one, fresh=True, schema=schema), goal, top)
             job = replace(job, goal=goal, notes=(*job.notes, MOST))
         else:
             job = _within(job, goal)
@@ -255,8 +258,9 @@ def _within(job: QuestionJob, goal: Goal) -> QuestionJob:
         schema = job.expected.schema
         return _job(job.desk, job.asked.reading, terms, fresh=fresh, schema=schema)
 
-    epsilon = least(made(job.epsilon, fresh=True), goal, partial(made, fresh=True))
-    return made(epsilon, fresh=job.fresh)
+    top = job.terms.epsilon or job.epsilon
+    found = least(made(top, fresh=True), top, goal, partial(made, fresh=True))
+    return made(found, fresh=job.fresh)
 
 
 def _known(desk: Desk, reading: Reading, terms: Terms, *, fresh: bool) -> QuestionJob:

@@ -14,19 +14,24 @@ Claim: look and answer cost at most ``epsilon`` together. Adjacency: add/remove.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from fractions import Fraction
-from math import inf
+from math import inf, sqrt
 from typing import TYPE_CHECKING, Final
 
 from noisegate.desk.terms import USUAL, Terms
 from noisegate.errors import NoisegateError, Unsupported
 from noisegate.privacy.loss import decimal_up
 from noisegate.sql.drafts.accuracy import Goal, cheapest, limits_of
+from noisegate.sql.drafts.recipe import COUNTS
 from noisegate.sql.plan import shown_names
+from noisegate.sql.question import Function
 
 if TYPE_CHECKING:
     from noisegate.sql.job import QuestionJob
+    from noisegate.sql.reuse.guesses import Guess
 
+_ADDED: Final = (*COUNTS, Function.COUNT_UNITS, Function.SUM)
 MOST: Final = (
     "The price is the most it may cost: after the estimate, no more is spent than the accuracy "
     "needs."
@@ -47,7 +52,20 @@ def goal_of(terms: Terms) -> Goal | None:
 
 def require_foreseen(job: "QuestionJob", goal: Goal) -> None:
     """Refuse numbers whose error no price tells beforehand."""
-    limits = _limits(job, goal)
+    limits, blocks = _limits(job, goal), job.asked.question.blocks
+    if any(key.domain.keys is None for block in blocks for key in block.by):
+        raise Unsupported(
+            "Which groups are found follows from the price, not from an accuracy.",
+            fix="Ask by epsilon, or declare the groups.",
+            about="accuracy",
+        )
+    functions = [each.function for block in blocks for each in block.aggregates]
+    if job.asked.looks and (others := [each for each in functions if each not in _ADDED]):
+        raise Unsupported(
+            f"The error of {others[0].value} follows from how many rows an estimated bound leaves.",
+            fix="Ask by epsilon, or give rows_per_unit=...",
+            about="accuracy",
+        )
     for name in job.expected.margins(goal.confidence):
         if goal.relative is not None and limits.get(name, inf) == inf:
             raise Unsupported(
@@ -57,12 +75,16 @@ def require_foreseen(job: "QuestionJob", goal: Goal) -> None:
             )
 
 
-def least(most: "QuestionJob", goal: Goal, make: "Callable[[Fraction], QuestionJob]") -> Fraction:
-    """The least ε that is accurate enough; refused if that of ``most`` is not.
+def require_reached(job: "QuestionJob", goal: Goal, top: Fraction) -> None:
+    """Refuse what not even the whole price reaches, for a ``job`` that bounds units by one row."""
+    if not _meets(job, goal, unknown=True):
+        raise _beyond(top)
 
-    ``make`` makes the job of an ε as if all were new, so that it is the same whatever was drawn.
-    """
-    top = most.epsilon
+
+def least(
+    most: "QuestionJob", top: Fraction, goal: Goal, make: "Callable[[Fraction], QuestionJob]"
+) -> Fraction:
+    """The least ε that is accurate enough; refused if ``top``, that of ``most``, is not."""
 
     def is_enough(epsilon: Fraction) -> bool:
         try:
@@ -74,11 +96,15 @@ def least(most: "QuestionJob", goal: Goal, make: "Callable[[Fraction], QuestionJ
     try:
         return min(cheapest(is_enough), top)
     except Unsupported:
-        raise Unsupported(
-            f"No price up to ε = {decimal_up(top)} is predicted to achieve this accuracy.",
-            fix="Allow a larger error, or a larger epsilon.",
-            about="accuracy",
-        ) from None
+        raise _beyond(top) from None
+
+
+def _beyond(top: Fraction) -> Unsupported:
+    return Unsupported(
+        f"No price up to ε = {decimal_up(top)} is predicted to achieve this accuracy.",
+        fix="Allow a larger error, or a larger epsilon.",
+        about="accuracy",
+    )
 
 
 def _is_within(job: "QuestionJob", most: "QuestionJob") -> bool:
@@ -87,12 +113,29 @@ def _is_within(job: "QuestionJob", most: "QuestionJob") -> bool:
     return not job.before and all(each.epsilon <= top.epsilon for each, top in pairs)
 
 
-def _meets(job: "QuestionJob", goal: Goal) -> bool:
-    limits, widths = _limits(job, goal), job.expected.margins(goal.confidence)
-    usual = inf if goal.within is None else float(goal.within)
+def _meets(job: "QuestionJob", goal: Goal, *, unknown: bool = False) -> bool:
+    """Whether all errors are as small as wanted, by looks alone: not by what else was released."""
+    error = job.expected.error
+    guesses = tuple(replace(each, shelf=None, said=_rows(each)) for each in error.guesses)
+    found = replace(error, guesses=guesses).columns(goal.confidence)
+    limits, usual = _limits(job, goal), inf if goal.within is None else float(goal.within)
     return all(
-        width is not None and width <= limits.get(name, usual) for name, width in widths.items()
+        unknown if each.most is None or each.at_best else each.most <= limits.get(name, usual)
+        for name, each in found.items()
     )
+
+
+def _rows(guess: "Guess") -> int | None:
+    """About how many rows there are, as said or by the look.
+
+    The norm of what a unit has in so many cells is at least this part of the sum.
+    """
+    if guess.said is not None:
+        return guess.said
+    cells = max([guess.draft.cells(columns) for columns in guess.draft.block.sets] + [1])
+    kept = [each.loss.kept * (sqrt(cells) if each.is_norm else 1.0)
+            for each in guess.losses if not each.units]  # fmt: skip
+    return max(1, round(kept[0])) if kept else None
 
 
 def _limits(job: "QuestionJob", goal: Goal) -> Mapping[str, float]:

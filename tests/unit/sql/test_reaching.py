@@ -18,7 +18,9 @@ COUNT = "SELECT COUNT(*) AS n FROM t"
 GROUPS = "SELECT w, COUNT(*) AS n FROM t GROUP BY w"
 SIZES = np.random.default_rng(5).integers(1, 12, 3_000)
 WHO = np.repeat(np.arange(SIZES.size), SIZES)
-ROWS = pa.table({"who": WHO, "w": WHO % 4, "x": (WHO * 7 % 200).astype(float)})
+ROWS = pa.table(
+    {"who": WHO, "w": WHO % 4, "x": (WHO * 7 % 200).astype(float), "y": (WHO % 3).astype(str)}
+)
 POLICY = """
 name = "t"
 [budget]
@@ -46,11 +48,11 @@ def opened(accountant="pure", epsilon=20, **terms):
 @pytest.mark.parametrize(
     ("sql", "within", "accountant"),
     [
-        (COUNT, 600, "pure"),
-        (COUNT, 600, "zcdp"),
-        (GROUPS, 400, "pure"),
-        ("SELECT SUM(x) AS n FROM t", 50_000, "pure"),
-        ("SELECT COUNT(*) * 1.0 / 2 AS n FROM t", 300, "pure"),
+        (COUNT, 2_000, "pure"),
+        (COUNT, 2_000, "zcdp"),
+        (GROUPS, 1_500, "pure"),
+        ("SELECT SUM(x) AS n FROM t", 200_000, "pure"),
+        ("SELECT COUNT(*) * 1.0 / 2 AS n FROM t", 1_000, "pure"),
     ],
 )
 def test_less_than_the_price_is_spent_and_what_is_wanted_is_met(sql, within, accountant):
@@ -80,11 +82,42 @@ def test_nothing_costs_more_than_the_price(price):
 
 
 def test_where_the_most_is_not_enough_the_look_is_paid_and_free_from_then_on():
+    """A bound of one row would be: noise of scale 1 alone, ± 3."""
     gate = opened()
     for _ in range(2):
         with pytest.raises(Unsupported, check=about("accuracy"), match="up to ε = 1 "):
             gate.sql(COUNT, within=5, epsilon=1)
         assert 0 < gate.spent.epsilon < Fraction(1, 2)
+
+
+@pytest.mark.parametrize(
+    ("sql", "within"),
+    [
+        ("SELECT w, COUNT(*) AS n FROM t GROUP BY ROLLUP(w)", 4_000),
+        ("SELECT COUNT(*) AS n, SUM(x) AS s FROM t", 100_000),
+        (GROUPS, 2_000),
+        ("SELECT COUNT(*) AS n FROM t WHERE x > (SELECT SUM(x) / COUNT(*) FROM t)", 4_000),
+    ],
+)
+def test_what_was_paid_for_is_found_again(sql, within):
+    """What is on the shelf by now does not move the price that is found."""
+    for _ in range(3):
+        gate = opened()
+        first = gate.sql(sql, within=within, epsilon=6)
+        spent = gate.spent
+        for _ in range(2):
+            again = gate.sql(sql, within=within, epsilon=6)
+            assert (again.free, again.rows, gate.spent) == (True, first.rows, spent)
+
+
+def test_all_of_the_price_is_used_where_a_number_comes_first():
+    """Once the first number is there, what is planned for all of ε is reached by all of ε."""
+    sql = "SELECT COUNT(*) AS n FROM t WHERE x > (SELECT SUM(x) / COUNT(*) FROM t)"
+    gate = opened()
+    gate.sql(sql, epsilon=6)
+    plan = gate.plan(sql, epsilon=6, fresh=True)
+    found = gate.plan(sql, within=1.5 * plan.margins()["n"], epsilon=6, fresh=True)
+    assert 0 < found.price.epsilon <= plan.price.epsilon
 
 
 def test_a_look_that_is_there_is_used_and_the_plan_is_the_price():
@@ -119,6 +152,9 @@ def test_where_the_bound_is_declared_the_price_is_that_of_the_accuracy_alone():
     ("sql", "terms", "code"),
     [
         ("SELECT AVG(x) AS a FROM t", {"within": 5}, "rows"),
+        ("SELECT AVG(x) AS a FROM t", {"within": 20, "rows": 18_000}, "accuracy"),
+        (COUNT, {"within": 1}, "accuracy"),  # not with one row a unit, for all of the price
+        (GROUPS, {"within": 1}, "accuracy"),
         ("SELECT MEDIAN(x) AS a FROM t", {"within": 5}, "accuracy"),
         ("SELECT MEDIAN(x) AS a FROM t", {"relative": "0.1", "rows": 18_000}, "accuracy"),
         ("SELECT COUNT(*) / 2 AS a FROM t", {"relative": "0.1", "rows": 18_000}, "accuracy"),
@@ -132,6 +168,13 @@ def test_what_cannot_be_foreseen_is_refused_before_the_charge(sql, terms, code):
     gate = opened()
     with pytest.raises(NoisegateError, check=about(code)):
         gate.sql(sql, epsilon=1, **terms)
+    assert gate.spent.epsilon == 0
+
+
+def test_groups_that_are_found_follow_from_a_price():
+    gate = opened("zcdp")
+    with pytest.raises(Unsupported, check=about("accuracy"), match="Which groups are found"):
+        gate.sql("SELECT y, COUNT(*) FROM t GROUP BY y", within=4_000, epsilon=8, delta="1e-7")
     assert gate.spent.epsilon == 0
 
 

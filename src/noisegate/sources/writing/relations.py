@@ -234,7 +234,9 @@ class RelationWriter:
         # What the first step's partner has as well is shown from there: an engine then sees that a
         # further join with that table is about the same rows of it.
         same = {
-            s.column: col(s.key, t) for s, t in way[:1] if types[s.column] == at[s.table][s.key]
+            s.column: col(s.key, t)
+            for s, t in way[:1]
+            if types[s.column] == at[s.table][s.key] != "bpchar"  # which has its padding
         }
         shown: list[exp.Expr] = []
         names: dict[str, str] = {}

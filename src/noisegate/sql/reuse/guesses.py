@@ -79,7 +79,8 @@ class Guess:
         """
         parts = range(len(self.draft.parts))
         answers = [self._answer(place, share) for place in parts]
-        block = released_block(self.draft, estimate(self.bought, answers, self.losses))
+        untold = [replace(each, wide=None) for each in self.losses]  # numbers here are guessed
+        block = released_block(self.draft, estimate(self.bought, answers, untold))
         foreseen = {each.aggregate.name: self._is_foreseen(each) for each in self.draft.recipes}
         apart = not self.draft.is_found and len(set(self.draft.block.sets)) > 1
 
