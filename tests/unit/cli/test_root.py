@@ -155,11 +155,11 @@ def test_asking_for_an_error_buys_the_cheapest_noise_that_keeps_it(people):
     assert gate.sql(TOTAL, within=50).cost == plan.price
 
 
-def test_epsilon_and_within_exclude_each_other(people):
+def test_a_price_that_is_none_is_refused(people):
     gate = noisegate.open(people, epsilon=1)
     for terms in (
         {},
-        {"epsilon": 1, "within": 5},
+        {"relative": "0.1", "within": 5},
         {"epsilon": 0},
         {"within": -1},
         {"epsilon": "x"},

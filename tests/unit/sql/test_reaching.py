@@ -74,7 +74,7 @@ def test_less_than_the_price_is_spent_and_what_is_wanted_is_met(sql, within, acc
 
 @pytest.mark.parametrize("price", ["0.3", "1", "4"])
 def test_nothing_costs_more_than_the_price(price):
-    for within in (200, 300, 500, 2_000):
+    for within in (300, 2_000):
         gate = opened()
         with suppress(Unsupported):  # the look may show that no such price is enough
             gate.sql(COUNT, within=within, epsilon=price)
@@ -101,13 +101,12 @@ def test_where_the_most_is_not_enough_the_look_is_paid_and_free_from_then_on():
 )
 def test_what_was_paid_for_is_found_again(sql, within):
     """What is on the shelf by now does not move the price that is found."""
-    for _ in range(3):
+    for _ in range(2):
         gate = opened()
         first = gate.sql(sql, within=within, epsilon=6)
         spent = gate.spent
-        for _ in range(2):
-            again = gate.sql(sql, within=within, epsilon=6)
-            assert (again.free, again.rows, gate.spent) == (True, first.rows, spent)
+        again = gate.sql(sql, within=within, epsilon=6)
+        assert (again.free, again.rows, gate.spent) == (True, first.rows, spent)
 
 
 def test_all_of_the_price_is_used_where_a_number_comes_first():

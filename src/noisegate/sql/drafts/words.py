@@ -61,7 +61,8 @@ def caveats(block: Block, *, kinds: Collection[Kind] = ()) -> tuple[str, ...]:
     functions = [aggregate.function for aggregate in block.aggregates]
     if any(function not in _UNBOUNDED for function in functions):
         found.append(
-            "Values beyond declared bounds are clipped; the error bars are about clipped values."
+            "Values are clipped to their bounds; unless these were estimated, the error bars are "
+            "about the clipped values."
         )
     sampled = sample_of(block.relation)
     if sampled is not None:
