@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
+from math import sqrt
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
@@ -44,7 +45,8 @@ COLUMNS: tuple[Column, ...] = (
     ("relative error", "error", ".2%"),
     ("best cap", "best_cap", "d"),
     ("× its error", "times_best", ".2f"),
-    ("± / error", "width", ".2f"),
+    ("± / mean error", "width", ".2f"),
+    ("± / RMS error", "deviations", ".2f"),
     ("why not", "failed", ""),
 )
 Cells = dict[tuple[Any, ...], float]  # by groups and the column
@@ -57,22 +59,27 @@ class Tally:
     inside: list[float] = field(default_factory=list)  # share of cells, a draw
     errors: list[float] = field(default_factory=list)  # sum of |error| / sum of |truth|
     widths: list[float] = field(default_factory=list)  # sum of ± / sum of |truth|
+    squares: list[tuple[float, float]] = field(default_factory=list)  # means of error², of ±²
 
     @property
     def row(self) -> Row:
-        # ± / error is the median ± over the mean error. Laplace noise of scale b has a mean
-        # error of E|X| = b, and P(|X| > b ln 20) = 1/20: a ± that holds exactly 95 % has the ratio
-        # ln 20 = 3.0, and of Gaussian noise 1.96 √(π/2) = 2.46. Less is possible only where errors
-        # are much alike in all draws, as what a cap loses is: if all were the same, 1. Over ten
-        # draws the mean error scatters by a third, and so does the ratio.
+        # The median ± over the mean error, and over the root of the mean squared error. Laplace
+        # noise of scale b has E|X| = b, E X² = 2 b² and P(|X| > b ln 20) = 1/20: a ± that holds
+        # exactly 95 % has the ratios ln 20 = 3.0 and 2.12; of Gaussian noise 2.46 and 1.96. Less is
+        # possible only where errors are much alike in all draws, as what a cap loses is: if all
+        # were the same, 1. Over ten draws both errors scatter by a third, and so do the ratios.
         error, mean = median(self.errors), sum(self.errors) / len(self.errors)
         width = median(self.widths) / mean if mean and self.widths else None
-        return {"inside": sum(self.inside) / len(self.inside), "error": error, "width": width}
+        squared = sum(off for off, _ in self.squares) / len(self.squares)
+        wide = sqrt(median(bar for _, bar in self.squares) / squared) if squared else None
+        inside = sum(self.inside) / len(self.inside)
+        return {"inside": inside, "error": error, "width": width, "deviations": wide}
 
     def add(self, answer: Any, truth: Mapping[tuple[Any, ...], float], keys: int) -> None:
         """A cell without a ± says nothing, and is not inside."""
         margins = answer.margins()
         inside, error, width, size, cells = 0, 0.0, 0.0, 0.0, 0
+        squared = wide = 0.0
         for at, values in enumerate(answer.rows):
             for column in range(keys, len(values)):
                 true = truth.get((*values[:keys], column))
@@ -82,11 +89,14 @@ class Tally:
                 bar = margins[name][at] if margins[name] is not None else None
                 off = abs((0 if told is None else float(told)) - true)
                 cells, error, size = cells + 1, error + off, size + abs(true)
+                squared += off**2
                 if bar is not None:
                     inside, width = inside + (off <= float(bar) + 1e-9 * abs(true)), width + bar
+                    wide += float(bar) ** 2
         self.inside.append(inside / cells)
         self.errors.append(error / size)
         self.widths.append(width / size)
+        self.squares.append((squared / cells, wide / cells))
 
 
 def truth_of(con: Any, sql: str, keys: int) -> Cells:

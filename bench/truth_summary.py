@@ -7,6 +7,7 @@ from show import Column, Row
 EACH = "Each question: "  # how titles of the long tables begin
 COVERED_MIN, ERROR_MAX = {1.0: 0.95, 0.1: 0.9}, {1.0: 1.3, 0.1: 2.0}  # of the mean, of the best cap
 WORST_MIN = 0.8
+WIDE_MAX = 3.0  # ± by the root of the mean squared error: 2.12 is exact for Laplace noise
 
 SUMMARY: tuple[Column, ...] = (
     ("table", "table", ""),
@@ -23,7 +24,10 @@ SUMMARY: tuple[Column, ...] = (
     ("error ÷ best cap's, median", "times_best", ".2f"),
     ("target ", "times_target", ""),
     ("met ", "times_met", "met"),
-    ("± ÷ error, median", "width", ".2f"),
+    ("± ÷ mean error, median", "width", ".2f"),
+    ("± ÷ RMS error, median", "deviations", ".2f"),
+    ("target  ", "wide_target", ""),
+    ("met  ", "wide_met", "met"),
 )
 
 
@@ -50,6 +54,8 @@ def _judged(told: list[Row], epsilon: float | None) -> Row:
     inside = [row["inside"] for row in told]
     ratios = [row["times_best"] for row in told if row.get("times_best") is not None]
     widths = [row["width"] for row in told if row["width"] is not None]
+    deviations = [row["deviations"] for row in told if row.get("deviations") is not None]
+    wide = median(deviations) if deviations else None
     least, most = (aims.get(epsilon or 0.0) for aims in (COVERED_MIN, ERROR_MAX))
     below, times = sum(each < WORST_MIN for each in inside), median(ratios) if ratios else None
     return {
@@ -63,4 +69,7 @@ def _judged(told: list[Row], epsilon: float | None) -> Row:
         "times_target": None if most is None or times is None else f"≤ {most}",
         "times_met": None if most is None or times is None else times <= most,
         "width": median(widths) if widths else None,
+        "deviations": wide,
+        "wide_target": None if least is None or wide is None else f"≤ {WIDE_MAX:g}",
+        "wide_met": None if least is None or wide is None else wide <= WIDE_MAX,
     }
