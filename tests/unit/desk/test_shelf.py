@@ -3,6 +3,7 @@
 from fractions import Fraction
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from people_gates import (
     BY_K,
@@ -18,6 +19,7 @@ from people_gates import (
 )
 from scipy import stats
 
+import noisegate
 from noisegate.curator.curator import Curator
 from noisegate.curator.measurement import Measurement
 from noisegate.desk.card import Card, verify
@@ -32,6 +34,7 @@ from noisegate.transforms.query import Query
 from noisegate.transforms.strategy import Groups, Strategy
 
 ALARM = 1e-9
+COUNTED = "SELECT COUNT(*) AS n FROM t"
 
 
 def missed(answer, column, exact=0):
@@ -298,6 +301,28 @@ def test_the_difference_is_what_is_paid():
         assert paid == Fraction(more), epsilon
         assert answer.cost.epsilon == paid
     assert answer.guarantee.loss.epsilon == Fraction(3, 10)
+
+
+@pytest.mark.parametrize("accountant", ["pure", "zcdp"])
+@pytest.mark.parametrize("sql", [COUNTED, "SELECT SUM(x) AS n FROM t"])
+def test_a_higher_price_buys_a_narrower_bar_of_units_with_many_rows(accountant, sql):
+    """Weights are fine parts of a row, so that noise on the grid is wide whatever is paid."""
+
+    def opened():
+        rows = pa.table({"who": np.repeat(np.arange(500), 12), "x": np.full(6000, 0.5)})
+        return noisegate.open(
+            rows, table="t", unit="who", columns={"x": {"between": [0, 1000]}}, epsilon=1000,
+            delta=1e-6, accountant=accountant, ledger=":memory:",
+        )  # fmt: skip
+
+    def width(gate, epsilon):
+        (found,) = gate.sql(sql, epsilon=epsilon, rows_per_unit=12).margins()["n"]
+        return found
+
+    gate = opened()
+    widths = [width(gate, epsilon) for epsilon in (1, 4, 4, 10)]
+    for epsilon, found in zip((1, 4, 4, 10), widths, strict=True):
+        assert found <= 1.5 * width(opened(), epsilon)  # draws of several prices, combined
 
 
 def test_new_draws_on_demand_are_paid_and_independent():

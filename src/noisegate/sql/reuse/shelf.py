@@ -35,7 +35,7 @@ Json: TypeAlias = Any
 Axis: TypeAlias = tuple[str, tuple[Json, ...]]  # a grouping: its expression and its keys
 REST: Final = MappingProxyType({"rest": True})  # the key of the rows that have no listed one
 _NOISES: Final = frozenset({Geometric.name, DiscreteGaussian.name})  # others choose, or find keys
-_STRENGTH_MIN: Final = Fraction(1, 1 << 40)  # less is more noise than there is
+_LITTLE: Final = Fraction(1, 1 << 40)  # of what is asked for: less is not worth a draw
 
 
 @final
@@ -135,7 +135,7 @@ class Shelf:
                 return Line(offers=tuple(same))
             good = [offer for offer in offers if offer.law.half_width(level) <= goal]
         else:
-            if same and rest < _STRENGTH_MIN:
+            if same and rest < max(_strength(wanted) * _LITTLE, 1 / type(wanted).MOST):
                 return Line(offers=tuple(same))
             good = [
                 offer
