@@ -127,7 +127,7 @@ def ask(file: Path, sql: str, epsilon: float, **terms: Any) -> Any:
 def measure(world: World, options: argparse.Namespace, pool: Executor) -> list[Row]:
     """Rows of one world: each question, at each price, with caps found and with caps declared."""
     for capped in (False, True):
-        world.write(FOLDER, capped=capped)
+        world.write(FOLDER, capped=capped, accountant=options.accountant)
     tasks = product([world.name], world.questions, options.epsilon, [options])
     return [row for found in pool.map(asked, *zip(*tasks, strict=True)) for row in found]
 
@@ -212,11 +212,14 @@ def _tables(asked: Sequence[World], said: argparse.Namespace, pool: Executor) ->
 def _run(said: argparse.Namespace, name: str) -> Run:
     words = f"{said.draws} draws of each question"
     words += f", seed {said.held}" * (said.held is not None)
+    words += f", accountant {said.accountant}" * (said.accountant != "pure")
     words += f", {said.beside} for each fixed cap" if said.beside else ", no fixed caps"
     terms = f"--only {name}" if said.held is None else f"--held {said.held}"
     terms += f" --draws {said.draws}" * (said.draws != DRAWS)
     terms += f" --beside {said.beside}" * (said.beside != BESIDE)
+    terms += f" --accountant {said.accountant}" * (said.accountant != "pure")
     few = said.draws < ENOUGH or len(said.epsilon) < 2 or bool(said.held is not None and said.only)
+    name += f"-{said.accountant}" * (said.accountant != "pure")
     return Run(f"truth-{name}", f"python bench/truth.py {terms}", words, quick=few)
 
 
@@ -230,6 +233,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--resume", action="store_true", help="leave out what this commit has")
     parser.add_argument("--way", nargs="+", choices=WAYS, default=list(WAYS))
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--accountant", choices=("pure", "zcdp"), default="pure")
     parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0, 0.1])
     return parser.parse_args()
 

@@ -36,7 +36,7 @@ class World:
     make: Callable[[Path], None]
     true: dict[str, str]
 
-    def write(self, folder: Path, *, capped: bool) -> Path:
+    def write(self, folder: Path, *, capped: bool, accountant: str = "pure") -> Path:
         """Make the rows if they are not there, and a policy file with caps or without."""
         home = folder / self.name
         if not home.is_dir():
@@ -45,7 +45,12 @@ class World:
             part.mkdir(parents=True)
             self.make(part)
             part.rename(home)
-        text = f'name = "{self.name}"\nsource = "{home.name}"\n' + BUDGET + self.policy
+        text = (
+            f'name = "{self.name}"\nsource = "{home.name}"\n'
+            + BUDGET
+            + f'accountant = "{accountant}"\n'
+            + self.policy
+        )
         for table, (rows, groups) in self.caps.items() if capped else ():
             head = f"[tables.{table}]\n"
             text = text.replace(head, f"{head}rows_per_unit = {rows}\ngroups_per_unit = {groups}\n")
@@ -66,7 +71,6 @@ BUDGET = """
 [budget]
 epsilon = 100_000
 delta = 1e-6
-
 """
 
 

@@ -73,7 +73,8 @@ def asked_of(desk: Desk, reading: Reading, terms: Terms) -> Asked:
     caveats = (*reading.question.caveats, *(each.words for each in reading.firsts))
     question, accountant = replace(reading.question, caveats=caveats), desk.accountant
     sight = partial(sight_of, shelf=desk.read_as(Shelf))
-    looks = looks_of(question, agreed, accountant, sight)
+    gaussian = desk.rho and desk.gaussian
+    looks = looks_of(question, agreed, accountant, sight, gaussian=gaussian)
     looks = tuple(replace(look, price=desk.asked(look.epsilon)) for look in looks)
     if looks and agreed.epsilon is not None:
         left = without(agreed.epsilon, steps_of(looks), rho=desk.rho)

@@ -18,7 +18,7 @@ from noisegate.privacy.unit import PrivacyUnit
 from noisegate.sources.duckdb.source import DuckDBSource
 from noisegate.sql.bounds.profiles import STEPS, Profile
 from noisegate.sql.bounds.sized import counted_of
-from noisegate.sql.bounds.weighing import weighed_of
+from noisegate.sql.bounds.weighing import Paid, weighed_of
 from noisegate.sql.drafts.draft import draft
 from noisegate.sql.drafts.groups import Caps
 from noisegate.sql.drafts.purchase import purchase
@@ -213,8 +213,9 @@ def test_averages_beside_counts_have_a_cap_of_their_own_where_tails_are_heavy():
         units = np.bincount(np.searchsorted(STEPS, rows), minlength=len(STEPS))
         profile = Profile(table="t", units=tuple(units.tolist()), scale=5.0)
         for price in (0.1, 1.0):
-            found = weighed_of(block, {False: (counted, profile)}, price)
+            paid = Paid(step=price, blocks=1, gaussian=False)
+            found = weighed_of(block, {False: (counted, profile)}, paid)
             assert (found.own is not None) is heavy
             assert found.own is None or 10 * found.own < profile.best(price / 3, cells=4)
-            shared = weighed_of(replace(block, shared=True), {False: (counted, profile)}, price)
+            shared = weighed_of(replace(block, shared=True), {False: (counted, profile)}, paid)
             assert shared.own is None

@@ -10,6 +10,7 @@ import pytest
 
 import noisegate as ng
 from noisegate.sql import job
+from noisegate.sql.bounds import looks
 from noisegate.sql.bounds.profiles import STEPS, Profile
 from noisegate.sql.bounds.shares import former_share_of, share_of
 from noisegate.sql.bounds.sized import _of_sums
@@ -27,10 +28,12 @@ def profile(rows, scale, noise=()):
 
 @pytest.mark.parametrize("two", [False, True])
 @pytest.mark.parametrize("ratios", [False, True])
-def test_a_higher_price_never_buys_a_noisier_look(two, ratios):
-    bought = [price * share_of(price, two=two, ratios=ratios) for price in PRICES]
+@pytest.mark.parametrize("power", [1, 2])  # of the step: what adds up is ε, or ρ
+def test_a_higher_price_never_buys_a_noisier_look(two, ratios, power):
+    shares = [share_of(each, two=two, ratios=ratios, rho=power > 1) for each in PRICES]
+    bought = [price**power * share for price, share in zip(PRICES, shares, strict=True)]
     assert bought == sorted(bought)
-    assert all(each <= price / 2 for each, price in zip(bought, PRICES, strict=True))
+    assert all(share <= Fraction(1, 2) for share in shares)
 
 
 def test_looks_cost_what_the_documents_say():
@@ -39,6 +42,57 @@ def test_looks_cost_what_the_documents_say():
     assert share_of(Fraction(1), two=True, ratios=False) == Fraction(3, 10)
     assert share_of(Fraction(1), two=True, ratios=True) == Fraction(3, 20)
     assert former_share_of(Fraction(1), two=False) == Fraction(1, 8)
+    of_rho = {step: share_of(Fraction(step), two=False, ratios=False, rho=True)
+              for step in ("0.05", "0.2", 1)}  # fmt: skip
+    assert of_rho == {"0.05": Fraction(12, 25), "0.2": Fraction(1, 5), 1: Fraction(1, 8)}
+
+
+BY_WARD = "SELECT w, COUNT(*) AS n FROM t GROUP BY w"
+
+
+def wards(accountant="zcdp", **more):
+    """2,000 units with 1 to 12 rows, in four groups."""
+    rows = pa.table({"who": np.repeat(np.arange(2000), 1 + np.arange(2000) % 12)})
+    rows = rows.append_column("w", [np.arange(len(rows)) % 4])
+    return ng.open(
+        rows, epsilon=1000, table="t", unit="who", columns={"w": {"in": [0, 1, 2, 3]}},
+        delta=1e-6, accountant=accountant, **more,
+    )  # fmt: skip
+
+
+def test_where_rho_adds_up_a_look_has_gaussian_noise_for_a_fifth_of_it():
+    gate = wards()
+    gate.sql(BY_WARD, epsilon=1)
+    look, answer = (each.body for each in gate.history() if each.kind == "reserve")
+    assert look["event"]["event"] == answer["event"]["event"] == "discrete-gaussian/1"
+    paid = [Fraction(each["charges"]["t"][0]) for each in (look, answer)]
+    assert float(paid[0] / sum(paid)) == pytest.approx(0.2, rel=1e-6)
+
+
+def test_a_sample_or_a_pure_account_has_looks_with_geometric_noise():
+    for gate in (wards(accountant="pure"), wards().sample(0.5)):
+        gate.sql(BY_WARD, epsilon=1)
+        look = next(each.body for each in gate.history() if each.kind == "reserve")
+        assert "geometric" in str(look["event"])
+        assert "gaussian" not in str(look["event"])
+
+
+def test_looks_with_geometric_noise_are_found_in_older_ledgers_of_rho(monkeypatch, tmp_path):
+    """What was paid for by them is free, and a dearer question buys a look as they are now."""
+    funds = looks._funds
+    with monkeypatch.context() as once:
+        once.setattr(
+            looks, "_funds", lambda wanted, epsilon, **_: funds(wanted, epsilon, gaussian=False)
+        )
+        bought = wards(ledger=tmp_path / "t.ledger").sql(BY_WARD, epsilon=1)
+    gate = wards(ledger=tmp_path / "t.ledger")
+    assert gate.plan(BY_WARD, epsilon=1).free
+    assert gate.sql(BY_WARD, epsilon=1).rows == bought.rows
+    assert not gate.plan(BY_WARD, epsilon=4).free
+    gate.sql(BY_WARD, epsilon=4)
+    events = [each.body["event"]["event"] for each in gate.history() if each.kind == "reserve"]
+    looked, _, again, _ = events  # each look with its answer
+    assert (looked, again) == ("geometric/1", "discrete-gaussian/1")
 
 
 def test_averages_of_units_that_differ_less_have_smaller_caps():

@@ -4,10 +4,10 @@ A look is a measurement like any other: bought once, kept in the ledger, free af
 made of it is public, so the question itself is then asked with found bounds as if declared.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from math import ceil, inf
+from math import ceil, inf, sqrt
 from typing import Any, Final, TypeAlias, final
 
 from noisegate.algebra.expression import Call, Expression, Field, Literal, domain_of
@@ -15,8 +15,11 @@ from noisegate.algebra.known import remembered
 from noisegate.algebra.relation import Filter, all_of
 from noisegate.algebra.schema import schema_of
 from noisegate.curator.measurement import Measurement
+from noisegate.desk.price import Funds
+from noisegate.desk.price import share_of as part_of
 from noisegate.desk.terms import Terms
 from noisegate.errors import SpecError, Unsupported
+from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.release import Release
@@ -27,6 +30,7 @@ from noisegate.sql.bounds.sized import Counted, counted_of, groups_of, has_both
 from noisegate.sql.bounds.weighing import (
     RANKS,
     UNBOUNDED,
+    Paid,
     Seen,
     Weighed,
     cells_of,
@@ -45,6 +49,7 @@ from noisegate.transforms.stability import stability_of
 Bounds: TypeAlias = Mapping[tuple[str, Expression], tuple[Fraction, Fraction]]
 SHARE: Final = Fraction(1, 5)  # of the price of synthetic rows, for all their bounds together
 CHOICES: Final = ("bounds", "caps")
+_NOISES: Final = (Geometric, DiscreteGaussian)
 _FOUND: Final = 20  # a group that one of so many units holds should be found
 _SCALES: Final = 15  # of the noise, that a threshold is away for a δ of 1e-6
 _FEW: Final = 8  # rows per unit: so many groups at most are no reason to look how many there are
@@ -87,11 +92,12 @@ class Look:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sight:
-    """What a look showed: noisy numbers, and the scale of their noise."""
+    """What a look showed: noisy numbers, the scale of their noise, and whether that is Gaussian."""
 
     release: Release
     values: tuple[int, ...]
     scale: float
+    gaussian: bool = False
 
 
 @final
@@ -115,11 +121,14 @@ def looks_of(
     terms: Terms,
     accountant: str,
     sight: Callable[[Look], Sight | None] = lambda _: None,
+    *,
+    gaussian: bool = False,
 ) -> tuple[Look, ...]:
     """What the question leaves open and is to be found: a cap that nobody declared, always.
 
     Bounds are found where that is asked for: values beyond them are lost. Caps are those of values
-    within them, as far as looks at bounds had a ``sight``.
+    within them, as far as looks at bounds had a ``sight``. ``gaussian``: ρ adds up, and noise may
+    be Gaussian.
     """
     if terms.choose and (unknown := set(terms.choose) - set(CHOICES)):
         raise SpecError(
@@ -148,43 +157,49 @@ def looks_of(
     wanted = [
         (block, counted)
         for block in (_bounded(each, bounds) for each in question.blocks)
-        for counted in _open(block, terms, accountant)
+        for counted in _open(block, terms, accountant, gaussian=gaussian)
     ]
-    shares = _shares(wanted, terms.epsilon)
-    caps, former = (
+    caps, *former = (
         [
             replace(
-                _cap_look(block, counted, terms.epsilon * share),
-                waits=block.name in unseen and counted.part < 1,
+                _cap_look(block, counted, funds), waits=block.name in unseen and counted.part < 1
             )
             for block, counted in wanted
         ]
-        for share in shares
+        for funds in _funds(wanted, terms.epsilon, gaussian=gaussian)
     )
-    if not all(map(sight, caps)) and all(map(sight, former)):
-        caps = former
+    if not all(map(sight, caps)):
+        caps = next((each for each in former if all(map(sight, each))), caps)
     return (*caps, *ranges)
 
 
-def _shares(wanted: Sequence[tuple[Block, Counted]], epsilon: Fraction) -> Sequence[Fraction]:
-    """Of the price, for each look at caps: as it is, and as it was when ledgers were written."""
+def _funds(
+    wanted: Sequence[tuple[Block, Counted]], epsilon: Fraction, *, gaussian: bool
+) -> Iterator[Funds]:
+    """For each look at caps: as it is, and as it was when ledgers were written, the newest first.
+
+    Where ρ adds up, looks once had a share of the step, and noise as where ε does.
+    """
     count = min(len(wanted), 1)
     if len(wanted) > 1:
         count = len({str(counted.query.to_record()) for _, counted in wanted})
     two = count > 1 and any(counted.sums for _, counted in wanted)
     beside = any(each.sums and sums_of(block) and not block.shared for block, each in wanted)
     ratios = not beside and all(parts_of(block, divided=False)[1] for block, _ in wanted)
-    both = share_of(epsilon, two=two, ratios=ratios), former_share_of(epsilon, two=two)
-    return [each / max(1, count) for each in both]
+    if gaussian:
+        share = share_of(epsilon, two=two, ratios=ratios, rho=True) / max(1, count)
+        yield Funds(epsilon=part_of(epsilon, share, rho=True), gaussian=True)
+    for share in (share_of(epsilon, two=two, ratios=ratios), former_share_of(epsilon, two=two)):
+        yield Funds(epsilon=epsilon * share / max(1, count), gaussian=False)
 
 
-def _open(block: Block, terms: Terms, accountant: str) -> list[Counted]:
+def _open(block: Block, terms: Terms, accountant: str, *, gaussian: bool) -> list[Counted]:
     """What to look at, if the block has a cap and nobody said which; if asked, but the policy."""
     declared, asked = caps_of(block, terms), "caps" in (terms.choose or ())
     said = terms if asked else declared
     rows, found = said.rows_per_unit, list[Counted]()
     sought = any(key.domain.keys is None for key in block.by)
-    if has_both(block) and is_tight(terms.epsilon or Fraction(1)):
+    if has_both(block) and is_tight(terms.epsilon or Fraction(1), rho=gaussian):
         block = replace(block, shared=True)  # a second look would leave too little for averages
     for counted in counted_of(block, accountant, apart=True) if sought or rows is None else ():
         fixed = rows
@@ -195,11 +210,12 @@ def _open(block: Block, terms: Terms, accountant: str) -> list[Counted]:
     return found
 
 
-def _cap_look(block: Block, counted: Counted, epsilon: Fraction) -> Look:
-    noise = Geometric.for_epsilon(epsilon, sensitivity=counted.query.l1s[0])
-    measurement = Measurement(query=counted.query, mechanisms=(noise,))
+def _cap_look(block: Block, counted: Counted, funds: Funds) -> Look:
+    query = counted.query
+    noise = funds.noise(Fraction(1), l1=query.l1s[0], l2=query.l2s[0])
+    measurement = Measurement(query=query, mechanisms=(noise,))
     return Look(block=block, expression=None, counted=counted, measurement=measurement,
-                epsilon=epsilon)  # fmt: skip
+                epsilon=funds.epsilon)  # fmt: skip
 
 
 def _bounds_look(block: Block, expression: Expression, terms: Terms, epsilon: Fraction) -> Look:
@@ -218,7 +234,8 @@ def sight_of(look: Look, shelf: Shelf) -> Sight | None:
 
     Always the same one, so that a question that is asked again is the same question.
     """
-    return _first(shelf, look.measurement.query, scale_of(look.measurement))
+    (noise,) = look.measurement.mechanisms
+    return _first(shelf, look.measurement.query, (type(noise),), scale_of(look.measurement))
 
 
 def guess_of(look: Look, shelf: Shelf) -> Sight | None:
@@ -226,13 +243,18 @@ def guess_of(look: Look, shelf: Shelf) -> Sight | None:
     return None if look.counted is None else _first(shelf, look.measurement.query)
 
 
-def _first(shelf: Shelf, query: Query, scale: float = inf) -> Sight | None:
-    """The first look of a query on the shelf that has no more noise than this."""
+def _first(
+    shelf: Shelf, query: Query, kinds: tuple[type, ...] = _NOISES, scale: float = inf
+) -> Sight | None:
+    """The first look of a query on the shelf that has no more noise than this, of these kinds."""
     for offer in shelf.offers(query, 0):
         noise = offer.noise
-        if offer.cells == 1 and isinstance(noise, Geometric) and float(noise.scale) <= scale:
+        if offer.cells == 1 and isinstance(noise, kinds) and _scale(noise) <= scale:
             values = tuple(offer.values.tolist())
-            return Sight(release=offer.release, values=values, scale=float(noise.scale))
+            gaussian = type(noise) is DiscreteGaussian
+            return Sight(
+                release=offer.release, values=values, scale=_scale(noise), gaussian=gaussian
+            )
     return None
 
 
@@ -257,7 +279,8 @@ def seen(
     clips: dict[str, dict[Expression, Clipped]] = {}
     likely = [one or other for one, other in zip(sights, guesses or sights, strict=True)]
     pairs = list(zip(looks, likely, strict=True))
-    price = float(terms.epsilon or 1) / len(question.blocks)
+    gaussian = any(sight is not None and sight.gaussian for sight in likely)
+    price = Paid(step=float(terms.epsilon), blocks=len(question.blocks), gaussian=gaussian)
     for look, sight, guess in zip(looks, sights, likely, strict=True):
         name = look.block.name
         if look.counted is not None:
@@ -325,7 +348,7 @@ def _take(
     look: Look,
     sight: Sight | None,
     terms: Terms,
-    price: float,
+    price: Paid,
     weighed: Weighed,
     held: dict[str, Any],
 ) -> list[str]:
@@ -350,7 +373,7 @@ def _take(
 
 
 def _cap(
-    look: Look, sight: Sight | None, terms: Terms, price: float, weighed: Weighed
+    look: Look, sight: Sight | None, terms: Terms, price: Paid, weighed: Weighed
 ) -> int | Fraction:
     """The cap that errs least, by what was seen; before that, the policy's, or 1."""
     block, counted = look.block, look.counted
@@ -360,17 +383,17 @@ def _cap(
     if sight is None:
         return Fraction(1) if counted.sums else limit or 1
     parts, ratios = parts_of(block, divided=weighed.divided, own=weighed.own is not None)
-    profile = _profile(block, counted, sight)
+    profile, each = _profile(block, counted, sight), price.among(parts)
     cells = cells_of(block, profile)
     if counted.sums:
-        return min(profile.best_part(price / parts, cells=cells), Fraction(CAP_MAX))
+        return min(profile.best_part(each, cells=cells), Fraction(CAP_MAX))
     most = limits.rows_per_unit or CAP_MAX if counted.sought else CAP_MAX
     if counted.steep:
-        most = min(most, max(1, int(sum(sight.values) * price / parts / (_FOUND * _SCALES))))
+        most = min(most, max(1, int(sum(sight.values) * each / (_FOUND * _SCALES))))
     differ = _SIDES if ratios == RANKS else weighed.differ
-    if profile.most is not None and profile.is_best_whole(price / parts, cells=cells):
+    if profile.most is not None and profile.is_best_whole(each, cells=cells):
         return min(profile.most, most, CAP_MAX)
-    best = profile.best(price / parts, cells=cells, ratios=ratios, differ=differ)
+    best = profile.best(each, cells=cells, ratios=ratios, differ=differ)
     return min(best, most, CAP_MAX)
 
 
@@ -452,7 +475,14 @@ def _range(look: Look, sight: Sight) -> tuple[Fraction, Fraction]:
 def scale_of(measurement: Measurement) -> float:
     """The scale of the noise of a look."""
     (noise,) = measurement.mechanisms
-    assert isinstance(noise, Geometric)  # noqa: S101 - so they are made
+    return _scale(noise)
+
+
+def _scale(noise: object) -> float:
+    """Of two-sided geometric noise, or of such noise with the variance of this one."""
+    assert isinstance(noise, _NOISES)  # noqa: S101 - so they are made
+    if isinstance(noise, DiscreteGaussian):
+        return sqrt(noise.variance / 2)
     return float(noise.scale)
 
 

@@ -218,6 +218,11 @@ class Profile:
         nothing = np.zeros_like(found.drawn)
         return replace(found, drawn=nothing, squares=nothing, within=0.0)
 
+    def spread(self, cap: int | Fraction, kept: float, cells: int) -> Loss:
+        """What a cap on norms loses, in rows' worth, where ``kept`` are left in so many groups."""
+        lump = 1.0 if self.part == 1 else None
+        return self.bars.spread(float(cap), kept, cells=cells, lump=lump)
+
     def lost(self, cap: int) -> float:
         """About which share of the rows does not count under a cap."""
         return self.loss(cap).share

@@ -15,17 +15,21 @@ _TWO: Final = Fraction(3, 2)  # times that for two sizes
 _RATIOS: Final = Fraction(3, 4)  # where averages alone are asked, which depend less on their cap
 
 
-def share_of(epsilon: Fraction, *, two: bool, ratios: bool) -> Fraction:
-    """More of a small price, which else would show nothing."""
-    share = max(_LEAST, *(min(seen / epsilon, most) for seen, most in _SEEN))
+def share_of(epsilon: Fraction, *, two: bool, ratios: bool, rho: bool = False) -> Fraction:
+    """More of a small price, which else would show nothing. With ``rho``, the share of that.
+
+    Why: a look that sees as much is the same step ε in both, and costs (seen / ε)² of ρ.
+    """
+    power = 2 if rho else 1
+    share = max(_LEAST, *(min((seen / epsilon) ** power, most) for seen, most in _SEEN))
     if ratios:
         return share * _RATIOS
     return min(share * _TWO, _MOST) if two else share
 
 
-def is_tight(epsilon: Fraction) -> bool:
+def is_tight(epsilon: Fraction, *, rho: bool = False) -> bool:
     """Whether two looks would take all that looks may."""
-    return share_of(epsilon, two=True, ratios=False) >= _MOST
+    return share_of(epsilon, two=True, ratios=False, rho=rho) >= _MOST
 
 
 def former_share_of(epsilon: Fraction, *, two: bool) -> Fraction:

@@ -28,6 +28,26 @@ _CLEARLY: Final = 0.5  # of an error that is guessed: what is smaller for sure
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Paid:
+    """The step that all ``blocks`` of a question share, with geometric noise or Gaussian."""
+
+    step: float
+    blocks: int
+    gaussian: bool
+
+    def among(self, parts: int) -> float:
+        """The ε whose geometric noise has the variance of that of one number among so many.
+
+        Why: a cap C has noise of variance 2 (C / ε)² for an ε, and of (C / s)² for a step s of ρ;
+            shares of ε are shares of a step, and those of ρ of its square.
+        """
+        if self.gaussian:
+            return self.step * sqrt(2 / (parts * self.blocks))
+        return self.step / self.blocks / parts
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Weighed:
     """How averages of a block are weighed: as quotients, with a cap of their ``own``, or neither.
 
@@ -39,7 +59,7 @@ class Weighed:
     differ: float
 
 
-def weighed_of(block: Block, seen: Seen, price: float) -> Weighed:
+def weighed_of(block: Block, seen: Seen, price: Paid) -> Weighed:
     """By what looks say, for a price."""
     divided = _is_divided(block, seen, price)
     own = None if divided else _own_cap(block, seen, price)
@@ -69,7 +89,7 @@ def sums_of(block: Block) -> list[Aggregate]:
     return [each for each in block.aggregates if each.function is Function.SUM]
 
 
-def _own_cap(block: Block, seen: Seen, price: float) -> int | None:
+def _own_cap(block: Block, seen: Seen, price: Paid) -> int | None:
     """The cap on rows of averages, if it is another one than that of counts beside them.
 
     That is so where with one cap averages would err by twice as much or more. What was looked at
@@ -82,7 +102,7 @@ def _own_cap(block: Block, seen: Seen, price: float) -> int | None:
     if by_rows is not (counted.part == 1) or not any(_is_counted(a) for a in block.aggregates):
         return None
     cells, differ = cells_of(block, rows), _differ(seen)
-    each, less = (price / parts_of(block, divided=False, own=own)[0] for own in (False, True))
+    each, less = (price.among(parts_of(block, divided=False, own=own)[0]) for own in (False, True))
     shared = rows.best(each, cells=cells)
     own = rows.best(less, cells=cells, ratios=_AVERAGES, differ=differ)
     both, alone = (
@@ -96,7 +116,7 @@ def _is_counted(aggregate: Aggregate) -> bool:
     return aggregate.function in COUNTS
 
 
-def _is_divided(block: Block, found: Seen, price: float) -> bool:
+def _is_divided(block: Block, found: Seen, price: Paid) -> bool:
     """Whether an average errs less as a sum over a count than around the middle of its bounds.
 
     Of N units' worth of rows, in sums S = N r with r ≤ 1 of what a row adds at most: noise and loss
@@ -109,7 +129,7 @@ def _is_divided(block: Block, found: Seen, price: float) -> bool:
     (term,), cells, errors = counted.sums, cells_of(block, found[False][1]), []
     for divided in (False, True):
         parts, ratios = parts_of(block, divided=divided)
-        each = price / parts
+        each = price.among(parts)
         differ = _differ(found)
         cap = rows.best(each, cells=cells, ratios=ratios, differ=differ)
         if not divided:

@@ -28,7 +28,7 @@ from noisegate.sql.drafts.recipe import COUNTS, OFF_CENTRE, Recipe
 from noisegate.sql.estimates.choices import Chosen, Ranks
 from noisegate.sql.estimates.clipped import Clipped
 from noisegate.sql.estimates.formulas import average_of, quotient_of
-from noisegate.sql.estimates.losses import Lost, RowSums, quotient, raised, told
+from noisegate.sql.estimates.losses import Lost, RowSums, quotient, raised, spread, told
 from noisegate.sql.estimates.sampled import sampled_bars, summed_bars
 from noisegate.sql.estimates.truncated import truncated_bars, within_range
 from noisegate.sql.kinds import is_brackets, is_quantiles, is_thresholded
@@ -316,6 +316,8 @@ class _Measured:
         lost = self.lost(recipe)
         if lost is None:
             return _Column(values, noise_bars, noise=noise_bars)
+        if sampling is None and not lost.units:
+            lost = spread(lost, count.values.astype(np.float64))
         return _Column(*average_of(recipe, means, count, sampling, lost.loss), noise=noise_bars)
 
     def _quotient(self, recipe: Recipe, total: Known, count: Known) -> _Column:

@@ -56,7 +56,8 @@ class Lost:
     ``signed`` are pieces of either sign. ``people``: it is about counts of units by group, and else
     about sums over rows; ``apart``: about direct sums that are weighed for themselves; ``own``:
     about such averages; ``is_norm``: sizes are norms. ``wide`` is the loss of numbers that hold all
-    which the look has seen: they tell it themselves how much that is.
+    which the look has seen: they tell it themselves how much that is. ``spread``, of norms: the
+    loss in rows, by how many are left in how many groups.
     """
 
     loss: Loss
@@ -67,6 +68,7 @@ class Lost:
     units: Mapping[int, float] = field(default_factory=dict)
     signed: frozenset[int] = frozenset()
     wide: Callable[[], Loss] | None = None
+    spread: Callable[[float, int], Loss] | None = None
 
 
 def losses_of(bought: Purchase, profiles: Iterable[Profile]) -> tuple[Lost, ...]:
@@ -102,6 +104,7 @@ def lost_of(bought: Purchase, profile: Profile, *, own: bool = False) -> Lost | 
             apart=part.apart is not None,
             own=own,
             is_norm=bool(tally.squares_per_unit and tally.by),
+            spread=partial(profile.spread, cap * least),
             units={} if profile.part == 1 or any(map(is_count, tally.sized)) else reach,
             signed=frozenset(piece for piece, term, _ in pieces if term.low < 0 < term.high),
             wide=partial(profile.wide.loss, float(cap * least)),
@@ -176,14 +179,23 @@ def told(lost: Lost, recipe: Recipe, values: Numbers, bars: Bars) -> Lost:
     Why: noise of groups is independent, so that of their sum has the norm of their half-widths.
     """
     unit = _unit(lost, recipe)
-    if lost.wide is None or unit is None or lost.is_norm or recipe.sampled:
+    if lost.wide is None or unit is None or recipe.sampled:
         return lost
     if not _is_all(lost, recipe) or _is_signed(lost, recipe):
         return lost
+    if lost.is_norm:
+        return spread(lost, values.astype(np.float64) / unit)
     ends, total = bars(_SURE), float(values.astype(np.float64).sum())
     noise = float(np.linalg.norm(ends.high - ends.low)) / 2 / log(1 / float(1 - _SURE))
     loss = lost.wide().given(total / unit, noise / unit, about=lost.loss.lost)
     return replace(lost, loss=loss)
+
+
+def spread(lost: Lost, kept: Floats) -> Lost:
+    """What a cap on norms loses, by the rows that it keeps in all groups."""
+    if not lost.is_norm or lost.spread is None:
+        return lost
+    return replace(lost, loss=lost.spread(float(kept.sum()), kept.size))
 
 
 def _unit(lost: Lost, recipe: Recipe) -> float | None:
@@ -319,7 +331,7 @@ def quotient(recipe: Recipe, total: Known, count: Known, sums: Lost, rows: Lost)
         )
     )  # fmt: skip
     parts = [
-        (known, known.values.astype(np.float64), lost, each)
+        (known, known.values.astype(np.float64), _in_rows(lost, each, known), each)
         for known, lost, each in ((total, sums, of_sum), (count, rows, of_rows))
     ]
     factors = [_factor(lost, each, values) for _, values, lost, each in parts]
@@ -333,6 +345,10 @@ def quotient(recipe: Recipe, total: Known, count: Known, sums: Lost, rows: Lost)
         return first, second
 
     return Quotient(raised_total, raised_count, doubts)
+
+
+def _in_rows(lost: Lost, recipe: Recipe, known: Known) -> Lost:
+    return told(lost, recipe, known.values, known.bars) if lost.is_norm else lost
 
 
 @final

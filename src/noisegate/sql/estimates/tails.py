@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.sql.estimates.hidden import Hidden
+from noisegate.sql.estimates.norms import alike_of, lump_of, rows_of
 from noisegate.sql.estimates.unseen import (
     DRAWS,
     HIDING,
@@ -44,7 +45,12 @@ _FADING: Final = 0.75  # of that chance, for each bin that lies between
 _RARER: Final = (0.005, 0.6)  # both, where empty bins are weighed by the model
 _DOUBT: Final = 1e-6  # the least such chance
 _FARTHEST: Final = 16  # bins beyond the last clear one in which a bound may lie
-_UNLIKE: Final = 0.25  # of what is lost: how far large units may differ from others
+_UNLIKE: Final = 0.25  # of what is lost: how far large units differ from others, for caps
+# The same for bars; and where norms say that units are in one group, or in all alike. By how much
+# what aeroplanes lose differs from their rows by group (`bench/truth_worlds.py`, caps that lose .2
+# to .5): .02 by month, .3 by hour, .2 to .4 by origin, .5 to .6 by destination, 1 by carrier; and
+# averages of large ones differ from others as much. Of made-up tables it is 0.
+_STRANGERS, _STRANGE_ONE, _STRANGE_ALL = 0.33, 0.6, 0.15
 # Of how far draws are off their median, how far the truth is: less, the less noise hides. Chosen
 # on tables of made-up shapes, so that 95 of 100 exact answers are covered. The most: on 14 laws
 # of sizes (14 draws each, seed 1, ε = .1) bars held 0.93 at 0.8, of 2.8 times the error, and 0.94
@@ -87,7 +93,7 @@ class Loss:
     kept: float
     drawn: Floats
     squares: Floats
-    unlike: float = _UNLIKE
+    unlike: float = _STRANGERS
     near: Floats | float = 1.0
     within: float = 0.0
     held: Floats | None = None
@@ -205,7 +211,7 @@ class Loss:
         """
         held = np.clip(np.abs(share), 1e-9, 1.0)
         at = held if held.size <= _SHARES.size else _SHARES[1:]
-        among = np.hypot(np.sqrt(self.squares / at[:, None]), _UNLIKE * self.drawn)
+        among = np.hypot(np.sqrt(self.squares / at[:, None]), self.unlike * self.drawn)
         off = among / (self.kept + self.drawn) * np.abs(even_normal(1))
         found: Floats = np.quantile(off, float(_SURE), axis=1) / _TWO
         return _read(share, at, found)
@@ -345,11 +351,31 @@ class Sizes:
             self._losses[cap] = self._loss(cap)
         return self._losses[cap]
 
-    def _loss(self, cap: float) -> Loss:
+    def spread(self, cap: float, kept: float, *, cells: int, lump: float | None) -> Loss:
+        """What a bound loses where sizes are norms over so many ``cells``: in rows, not in norms.
+
+        ``kept`` are the rows that were measured under it; see `norms.py`.
+        """
+        norms, (first, units, _) = self._bins.middle, self._tails
+        seen = np.zeros_like(norms)
+        seen[:first] = np.maximum(self._units[:first], 0.0)
+        seen[first : first + units.shape[1]] = units.mean(axis=0)
+        lump = lump_of(norms, seen) if lump is None else lump
+        alike = alike_of(norms, seen, max(cap, float(norms[0])), kept, lump, cells=cells)
+        rows = rows_of(norms, alike, lump)
+        least = self.loss(cap).kept
+        held = min(max(kept, least), least * sqrt(max(cells, 1)))
+        part = (alike - 1 / max(cells, 1)) / max(1 - 1 / max(cells, 1), 1e-9)
+        unlike = _STRANGE_ALL + (_STRANGE_ONE - _STRANGE_ALL) * part
+        return replace(self._loss(cap, rows / norms), kept=held, held=None, unlike=unlike)
+
+    def _loss(self, cap: float, rows: Floats | float = 1.0) -> Loss:
+        """``rows``: how many there are in a unit of each size."""
         far, end = _excess(self._lows, self._highs, cap), self.end
         (shift, doubt), (first, units, groups) = self._within, self._tails
         above = (self._highs - np.clip(cap, self._lows, self._highs))[:end]
         far[:end] = np.maximum(far[:end] + shift * above, 0.0)
+        far, above = far * rows, above * (rows if isinstance(rows, float) else rows[:end])
         near, tail, seen = far[:first], far[first:][: units.shape[1]], self._units[:first]
         noise = sqrt(2 * float((near**2).sum())) * self._scale
         within = float(np.linalg.norm(doubt * above))
@@ -360,7 +386,7 @@ class Sizes:
         kept = 0.0 if cap == 0 else max(self.total - _median(drawn), float(self._highs[0]))
         return Loss(
             cap=cap, kept=kept, drawn=drawn, squares=squares,
-            unlike=_APART if self._apart else _UNLIKE,
+            unlike=_APART if self._apart else _STRANGERS,
             near=np.where(groups, max(self._near, min(self._scale / HIDING, 1.0)), self._near),
             within=within, held=held,
         )  # fmt: skip
@@ -415,7 +441,7 @@ class Sizes:
             typical = float(far[int(_RARE[0] * far.size)]) / _RARE[1]
         noise, part = sqrt(2) * cap / epsilon, 1 / cells
         if not ratios:
-            own = np.hypot(typical, loss.unlike * lost) * part
+            own = np.hypot(typical, (_APART if self._apart else _UNLIKE) * lost) * part
             return float(np.hypot(noise, np.hypot(own, sqrt(part * (1 - part) * squares))))
         among = np.hypot(sqrt(squares * cells), _UNLIKE * lost) / (loss.kept + lost)
         return float(np.hypot(ratios * noise * cells / loss.kept, differ * among))
