@@ -137,7 +137,7 @@ def _off(foreseen: Foreseen, confidence: Number) -> str:
     """An error in words: of all rows, or from the best to the worst."""
     if foreseen.most is None or foreseen.least is None:
         return "depends on the rows" if foreseen.followed else "no ± is known"
-    ends = [bare(_readable(end)) for end in (foreseen.least, foreseen.most)]
+    ends = [bare(readable(end)) for end in (foreseen.least, foreseen.most)]
     words = f"± {' to '.join(dict.fromkeys(ends))} at {percent(confidence)} confidence"
     if not foreseen.rows:
         return words
@@ -147,7 +147,7 @@ def _off(foreseen: Foreseen, confidence: Number) -> str:
     return f"{words}, for about {rows} rows"
 
 
-def _readable(width: float) -> float | int:
+def readable(width: float) -> float | int:
     """A width to look at, never smaller than it is: about three digits."""
     if width == int(width) or width >= 100:
         return ceil(width)

@@ -19,15 +19,17 @@ from fractions import Fraction
 from math import inf, sqrt
 from typing import TYPE_CHECKING, Final
 
+from noisegate.desk.display import bare
 from noisegate.desk.terms import USUAL, Terms
 from noisegate.errors import NoisegateError, Unsupported
 from noisegate.privacy.loss import decimal_up
 from noisegate.sql.drafts.accuracy import Goal, cheapest, limits_of
 from noisegate.sql.drafts.recipe import COUNTS
-from noisegate.sql.plan import shown_names
+from noisegate.sql.plan import readable, shown_names
 from noisegate.sql.question import Function
 
 if TYPE_CHECKING:
+    from noisegate.sql.expected import Foreseen
     from noisegate.sql.job import QuestionJob
     from noisegate.sql.reuse.guesses import Guess
 
@@ -78,7 +80,7 @@ def require_foreseen(job: "QuestionJob", goal: Goal) -> None:
 def require_reached(job: "QuestionJob", goal: Goal, top: Fraction) -> None:
     """Refuse what not even the whole price reaches, for a ``job`` that bounds units by one row."""
     if not _meets(job, goal, unknown=True):
-        raise _beyond(top)
+        raise _beyond(job, goal, top)
 
 
 def least(
@@ -96,12 +98,19 @@ def least(
     try:
         return min(cheapest(is_enough), top)
     except Unsupported:
-        raise _beyond(top) from None
+        raise _beyond(most, goal, top) from None
 
 
-def _beyond(top: Fraction) -> Unsupported:
+def _beyond(job: "QuestionJob", goal: Goal, top: Fraction) -> Unsupported:
+    """With what the whole price is predicted to reach, as far as that is known."""
+    found = _foreseen(job, goal).items()
+    told = [(each.most, name) for name, each in found if each.most is not None]
+    words = ""
+    if told:
+        wide, name = max(told)
+        words = f"; with all of it, {name} is ± {bare(readable(wide))} at best"
     return Unsupported(
-        f"No price up to ε = {decimal_up(top)} is predicted to achieve this accuracy.",
+        f"No price up to ε = {decimal_up(top)} is predicted to achieve this accuracy{words}.",
         fix="Allow a larger error, or a larger epsilon.",
         about="accuracy",
     )
@@ -114,15 +123,20 @@ def _is_within(job: "QuestionJob", most: "QuestionJob") -> bool:
 
 
 def _meets(job: "QuestionJob", goal: Goal, *, unknown: bool = False) -> bool:
-    """Whether all errors are as small as wanted, by looks alone: not by what else was released."""
-    error = job.expected.error
-    guesses = tuple(replace(each, shelf=None, said=_rows(each)) for each in error.guesses)
-    found = replace(error, guesses=guesses).columns(goal.confidence)
+    """Whether all errors are as small as wanted."""
+    found = _foreseen(job, goal)
     limits, usual = _limits(job, goal), inf if goal.within is None else float(goal.within)
     return all(
         unknown if each.most is None or each.at_best else each.most <= limits.get(name, usual)
         for name, each in found.items()
     )
+
+
+def _foreseen(job: "QuestionJob", goal: Goal) -> "Mapping[str, Foreseen]":
+    """The errors by looks alone: not by what else was released."""
+    error = job.expected.error
+    guesses = tuple(replace(each, shelf=None, said=_rows(each)) for each in error.guesses)
+    return replace(error, guesses=guesses).columns(goal.confidence)
 
 
 def _rows(guess: "Guess") -> int | None:
