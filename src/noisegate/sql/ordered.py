@@ -35,7 +35,14 @@ from noisegate.sql.drafts.purchase import (
 )
 from noisegate.sql.estimates.clipped import Clipped
 from noisegate.sql.estimates.estimate import COUNTED, Estimates, estimate
-from noisegate.sql.estimates.losses import FORMER_SLACKS, Lost, losses_of, rank_slack, slack_of
+from noisegate.sql.estimates.losses import (
+    FORMER_SLACKS,
+    LESS_UNLIKE,
+    Lost,
+    losses_of,
+    rank_slack,
+    slack_of,
+)
 from noisegate.sql.expected import most_rows
 from noisegate.sql.question import Block
 from noisegate.sql.reuse.shelf import Needed, Shelf
@@ -113,7 +120,7 @@ def _order(desk: Desk, asked: Asked, block: Block, *, fresh: bool) -> Order:
     known = _drafted(block, caps, asked.accountant)
     epsilon = _epsilon_of(known, terms, count, delta, rho=desk.rho)
 
-    usual: Slack = partial(slack_of, profiles, caps.rows_per_unit)
+    usual = partial(slack_of, profiles, caps.rows_per_unit)
 
     top = _top(desk, terms, block)
 
@@ -138,8 +145,10 @@ def _order(desk: Desk, asked: Asked, block: Block, *, fresh: bool) -> Order:
     bought = buy(found or ())
     if found is not None and not fresh and _has_values(bought):
         slacks = [partial(_formerly, each, off) for each in FORMER_SLACKS[: None if off else 1]]
-        former = (buy(found, slack=each, former=True) for each in slacks)
-        bought = next((each for each in former if _are_chosen(desk.curator, each)), bought)
+        former = [partial(buy, found, slack=each, former=True) for each in slacks]
+        former += [partial(buy, found, slack=partial(usual, unlike=LESS_UNLIKE))]
+        was = (each() for each in former)
+        bought = next((each for each in was if _are_chosen(desk.curator, each)), bought)
     if not profiles:
         profiles, looked = known_profile(shelf, block, asked.accountant)
     order = Order(

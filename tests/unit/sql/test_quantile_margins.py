@@ -6,6 +6,7 @@ less than 1 in 1000 for each; together less than 1 in 20 is missed, and the seed
 
 import json
 from fractions import Fraction
+from functools import partial
 
 import duckdb
 import numpy as np
@@ -15,7 +16,7 @@ import pytest
 import noisegate as ng
 from noisegate.errors import Unsupported
 from noisegate.mechanisms.quantiles.brackets import Brackets
-from noisegate.sql.estimates.losses import FORMER_SLACKS, rank_slack
+from noisegate.sql.estimates.losses import FORMER_SLACKS, LESS_UNLIKE, rank_slack, slack_of
 from refusals import about
 
 FACTS = {
@@ -239,7 +240,7 @@ def test_quantiles_of_older_ledgers_are_found_with_their_wider_margins(former, m
     with monkeypatch.context() as before:
         before.setattr(
             "noisegate.sql.ordered.slack_of",
-            lambda profiles, cap, taus, _: former(rank_slack(profiles, cap), taus),
+            lambda profiles, cap, taus, _, **__: former(rank_slack(profiles, cap), taus),
         )
         before.setattr("noisegate.mechanisms.quantiles.brackets.EvenBrackets", Brackets)
         wide = gate.sql(sql, epsilon=1)
@@ -253,3 +254,20 @@ def test_quantiles_of_older_ledgers_are_found_with_their_wider_margins(former, m
     (now,) = json.loads(new.questions[-1])["mechanisms"]
     assert now["mechanism"] == "brackets/2"
     assert 0 < Fraction(now["slack"]) < Fraction(1, 8)
+
+
+def test_quantiles_bought_when_large_units_were_taken_to_differ_less_are_found(monkeypatch):
+    chance = np.random.default_rng(4)  # public test data, not noise
+    who = np.repeat(np.arange(2000), np.minimum(chance.zipf(1.7, 2000), 500))
+    data = pa.table({"id": who, "x": chance.uniform(0, 100, who.size)})
+    gate = ng.open(data, epsilon=99, unit="id", columns={"x": {"between": [0, 100]}}, table="t")
+    sql = "SELECT MEDIAN(x) AS m FROM t"
+    with monkeypatch.context() as before:
+        before.setattr("noisegate.sql.ordered.slack_of", partial(slack_of, unlike=LESS_UNLIKE))
+        bought = gate.sql(sql, epsilon=1)
+    found, new = gate.sql(sql, epsilon=1), gate.sql(sql, epsilon=1, fresh=True)
+    assert found.free
+    assert (found.rows, found.margins()) == (bought.rows, bought.margins())
+    slacks = [Fraction(json.loads(each.questions[-1])["mechanisms"][0]["slack"])
+              for each in (found, new)]  # fmt: skip
+    assert slacks[0] < slacks[1]

@@ -39,7 +39,8 @@ _NEARER = 1 / 2  # the same, of how far the mean is off the nearer bound
 # all large units together. In `bench/truth_held.py` the first is about 3/8. With that, bars held
 # 0.25 to 0.9 of medians where one unit has much of all rows (seeds 41 and 57, 6 to 8 draws); caps
 # that make the ± least are as they were.
-_ALIKE, _UNLIKE_RANKS = 1 / 2, 1 / 32
+_ALIKE, _UNLIKE_RANKS = 1 / 2, 1 / 16
+LESS_UNLIKE: Final = 1 / 32  # as it was: of large aeroplanes, which fly short ways, bars held .4
 _SURE: Final = Fraction(95, 100)
 _WIDTH: Final = 3.0  # times 1 / factor: the first rung of even brackets
 _PARTS: Final = 100_000  # in which slacks are rounded, as far as levels have room
@@ -130,13 +131,18 @@ def _of_rows(profiles: Sequence[Profile]) -> list[Profile]:
 
 
 def slack_of(
-    profiles: Sequence[Profile], cap: int | None, taus: Sequence[Fraction], ranks: Fraction
+    profiles: Sequence[Profile],
+    cap: int | None,
+    taus: Sequence[Fraction],
+    ranks: Fraction,
+    *,
+    unlike: float = _UNLIKE_RANKS,
 ) -> Fraction:
     """The slack of even brackets whose factor is 1 / ``ranks``, for rows that a cap leaves out.
 
     Why: of a unit that loses e of N rows, a share p is below a quantile of level τ, with mean τ and
         a standard deviation of `_ALIKE` √(τ (1 - τ)); the sum of e (p - τ) / N over units is what
-        ranks are off. Large units together may differ by `_UNLIKE_RANKS` of that spread besides.
+        ranks are off. Large units together may differ by ``unlike`` of the widest spread besides.
         Both and the noise are independent: half-widths are added in squares. All of it is a model.
     Rounding: up.
     """
@@ -144,7 +150,7 @@ def slack_of(
     if not rows or cap is None:
         return Fraction(0)
     loss = rows[0].sizes.loss(cap)  # as caps are chosen: another slack would be paid for again
-    among = np.hypot(_ALIKE * np.sqrt(loss.squares), _UNLIKE_RANKS * loss.drawn)
+    among = np.hypot(_ALIKE * np.sqrt(loss.squares), unlike * loss.drawn)
     drawn = np.abs(even_normal(1)) * among / (loss.kept + loss.drawn)
     most = max(sqrt(tau * (1 - tau)) for tau in taus)
     off, noise = float(np.quantile(drawn, 0.95)) * most * loss.kept, _WIDTH * float(ranks)
