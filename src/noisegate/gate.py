@@ -18,7 +18,7 @@ from noisegate.desk.rules import Rules
 from noisegate.desk.terms import require_texts
 from noisegate.errors import SpecError
 from noisegate.exact import Number
-from noisegate.ledger.store import Ledger
+from noisegate.ledger.ledger import Ledger
 from noisegate.orders.asking import Asks
 from noisegate.privacy.guarantee import units_of
 from noisegate.privacy.loss import ApproxDP

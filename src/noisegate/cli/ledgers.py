@@ -17,7 +17,7 @@ from noisegate.errors import NoisegateError, SpecError
 if TYPE_CHECKING:
     from noisegate.lab.spending import Spending
     from noisegate.ledger.account import Balance
-    from noisegate.ledger.store import Ledger
+    from noisegate.ledger.ledger import Ledger
 
 
 @ledger_app.command("show")
@@ -83,7 +83,7 @@ def ledger_verify(
 
     With --head: whether the log still contains a stored head, or was rolled back.
     """
-    from noisegate.ledger.anchor import anchors_in  # noqa: PLC0415 - quick help
+    from noisegate.ledger.verify.anchor import anchors_in  # noqa: PLC0415 - quick help
 
     if key is not None and not head:
         raise SpecError("A key is only used with a signed head.", fix="Give --head too.")
@@ -107,8 +107,8 @@ def ledger_head(
     as_json: Json = False,
 ) -> None:
     """Print the head as one line of JSON. Stored elsewhere, it reveals a later rollback."""
-    from noisegate.ledger.anchor import signed  # noqa: PLC0415 - quick help
     from noisegate.ledger.signing import Signer  # noqa: PLC0415
+    from noisegate.ledger.verify.anchor import signed  # noqa: PLC0415 - quick help
 
     del as_json  # it is one already
     signer = None if sign is None else Signer.load(sign)
@@ -156,8 +156,8 @@ def ledger_restore(
 
     Whatever was spent since is lost. With --head: refused if the export is older than that head.
     """
-    from noisegate.ledger.anchor import anchors_in  # noqa: PLC0415 - quick help
     from noisegate.ledger.open import restore_ledger  # noqa: PLC0415 - quick help
+    from noisegate.ledger.verify.anchor import anchors_in  # noqa: PLC0415 - quick help
 
     if not export.is_file():
         raise SpecError(f"There is no file {str(export)!r}.", fix="Name an exported ledger.")

@@ -14,8 +14,8 @@ from noisegate.errors import SpecError
 
 if TYPE_CHECKING:
     from noisegate.desk.checking import Checked
+    from noisegate.ledger.ledger import Ledger
     from noisegate.ledger.signing import Signer
-    from noisegate.ledger.store import Ledger
 
 _DOES_NOT_VERIFY = 5
 

@@ -28,7 +28,7 @@ from noisegate.desk.plan import Expected, Plan
 from noisegate.desk.prompt import Tables
 from noisegate.desk.sent import loss_from, received
 from noisegate.errors import SpecError, Unsupported, Waiting
-from noisegate.ledger.anchor import Anchor
+from noisegate.ledger.verify.anchor import Anchor
 from noisegate.orders.asking import Asks
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.loss import ApproxDP

@@ -22,7 +22,7 @@ from noisegate.accounting.crowd import (
 )
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction, positive, shown
-from noisegate.ledger.store import Ledger
+from noisegate.ledger.ledger import Ledger
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.event import DeclaredEvent
 from noisegate.privacy.guarantee import Guarantee, guarantee_of

@@ -13,7 +13,7 @@ from noisegate.exact import Number, fraction
 from noisegate.extras import extra
 from noisegate.files import write, written
 from noisegate.inert import json_text, line, lines
-from noisegate.ledger.anchor import NO_LOG, Log
+from noisegate.ledger.verify.anchor import NO_LOG, Log
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
 

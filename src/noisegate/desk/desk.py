@@ -29,7 +29,7 @@ from noisegate.errors import NoisegateError, OverBudget
 from noisegate.exact import Number
 from noisegate.ledger.account import Balance, left_of, room_of
 from noisegate.ledger.entry import Entry, decode_charges
-from noisegate.ledger.store import Ledger
+from noisegate.ledger.ledger import Ledger
 from noisegate.privacy.event import DeclaredZCDPEvent, Event
 from noisegate.privacy.guarantee import ZERO_KNOWLEDGE, Guarantee
 from noisegate.privacy.loss import ApproxDP

@@ -33,8 +33,8 @@ from noisegate.extras import extra
 from noisegate.files import require_output, written
 from noisegate.files import write as write_file
 from noisegate.inert import json_text, line, lines
-from noisegate.ledger.anchor import NO_LOG, Anchor, Log
 from noisegate.ledger.signing import Signer
+from noisegate.ledger.verify.anchor import NO_LOG, Anchor, Log
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.unit import PrivacyUnit

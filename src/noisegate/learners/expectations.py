@@ -33,7 +33,7 @@ from noisegate.exact import Number, positive
 from noisegate.learners.asking import Floats, noises
 from noisegate.learners.fitting import REACH
 from noisegate.learners.matrix import Coordinate, Matrix, matrix_of
-from noisegate.ledger.anchor import NO_LOG, Log
+from noisegate.ledger.verify.anchor import NO_LOG, Log
 from noisegate.mechanisms.base import NoiseMechanism, failure_of, smallest_whole, to_record
 from noisegate.privacy.guarantee import Guarantee, guarantee_of
 from noisegate.privacy.loss import ApproxDP

@@ -8,7 +8,7 @@ from noisegate.desk.terms import require_texts
 from noisegate.errors import SpecError
 from noisegate.exact import Number
 from noisegate.gate import Gate
-from noisegate.ledger.store import Ledger
+from noisegate.ledger.ledger import Ledger
 from noisegate.privacy.domain import Key
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.unit import PrivacyUnit

@@ -16,9 +16,9 @@ from noisegate.exact import Number, fraction
 from noisegate.files import TABLE, keep
 from noisegate.gate import Gate
 from noisegate.inert import line
+from noisegate.ledger.ledger import Ledger
 from noisegate.ledger.open import open_ledger
 from noisegate.ledger.origin import Origin, origin_of
-from noisegate.ledger.store import Ledger
 from noisegate.privacy.domain import Column, Kind, TableDomain
 from noisegate.privacy.guarantee import doubt_of
 from noisegate.privacy.loss import ApproxDP

@@ -22,7 +22,7 @@ from noisegate.desk.terms import USUAL, Terms
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction
 from noisegate.inert import line, lines
-from noisegate.ledger.anchor import NO_LOG, Log
+from noisegate.ledger.verify.anchor import NO_LOG, Log
 from noisegate.mechanisms.base import to_record
 from noisegate.mechanisms.selection.exponential import Exponential
 from noisegate.mechanisms.selection.noisy_max import NoisyMax

@@ -26,7 +26,7 @@ from noisegate.desk.job import Drawn, Job, Progress, Receipt, all_of, require_ro
 from noisegate.desk.price import together
 from noisegate.desk.terms import USUAL, Terms
 from noisegate.errors import NoisegateError, OverBudget, Unsupported
-from noisegate.ledger.store import Ledger
+from noisegate.ledger.ledger import Ledger
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.event import Event, NothingEvent
 from noisegate.privacy.guarantee import Guarantee, names_of, units_of

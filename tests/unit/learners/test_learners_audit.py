@@ -18,7 +18,7 @@ from noisegate.desk.price import Price
 from noisegate.learners import base
 from noisegate.learners.asking import NoisySums, noise_variance, noises
 from noisegate.learners.fitting import Outcome
-from noisegate.ledger.anchor import NO_LOG
+from noisegate.ledger.verify.anchor import NO_LOG
 from noisegate.mechanisms.additive.box_noise import BoxNoise
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.noise.bits import SYSTEM

@@ -8,9 +8,9 @@ from typing import IO, TypeAlias
 from noisegate.errors import LedgerError
 from noisegate.ledger.account import Prices
 from noisegate.ledger.entry import Entry, Head, canonical, digest, parse
-from noisegate.ledger.fold import fold
 from noisegate.ledger.origin import Origin
 from noisegate.ledger.transaction import Transaction
+from noisegate.ledger.verify.fold import fold
 
 Line: TypeAlias = tuple[Entry, bytes | None]
 _FIELDS = ("seq", "kind", "at", "body", "previous_hash", "hash")

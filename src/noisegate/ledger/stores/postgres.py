@@ -21,8 +21,8 @@ from noisegate.errors import LedgerError, SpecError
 from noisegate.extras import extra
 from noisegate.ledger.entry import STORE_FORMAT, Entry
 from noisegate.ledger.fork import close_before_fork
-from noisegate.ledger.sql import Rows, SQLTransaction
-from noisegate.ledger.store import Ledger
+from noisegate.ledger.ledger import Ledger
+from noisegate.ledger.stores.sql import Rows, SQLTransaction
 from noisegate.ledger.transaction import Transaction
 
 if TYPE_CHECKING:

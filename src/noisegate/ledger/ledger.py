@@ -18,7 +18,6 @@ from noisegate.accounting.accountants import accountant_named
 from noisegate.accounting.rules import Pair
 from noisegate.errors import InsecureBits, LedgerError, SpecError
 from noisegate.ledger.account import Account, AccountantNamed, Balance, Prices, Use, descendants
-from noisegate.ledger.anchor import Anchor, Log
 from noisegate.ledger.entry import Entry, Head, Row
 from noisegate.ledger.fork import lineage
 from noisegate.ledger.origin import Origin
@@ -33,12 +32,13 @@ from noisegate.ledger.rules import (
     utc_now,
 )
 from noisegate.ledger.transaction import Transaction
+from noisegate.ledger.verify.anchor import Anchor, Log
 from noisegate.privacy.event import Event
 from noisegate.privacy.loss import ApproxDP
 
 if TYPE_CHECKING:
-    from noisegate.ledger.archive import Line
-    from noisegate.ledger.audit import Verification
+    from noisegate.ledger.verify.archive import Line
+    from noisegate.ledger.verify.audit import Verification
 
 T = TypeVar("T")
 
@@ -388,20 +388,20 @@ class Ledger(ABC):
 
         ``pinned_head``, a hash, and ``anchors`` were noted earlier: the log must still hold them.
         """
-        from noisegate.ledger.audit import check  # noqa: PLC0415 - when it is verified
+        from noisegate.ledger.verify.audit import check  # noqa: PLC0415 - when it is verified
 
         pinned = [*anchors, *([] if pinned_head is None else [Anchor(hash=pinned_head)])]
         return self._run(self._read, lambda tx: check(tx, self._rules.prices, pinned))
 
     def export(self, file: IO[str]) -> int:
         """Write the log and the answers as JSON lines; returns the number of entries."""
-        from noisegate.ledger.archive import write_lines  # noqa: PLC0415 - when it is exported
+        from noisegate.ledger.verify.archive import write_lines  # noqa: PLC0415 - when it is exported
 
         return self._run(self._read, lambda tx: write_lines(tx, file))
 
     def restore(self, lines: "Sequence[Line]") -> None:
         """Fill a ledger that holds only the same first entry; see `open.restore_ledger`."""
-        from noisegate.ledger.archive import refill  # noqa: PLC0415 - when it is restored
+        from noisegate.ledger.verify.archive import refill  # noqa: PLC0415 - when it is restored
 
         self._run(self._write, lambda tx: refill(tx, lines, self._rules.prices))
 

@@ -34,9 +34,9 @@ from noisegate.errors import LedgerError, NoisegateError, Unsupported
 from noisegate.files import LEDGER, keep, sync_directory
 from noisegate.ledger.entry import STORE_FORMAT
 from noisegate.ledger.fork import close_before_fork
-from noisegate.ledger.sql import Rows, SQLTransaction
-from noisegate.ledger.sqlite_file import HEADER_BYTES, Busy, LedgerFile, replaced
-from noisegate.ledger.store import Ledger
+from noisegate.ledger.ledger import Ledger
+from noisegate.ledger.stores.sql import Rows, SQLTransaction
+from noisegate.ledger.stores.sqlite_file import HEADER_BYTES, Busy, LedgerFile, replaced
 from noisegate.ledger.transaction import Transaction
 
 T = TypeVar("T")

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import ClassVar, Final, NoReturn, TypeVar, final
 
 from noisegate.errors import LedgerError
-from noisegate.ledger.anchor import Anchor
-from noisegate.ledger.audit import Verification
 from noisegate.ledger.entry import STORE_FORMAT
-from noisegate.ledger.sqlite import WITH_WAL, SQLiteTransaction, look, pragma, spoken
-from noisegate.ledger.sqlite_file import LedgerFile
-from noisegate.ledger.store import Ledger
+from noisegate.ledger.ledger import Ledger
+from noisegate.ledger.stores.sqlite import WITH_WAL, SQLiteTransaction, look, pragma, spoken
+from noisegate.ledger.stores.sqlite_file import LedgerFile
 from noisegate.ledger.transaction import Transaction
+from noisegate.ledger.verify.anchor import Anchor
+from noisegate.ledger.verify.audit import Verification
 
 T = TypeVar("T")
 

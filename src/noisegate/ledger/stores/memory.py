@@ -8,8 +8,8 @@ from typing import Any, ClassVar, TypeVar, final
 from noisegate.errors import LedgerError
 from noisegate.ledger.account import Account, Request
 from noisegate.ledger.entry import Entry, Head, Row
+from noisegate.ledger.ledger import Ledger
 from noisegate.ledger.origin import Origin, Owned
-from noisegate.ledger.store import Ledger
 from noisegate.ledger.transaction import Transaction
 
 T = TypeVar("T")

@@ -6,10 +6,10 @@ from typing import final
 
 from noisegate.errors import LedgerError
 from noisegate.ledger.account import Prices
-from noisegate.ledger.anchor import Anchor
 from noisegate.ledger.entry import NO_HASH, Entry, Row, digest
-from noisegate.ledger.fold import Books, fold
 from noisegate.ledger.transaction import Transaction
+from noisegate.ledger.verify.anchor import Anchor
+from noisegate.ledger.verify.fold import Books, fold
 
 
 @final
