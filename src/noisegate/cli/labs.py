@@ -34,7 +34,7 @@ def owners(
     as_json: Json = False,
 ) -> None:
     """Add up the series of owners who trust nobody: each is a process, some drop out."""
-    from noisegate.desk.plot import write  # noqa: PLC0415
+    from noisegate.desk.display.plot import write  # noqa: PLC0415
     from noisegate.desk.release import PICTURES  # noqa: PLC0415
     from noisegate.lab.owners import run  # noqa: PLC0415 - slow to load
 
@@ -284,7 +284,7 @@ def crossings(
     as_json: Json = False,
 ) -> None:
     """Count street crossings in 65,025 cells of a made-up map at several prices."""
-    from noisegate.desk.plot import write  # noqa: PLC0415
+    from noisegate.desk.display.plot import write  # noqa: PLC0415
     from noisegate.desk.release import PICTURES  # noqa: PLC0415
     from noisegate.lab.intersections import PRICES, picture, run  # noqa: PLC0415 - slow to load
 

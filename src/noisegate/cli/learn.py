@@ -258,7 +258,7 @@ def _save(path: Path, learner: Any, confidence: str) -> None:  # noqa: ANN401 - 
     elif ending == ".json":
         write_file(path, json_text(fitted(learner), indent=1) + "\n")
     elif ending != ".joblib":
-        from noisegate.desk.plot import write  # noqa: PLC0415 - only when asked for
+        from noisegate.desk.display.plot import write  # noqa: PLC0415 - only when asked for
 
         write(learner.plot(), path)
     else:

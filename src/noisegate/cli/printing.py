@@ -147,7 +147,7 @@ def bar() -> Iterator[Callable[[float, str], None] | None]:
 
 def print_table(title: str | None, names: Any, rows: Any) -> None:  # noqa: ANN401 - rich's types
     """A table that cuts nothing off: in a file as wide as it is, on a terminal page by page."""
-    from noisegate.desk.display import rich_table  # noqa: PLC0415 - quick help
+    from noisegate.desk.display.numbers import rich_table  # noqa: PLC0415 - quick help
     from noisegate.shell import show  # noqa: PLC0415
 
     if not _has_all_letters():  # spelled out before the columns get their widths

@@ -76,7 +76,7 @@ def ask(
     from noisegate.shell import save as write  # noqa: PLC0415
 
     def drawable(planned: "Plan[AnswerExpected]") -> None:
-        from noisegate.desk.plot import require_numbers  # noqa: PLC0415 - pictures only
+        from noisegate.desk.display.plot import require_numbers  # noqa: PLC0415 - pictures only
 
         require_numbers(planned.expected.numbers)
 

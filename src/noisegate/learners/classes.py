@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import ceil, log
 from typing import TYPE_CHECKING, Any, Final, final
 
-from noisegate.desk.terms import USUAL
+from noisegate.desk.terms.terms import USUAL
 from noisegate.errors import SpecError
 from noisegate.exact import Number, positive
 from noisegate.mechanisms.base import failure_of, whole_count

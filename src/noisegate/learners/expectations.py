@@ -22,12 +22,12 @@ from noisegate.algebra.relation import Sampled
 from noisegate.algebra.schema import schema_of
 from noisegate.curator.measurement import Measurement
 from noisegate.desk.desk import Desk
-from noisegate.desk.display import percent
+from noisegate.desk.display.numbers import percent
 from noisegate.desk.job import Measured, Receipt
 from noisegate.desk.order import JobOrder
 from noisegate.desk.plan import Fact
-from noisegate.desk.price import Price
-from noisegate.desk.terms import USUAL
+from noisegate.desk.terms.price import Price
+from noisegate.desk.terms.terms import USUAL
 from noisegate.errors import SpecError
 from noisegate.exact import Number, positive
 from noisegate.learners.asking import Floats, noises

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.algebra.tally import Sums
-from noisegate.desk.terms import Terms
+from noisegate.desk.terms.terms import Terms
 from noisegate.errors import SpecError
 from noisegate.exact import positive
 from noisegate.robust.paying import Till

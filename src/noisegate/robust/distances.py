@@ -21,7 +21,7 @@ from noisegate.desk.desk import Desk
 from noisegate.desk.job import Progress
 from noisegate.desk.order import Order
 from noisegate.desk.plan import Plan
-from noisegate.desk.terms import Terms
+from noisegate.desk.terms.terms import Terms
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction, positive
 from noisegate.mechanisms.additive.geometric import Geometric

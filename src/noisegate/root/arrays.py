@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NoReturn, final
 from uuid import uuid4
 
-from noisegate.desk.terms import require_texts
+from noisegate.desk.terms.terms import require_texts
 from noisegate.errors import SpecError
 from noisegate.exact import Number
 from noisegate.gate import Gate

@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, final
 
 from noisegate.curator.curator import Curator
-from noisegate.desk.rules import Rules
+from noisegate.desk.terms.rules import Rules
 from noisegate.errors import NoisegateError, PolicyError, RequestConflict, UserError
 from noisegate.files import POLICY, TABLE, keep
 from noisegate.gate import Gate

@@ -9,8 +9,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from noisegate.curator.curator import Curator
-from noisegate.desk.rules import EPSILON_MAX, Rules
-from noisegate.desk.terms import require_texts
+from noisegate.desk.terms.rules import EPSILON_MAX, Rules
+from noisegate.desk.terms.terms import require_texts
 from noisegate.errors import PolicyError, SourceError, SpecError, UnitWarning
 from noisegate.exact import Number, fraction
 from noisegate.files import TABLE, keep

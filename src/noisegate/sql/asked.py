@@ -6,9 +6,9 @@ from functools import partial
 from typing import final
 
 from noisegate.desk.desk import Desk
-from noisegate.desk.price import Step, without
-from noisegate.desk.rules import Rules
-from noisegate.desk.terms import Terms, checked_terms
+from noisegate.desk.terms.price import Step, without
+from noisegate.desk.terms.rules import Rules
+from noisegate.desk.terms.terms import Terms, checked_terms
 from noisegate.errors import SpecError
 from noisegate.exact import positive
 from noisegate.privacy.event import Event

@@ -19,8 +19,8 @@ from typing import Final, TypeAlias, final
 from noisegate.algebra.expression import Call, Expression, Literal, Schema, domain_of
 from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import Rows, Sums, Term
-from noisegate.desk.display import bare
-from noisegate.desk.terms import Terms
+from noisegate.desk.display.numbers import bare
+from noisegate.desk.terms.terms import Terms
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Domain, Key, Kind
 from noisegate.sql.bounds.limits import caps_of

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, Type
 
 from noisegate.curator.measurement import Measurement
 from noisegate.desk.desk import Desk
-from noisegate.desk.display import bare, percent
+from noisegate.desk.display.numbers import bare, percent
 from noisegate.desk.job import Measured, Receipt
 from noisegate.desk.order import JobOrder
 from noisegate.desk.plan import Fact
-from noisegate.desk.price import Funds
-from noisegate.desk.terms import USUAL, Terms
+from noisegate.desk.terms.price import Funds
+from noisegate.desk.terms.terms import USUAL, Terms
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction
 from noisegate.inert import line, lines

@@ -11,8 +11,8 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, final
 
 from noisegate.algebra.expression import Call, Expression, Literal
-from noisegate.desk.price import share_of
-from noisegate.desk.terms import Terms
+from noisegate.desk.terms.price import share_of
+from noisegate.desk.terms.terms import Terms
 from noisegate.errors import SpecError, Unsupported
 from noisegate.privacy.domain import WHOLE_MAX, Kind
 from noisegate.privacy.release import Release

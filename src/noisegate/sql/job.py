@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from noisegate.algebra.expression import Expression
 from noisegate.curator.curator import Curator
-from noisegate.desk.answer import CHOSEN, Answer
+from noisegate.desk.answer import Answer
 from noisegate.desk.based import Based
 from noisegate.desk.desk import Desk
+from noisegate.desk.display.numbers import CHOSEN
 from noisegate.desk.job import Drawn, Job, Progress, Receipt, all_of, require_room
-from noisegate.desk.price import together
-from noisegate.desk.terms import USUAL, Terms
+from noisegate.desk.terms.price import together
+from noisegate.desk.terms.terms import USUAL, Terms
 from noisegate.errors import NoisegateError, OverBudget, Unsupported
 from noisegate.ledger.ledger import Ledger
 from noisegate.privacy.domain import TableDomain

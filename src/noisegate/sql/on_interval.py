@@ -16,7 +16,7 @@ from noisegate.algebra.expression import Call, Expression, Literal, domain_of
 from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import Rows, Term
 from noisegate.desk.desk import Desk
-from noisegate.desk.terms import Terms
+from noisegate.desk.terms.terms import Terms
 from noisegate.errors import Bug, Unsupported
 from noisegate.mechanisms.selection.stretches import StretchChoice
 from noisegate.sql.bounds.limits import caps_of

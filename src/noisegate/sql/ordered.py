@@ -13,8 +13,8 @@ from noisegate.curator.curator import Curator
 from noisegate.curator.measurement import Measurement
 from noisegate.desk.desk import Desk
 from noisegate.desk.job import all_of
-from noisegate.desk.price import share_of
-from noisegate.desk.terms import USUAL, Terms
+from noisegate.desk.terms.price import share_of
+from noisegate.desk.terms.terms import USUAL, Terms
 from noisegate.errors import Bug, SpecError
 from noisegate.mechanisms.base import Mechanism
 from noisegate.privacy.event import Event, KeySelectionEvent, ThresholdedGaussianEvent

@@ -11,7 +11,7 @@ import sqlglot
 from sqlglot import exp
 
 from noisegate.arrow import holds_numbers
-from noisegate.desk.display import bare, percent
+from noisegate.desk.display.numbers import bare, percent
 from noisegate.desk.plan import Fact, Plan
 from noisegate.exact import Number
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian

@@ -19,7 +19,7 @@ from fractions import Fraction
 from math import inf, sqrt
 from typing import TYPE_CHECKING, Final
 
-from noisegate.desk.terms import USUAL, Terms
+from noisegate.desk.terms.terms import USUAL, Terms
 from noisegate.errors import NoisegateError, Unsupported
 from noisegate.privacy.loss import decimal_up
 from noisegate.sql.drafts.accuracy import Goal, cheapest, limits_of

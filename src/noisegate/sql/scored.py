@@ -21,7 +21,7 @@ from sqlglot import exp
 from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import Sums, Tally
 from noisegate.desk.desk import Desk
-from noisegate.desk.terms import Terms
+from noisegate.desk.terms.terms import Terms
 from noisegate.errors import Bug, SpecError, Unsupported
 from noisegate.exact import fraction
 from noisegate.privacy.domain import Key

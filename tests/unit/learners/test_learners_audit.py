@@ -14,7 +14,7 @@ import pytest
 import noisegate
 from noisegate import learners
 from noisegate.desk.job import Receipt
-from noisegate.desk.price import Price
+from noisegate.desk.terms.price import Price
 from noisegate.learners import base
 from noisegate.learners.asking import NoisySums, noise_variance, noises
 from noisegate.learners.fitting import Outcome

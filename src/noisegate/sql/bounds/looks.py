@@ -15,7 +15,7 @@ from noisegate.algebra.known import remembered
 from noisegate.algebra.relation import Filter, all_of
 from noisegate.algebra.schema import schema_of
 from noisegate.curator.measurement import Measurement
-from noisegate.desk.terms import Terms
+from noisegate.desk.terms.terms import Terms
 from noisegate.errors import SpecError, Unsupported
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.privacy.domain import TableDomain

@@ -62,7 +62,7 @@ def svg(chart: Any) -> str:  # noqa: ANN401 - a chart
 
 def image(plot: Callable[[], Any]) -> str:
     """A chart as an image in HTML; nothing where it cannot be drawn, or the extra is missing."""
-    from noisegate.desk.plot import require_drawing  # noqa: PLC0415 - slow to load
+    from noisegate.desk.display.plot import require_drawing  # noqa: PLC0415 - slow to load
 
     try:
         require_drawing()
@@ -83,7 +83,7 @@ def offline(chart: Any) -> Any:  # noqa: ANN401 - a chart
 @cache
 def _offline(kind: Any) -> type:  # noqa: ANN401 - a class of charts
     """A kind of charts that draws itself, unless another renderer of altair's was enabled."""
-    from noisegate.desk.plot import altair  # noqa: PLC0415 - slow to load
+    from noisegate.desk.display.plot import altair  # noqa: PLC0415 - slow to load
 
     def bundle(self: Any, *args: Any, **options: Any) -> Any:  # noqa: ANN401 - as IPython calls it
         if altair().renderers.active != "default" or find_spec("vl_convert") is None:

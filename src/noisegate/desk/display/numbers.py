@@ -18,6 +18,9 @@ _NUMBERS: Final = ("int", "uint", "float", "double", "halffloat", "decimal")  # 
 LEFT: Final = ' style="text-align:left"'  # words: Jupyter would put them on the right
 LEAST: Final = "≥ "  # before a number of which a cap cuts off some
 ZERO: Final = " ≈ 0"  # behind a number that may be noise alone
+CHOSEN: Final = (
+    "Noisy numbers decided which rows are shown: an extreme number may be extreme by its noise."
+)
 
 
 def bare(value: Any) -> str:  # noqa: ANN401 - a cell

@@ -12,7 +12,7 @@ from datetime import timedelta
 from fractions import Fraction
 from typing import Final, final, overload
 
-from noisegate.desk.display import LEFT
+from noisegate.desk.display.numbers import LEFT
 from noisegate.inert import html, line
 from noisegate.ledger.entry import Entry
 from noisegate.privacy.domain import EPOCH, Column, Kind, TableDomain

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from noisegate.accounting.accountant import GRAINS_PER_ONE
 from noisegate.accounting.search import digits_down
-from noisegate.desk.terms import USUAL
+from noisegate.desk.terms.terms import USUAL
 from noisegate.errors import Bug, SpecError
 from noisegate.exact import sqrt_down
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
