@@ -152,7 +152,7 @@ def distance(
     ] = None,
 ) -> None:
     """Release the number of rows to remove until one of several public conditions holds."""
-    from noisegate.cli.choose import listed  # noqa: PLC0415 - quick help
+    from noisegate.cli.analysts.choose import listed  # noqa: PLC0415 - quick help
     from noisegate.orders import DistanceOrder  # noqa: PLC0415
 
     order = DistanceOrder.make(

@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from noisegate.cli.analysts.releases import options_of
 from noisegate.cli.app import RowsWhere, Table, app, writes
+from noisegate.cli.files import require_writable, saved
 from noisegate.cli.opening import Asking, Opening, opens
-from noisegate.cli.printing import print_table, saved, say, say_json
-from noisegate.cli.releases import options_of, require_writable
+from noisegate.cli.printing import print_table, say, say_json
 from noisegate.errors import SpecError
 from noisegate.files import write as write_file
 from noisegate.files import written
@@ -172,7 +173,7 @@ def hypothesis(
     save: Annotated[Path | None, writes("its card, .md .card.json")] = None,
 ) -> None:
     """Learn a finite class: the hypothesis with nearly the fewest errors (KLNRS)."""
-    from noisegate.cli.choose import listed, print_choice  # noqa: PLC0415 - quick help
+    from noisegate.cli.analysts.choose import listed, print_choice  # noqa: PLC0415 - quick help
     from noisegate.learners.classes import class_order, learnt_of, table_of  # noqa: PLC0415
 
     said = conditions[0] if len(conditions) == 1 else conditions

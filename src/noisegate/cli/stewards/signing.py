@@ -1,21 +1,19 @@
 """Commands on keys and signatures: make a key, show it, verify what somebody hands over."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from noisegate.cli.app import Json, app, key_app
-from noisegate.cli.ledgers import ledger_at
+from noisegate.cli.files import read_text
 from noisegate.cli.printing import say, say_json
-from noisegate.cli.reading import read_text
+from noisegate.cli.stewards.ledgers import ledger_at
 from noisegate.errors import SpecError
 
 if TYPE_CHECKING:
     from noisegate.desk.checking import Checked
     from noisegate.ledger.ledger import Ledger
-    from noisegate.ledger.signing import Signer
 
 _DOES_NOT_VERIFY = 5
 
@@ -94,20 +92,6 @@ def _checked(file: Path, key: str | None, ledger: "Ledger | None" = None) -> "Ch
         return check_file(file, key=key, ledger=ledger)
     except SpecError as refused:
         return Checked.refused(refused)
-
-
-def signer_for(
-    key: Path | None, files: Sequence[Path] | None, *, signs_answers: bool = False
-) -> "Signer | None":
-    """The key that signs files, if one is named; refuses before anything is paid for."""
-    if key is None:
-        return None
-    from noisegate.desk.signed import ANSWERS, RELEASES, require_signable  # noqa: PLC0415
-    from noisegate.ledger.signing import Signer  # noqa: PLC0415
-
-    for file in files or []:
-        require_signable(file, ANSWERS if signs_answers else RELEASES)
-    return Signer.load(key)
 
 
 def _show(public: str, *, as_json: bool) -> None:

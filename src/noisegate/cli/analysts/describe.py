@@ -6,9 +6,9 @@ from typing import Annotated
 import typer
 
 from noisegate.cli.app import Choose, Csv, KeysDelta, RowsWhere, Table, app, writes
+from noisegate.cli.files import require_writable, saved
 from noisegate.cli.opening import Asking, Opening, opens, said
-from noisegate.cli.printing import print_release, saved, say_csv, say_json
-from noisegate.cli.releases import require_writable
+from noisegate.cli.printing import print_release, say_csv, say_json
 
 
 @app.command()

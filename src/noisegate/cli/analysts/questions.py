@@ -22,9 +22,9 @@ from noisegate.cli.app import (
     app,
     writes,
 )
+from noisegate.cli.files import saved, signer_for
 from noisegate.cli.opening import Asking, Opening, opens
-from noisegate.cli.printing import print_answer, saved, say, say_csv, say_json, say_made
-from noisegate.cli.signing import signer_for
+from noisegate.cli.printing import print_answer, say, say_csv, say_json, say_made
 
 if TYPE_CHECKING:
     from noisegate.desk.plan import Plan

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from noisegate.cli.analysts.releases import bins_of
 from noisegate.cli.app import Table, app, writes
+from noisegate.cli.files import questions_in, require_writable
 from noisegate.cli.opening import Asking, Opening, opens
 from noisegate.cli.printing import (
     bar,
@@ -16,8 +18,6 @@ from noisegate.cli.printing import (
     say_json,
     say_made,
 )
-from noisegate.cli.reading import questions_in
-from noisegate.cli.releases import bins_of, require_writable
 
 if TYPE_CHECKING:
     from noisegate.gate import Gate

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from noisegate.cli.analysts.choose import print_choice
+from noisegate.cli.analysts.learn import print_model
+from noisegate.cli.analysts.many import print_session
+from noisegate.cli.analysts.questions import print_caps
 from noisegate.cli.app import Confidence, Fresh, Json, Planned, app
-from noisegate.cli.choose import print_choice
-from noisegate.cli.learn import print_model
-from noisegate.cli.many import print_session
+from noisegate.cli.files import read_text
 from noisegate.cli.opening import Opening, opens
 from noisegate.cli.printing import (
     bar,
@@ -20,8 +22,6 @@ from noisegate.cli.printing import (
     say,
     say_json,
 )
-from noisegate.cli.questions import print_caps
-from noisegate.cli.reading import read_text
 from noisegate.errors import SpecError
 
 if TYPE_CHECKING:

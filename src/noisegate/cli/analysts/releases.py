@@ -7,10 +7,9 @@ from typing import Annotated, Any
 import typer
 
 from noisegate.cli.app import Csv, RowsWhere, Sign, Table, app, sql_like, writes
+from noisegate.cli.files import questions_in, require_writable, saved, signer_for
 from noisegate.cli.opening import Asking, Opening, opens, said
-from noisegate.cli.printing import print_answer, print_release, saved, say_csv, say_made
-from noisegate.cli.reading import questions_in
-from noisegate.cli.signing import signer_for
+from noisegate.cli.printing import print_answer, print_release, say_csv, say_made
 from noisegate.errors import SpecError
 
 
@@ -146,14 +145,6 @@ def _asked(name: str, workload: str | None) -> Any:  # noqa: ANN401 - a workload
     if workload is None or not workload.endswith(".sql"):
         return workload if name == "synthetic" else ranges_of(workload)
     return questions_in(Path(workload))
-
-
-def require_writable(files: list[Path], endings: tuple[str, ...]) -> None:
-    """Refuse a file that the release cannot be written to, before it is paid for."""
-    from noisegate.shell import require_writable as require  # noqa: PLC0415 - quick help
-
-    for path in files:
-        require(path, endings)
 
 
 def bins_of(text: str | None) -> dict[str, Any] | None:

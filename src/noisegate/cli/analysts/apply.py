@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, final
 import typer
 
 from noisegate.cli.app import RowsWhere, Table, app, sql_like, writes
+from noisegate.cli.files import require_writable, saved
 from noisegate.cli.opening import Asking, Opening, opens
-from noisegate.cli.printing import print_release, saved, say, say_json
-from noisegate.cli.releases import require_writable
+from noisegate.cli.printing import print_release, say, say_json
 from noisegate.errors import SpecError
 
 if TYPE_CHECKING:
