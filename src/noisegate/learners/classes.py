@@ -15,8 +15,8 @@ from noisegate.desk.terms.terms import USUAL
 from noisegate.errors import SpecError
 from noisegate.exact import Number, positive
 from noisegate.mechanisms.base import failure_of, whole_count
-from noisegate.sql.choosing import Choice, ChoiceOrder
-from noisegate.sql.listed import Given
+from noisegate.sql.choices.choice import Choice, ChoiceOrder
+from noisegate.sql.choices.listed import Given
 
 if TYPE_CHECKING:
     from noisegate.desk.card import Card

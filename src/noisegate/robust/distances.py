@@ -31,12 +31,12 @@ from noisegate.privacy.distance import L1
 from noisegate.robust.clusters import cluster_candidates
 from noisegate.robust.paying import Found, RobustJob, Till, shown_number
 from noisegate.robust.plans import RobustExpected
-from noisegate.sql.candidates import Candidates, candidates_of
+from noisegate.sql.choices.candidates import Candidates, candidates_of
+from noisegate.sql.choices.listed import Given, listed_of
+from noisegate.sql.choices.scored import score_of, scored_candidates
 from noisegate.sql.laws.sampling import Sampling, sample_words, sampling_of
-from noisegate.sql.listed import Given, listed_of
 from noisegate.sql.order import SqlOrder
 from noisegate.sql.plan import AnswerExpected
-from noisegate.sql.scored import score_of, scored_candidates
 
 SIDES: Final = 8  # directions of a grid of separators
 STEPS: Final = 9  # and thresholds along each

@@ -238,7 +238,7 @@ def test_quantiles_of_older_ledgers_are_found_with_their_wider_margins(former, m
     sql = "SELECT MEDIAN(x) AS m FROM t"
     with monkeypatch.context() as before:
         before.setattr(
-            "noisegate.sql.ordered.slack_of",
+            "noisegate.sql.steps.ordered.slack_of",
             lambda profiles, cap, taus, _: former(rank_slack(profiles, cap), taus),
         )
         before.setattr("noisegate.mechanisms.quantiles.brackets.EvenBrackets", Brackets)

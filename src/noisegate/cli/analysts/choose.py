@@ -17,7 +17,7 @@ from noisegate.files import write
 
 if TYPE_CHECKING:
     from noisegate.desk.order import Order
-    from noisegate.sql.choosing import Choice, ChoiceExpected
+    from noisegate.sql.choices.choice import Choice, ChoiceExpected
 
 Card = Annotated[Path | None, writes("its card, .md")]
 _PROGRAM: Final = re.compile(r"\.py:\w+$")

@@ -16,7 +16,7 @@ from noisegate.desk.order import JobOrder
 from noisegate.errors import SpecError
 from noisegate.exact import Number, positive
 from noisegate.privacy.domain import TableDomain
-from noisegate.sql.choosing import Choice, ChoiceExpected, ChoiceJob, ChoiceOrder, Method
+from noisegate.sql.choices.choice import Choice, ChoiceExpected, ChoiceJob, ChoiceOrder, Method
 from noisegate.sql.spelling import decimal, table_named
 
 PRICES_MAX: Final = 2000

@@ -20,7 +20,7 @@ from noisegate.desk.terms.terms import Terms
 from noisegate.errors import Bug, Unsupported
 from noisegate.mechanisms.selection.stretches import StretchChoice
 from noisegate.sql.bounds.limits import caps_of
-from noisegate.sql.candidates import Candidate, Candidates, sampled_words
+from noisegate.sql.choices.candidates import Candidate, Candidates, sampled_words
 from noisegate.sql.question import Block, Function, sampled
 from noisegate.sql.reading.hints import take_hints
 from noisegate.sql.reading.reader import read

@@ -19,7 +19,6 @@ from noisegate.errors import Bug, SpecError
 from noisegate.mechanisms.base import Mechanism
 from noisegate.privacy.event import Event, KeySelectionEvent, ThresholdedGaussianEvent
 from noisegate.privacy.release import Release
-from noisegate.sql.asked import Asked
 from noisegate.sql.bounds.limits import caps_of
 from noisegate.sql.bounds.looks import known_profile, text_of
 from noisegate.sql.bounds.profiles import Profile
@@ -36,9 +35,10 @@ from noisegate.sql.drafts.purchase import (
 from noisegate.sql.estimates.clipped import Clipped
 from noisegate.sql.estimates.estimate import COUNTED, Estimates, estimate
 from noisegate.sql.estimates.losses import FORMER_SLACKS, Lost, losses_of, rank_slack, slack_of
-from noisegate.sql.expected import most_rows
 from noisegate.sql.question import Block
 from noisegate.sql.reuse.shelf import Needed, Shelf
+from noisegate.sql.steps.asked import Asked
+from noisegate.sql.steps.expected import most_rows
 from noisegate.transforms.query import Query
 from noisegate.transforms.stability import stability_of
 

@@ -25,8 +25,8 @@ from noisegate.desk.terms.terms import Terms
 from noisegate.errors import Bug, SpecError, Unsupported
 from noisegate.exact import fraction
 from noisegate.privacy.domain import Key
-from noisegate.sql.candidates import Candidate, Candidates, candidates_of, sampled_words
-from noisegate.sql.listed import Listed
+from noisegate.sql.choices.candidates import Candidate, Candidates, candidates_of, sampled_words
+from noisegate.sql.choices.listed import Listed
 from noisegate.sql.outer.engine import run_outer
 from noisegate.sql.question import Question, sampled
 from noisegate.sql.reading.hints import take_hints

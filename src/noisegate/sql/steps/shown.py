@@ -8,13 +8,13 @@ from sqlglot import exp
 
 from noisegate.curator.curator import Curator
 from noisegate.errors import Unsupported
-from noisegate.sql.first import after_paying
-from noisegate.sql.ordered import Order, Parcel
 from noisegate.sql.outer.engine import shown_table
 from noisegate.sql.outer.items import ReleasedBlock
 from noisegate.sql.outer.margins import Margins
 from noisegate.sql.question import Question
 from noisegate.sql.reuse.released import blank_table, released_block
+from noisegate.sql.steps.first import after_paying
+from noisegate.sql.steps.ordered import Order, Parcel
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,8 +12,8 @@ from noisegate.desk.desk import Desk
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction
 from noisegate.mechanisms.selection.prior import WEIGHT_MAX
-from noisegate.sql.candidates import Candidate
-from noisegate.sql.on_interval import Grid
+from noisegate.sql.choices.candidates import Candidate
+from noisegate.sql.choices.on_interval import Grid
 from noisegate.sql.reading.words import fold
 
 Given: TypeAlias = Mapping[str, object]  # lists by the names of columns, or one pair (low, high)

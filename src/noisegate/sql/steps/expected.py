@@ -1,9 +1,9 @@
 """How far the numbers of an answer may be off, before it is paid for.
 
 How many rows take part is said by the analyst, or was released. From that, and from all else that
-was released, every number of a question is guessed (`guesses.py`), and the free SQL runs on the
-guesses: their error bars follow by the same rules as those of the answer. No row is read, and no
-price looks at it.
+was released, every number of a question is guessed (`reuse/guesses.py`), and the free SQL runs on
+the guesses: their error bars follow by the same rules as those of the answer. No row is read, and
+no price looks at it.
 
 Counts and sums err by their noise alone, so their errors are known without any guess. What is not
 known is tried twice. Where nobody knows how many rows there are, few and many must err alike. Where

@@ -23,9 +23,9 @@ from noisegate.sql.bounds.looks import (
     steps_of,
     text_of,
 )
-from noisegate.sql.first import Reading, shared
 from noisegate.sql.question import Question
 from noisegate.sql.reuse.shelf import Shelf
+from noisegate.sql.steps.first import Reading, shared
 
 
 @final
