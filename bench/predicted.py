@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit
 
-from noisegate.desk.price import Price
+from noisegate.desk.terms.price import Price
 from noisegate.noise.bits import SYSTEM
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP

@@ -18,7 +18,7 @@ from noisegate.algebra.expression import Field, Literal
 from noisegate.algebra.relation import Table
 from noisegate.algebra.tally import Term
 from noisegate.curator.series import Counter, questions
-from noisegate.desk.price import variance_of
+from noisegate.desk.terms.price import variance_of
 from noisegate.noise.bits import SYSTEM
 from noisegate.releases.series.running import predicted, totals_of
 from section import DATA, Effort, Shown, standard_error

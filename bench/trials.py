@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from noisegate.desk.price import Price, require_shares, variance_of
+from noisegate.desk.terms.price import Price, require_shares, variance_of
 from noisegate.errors import Bug, SpecError
 from noisegate.learners.asking import (
     NoisySums,

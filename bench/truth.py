@@ -22,7 +22,7 @@ from typing import Any
 import noisegate
 from keep import Run, Shown, every
 from noisegate.errors import NoisegateError
-from noisegate.ledger.memory import MemoryLedger
+from noisegate.ledger.stores.memory import MemoryLedger
 from show import Column, Row, console, machine
 from truth_exact import forget, remember
 from truth_held import LAWS, held

@@ -65,7 +65,7 @@ def cells(file: Path) -> list[Cell]:
 def bundle(thing: Any) -> Shown:  # noqa: ANN401 - whatever a cell ends with
     """How Jupyter would show it; a chart of altair's is drawn, and needs no network."""
     if type(thing).__module__.startswith("altair."):
-        from noisegate.desk.notebook import svg  # noqa: PLC0415 - the site is built without it
+        from noisegate.desk.display.notebook import svg  # noqa: PLC0415 - the site is built without it
 
         if not hasattr(thing.padding, "keys"):  # letters may be wider than measured
             thing = thing.properties(padding={"left": 16, "top": 5, "right": 48, "bottom": 5})
@@ -106,7 +106,7 @@ def _ran(cell: Cell, scope: dict[str, Any], render: Callable[[Any], Shown]) -> I
             if last is not None:
                 value = eval(compile(ast.Expression(last.value), "<cell>", "eval"), scope)  # noqa: S307
         except Exception as error:
-            from noisegate.desk.notebook import shown_refusal  # noqa: PLC0415 - built without it
+            from noisegate.desk.display.notebook import shown_refusal  # noqa: PLC0415 - built without it
 
             if "refused" not in cell.tags or not hasattr(error, "fix"):
                 raise

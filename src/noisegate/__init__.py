@@ -65,7 +65,7 @@ _HOME = {
     "Plan": "noisegate.desk.plan",
     "TableRelease": "noisegate.releases.forms.table",
     "SyntheticRelease": "noisegate.synthetic.release",
-    "load_ipython_extension": "noisegate.desk.notebook",
+    "load_ipython_extension": "noisegate.desk.display.notebook",
 }
 
 
@@ -74,7 +74,7 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 - any public name, imported w
     from sys import modules  # noqa: PLC0415
 
     if "IPython" in modules:
-        import_module("noisegate.desk.notebook")  # refusals are short there
+        import_module("noisegate.desk.display.notebook")  # refusals are short there
     if name in ("audit", "dp", "learners", "orders"):
         return import_module(f"noisegate.{name}")
     if name not in _HOME:

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, final
 
 from noisegate.curator.curator import Curator
 from noisegate.desk.desk import Desk
+from noisegate.desk.display.prompt import Entries, Tables
 from noisegate.desk.job import Progress
 from noisegate.desk.order import Order
 from noisegate.desk.plan import Expected, Plan
-from noisegate.desk.prompt import Entries, Tables
-from noisegate.desk.rules import Rules
-from noisegate.desk.terms import require_texts
+from noisegate.desk.terms.rules import Rules
+from noisegate.desk.terms.terms import require_texts
 from noisegate.errors import SpecError
 from noisegate.exact import Number
-from noisegate.ledger.store import Ledger
+from noisegate.ledger.ledger import Ledger
 from noisegate.orders.asking import Asks
 from noisegate.privacy.guarantee import units_of
 from noisegate.privacy.loss import ApproxDP
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from noisegate.desk.answer import Answer
     from noisegate.desk.job import Job
-    from noisegate.desk.part import PartOf
+    from noisegate.desk.terms.part import PartOf
     from noisegate.learners.matrix import Matrix
     from noisegate.ledger.entry import Entry
     from noisegate.privacy.domain import Key, TableDomain
@@ -238,7 +238,7 @@ class Gate(Asks):
         self._curator.ledger.close()
 
     def _repr_html_(self) -> str:
-        from noisegate.desk.display import facts_html  # noqa: PLC0415 - notebooks only
+        from noisegate.desk.display.numbers import facts_html  # noqa: PLC0415 - notebooks only
 
         facts = {"tables": ", ".join(self.tables), "spent": self.spent, "left": self.remaining}
         return facts_html([(name, str(fact)) for name, fact in facts.items()])

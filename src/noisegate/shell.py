@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
-from noisegate.desk.rest import rest_of
+from noisegate.desk.terms.rest import rest_of
 from noisegate.errors import SpecError, stumbled
 from noisegate.exact import positive
 from noisegate.files import require_output
@@ -268,7 +268,7 @@ def charged(before: "ApproxDP", now: "ApproxDP") -> str:
 
 def save(answer: "Answer", file: Path, confidence: str, *, sign: "Signer | None" = None) -> None:
     """Write an answer in the form that the file's ending names, signed where a key is given."""
-    from noisegate.desk.plot import write  # noqa: PLC0415 - only when asked for
+    from noisegate.desk.display.plot import write  # noqa: PLC0415 - only when asked for
 
     writers: dict[str, Callable[[], Any]] = {
         ".csv": lambda: answer.to_csv(file, confidence),
@@ -289,7 +289,7 @@ def require_writable(file: Path, endings: Sequence[str] = ENDINGS) -> None:
     """Refuse a file that an answer cannot be written to, before it is paid for."""
     require_output(file, endings)
     if file.suffix.lower() in PICTURES:
-        from noisegate.desk.plot import require_drawing  # noqa: PLC0415 - only when asked for
+        from noisegate.desk.display.plot import require_drawing  # noqa: PLC0415 - only when asked for
 
         require_drawing()
 
@@ -308,7 +308,7 @@ def _bound(bound: "Fraction", kind: "Kind") -> str:
 def _drawn(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     from rich.console import Console  # noqa: PLC0415 - slow to load
 
-    from noisegate.desk.display import rich_table  # noqa: PLC0415
+    from noisegate.desk.display.numbers import rich_table  # noqa: PLC0415
 
     page = StringIO()
     console = Console(file=page, width=shutil.get_terminal_size().columns)

@@ -23,7 +23,7 @@ from noisegate.audit.distinguisher import chosen, learned
 from noisegate.audit.draws import Many
 from noisegate.audit.registry import audit_named, audits
 from noisegate.cli import app
-from noisegate.cli.audits import VIOLATION_CODE
+from noisegate.cli.lab.audits import VIOLATION_CODE
 from noisegate.errors import SpecError
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.catalogue import all_kinds

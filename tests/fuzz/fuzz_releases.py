@@ -51,7 +51,7 @@ def always_the_same(seed):
     chance = SimpleNamespace(urandom=random.randbytes, getpid=lambda: -1)  # -1: a key of its own
     with (
         patch("noisegate.noise.bits.os", chance),
-        patch("noisegate.ledger.store.uuid4", lambda: UUID(int=random.getrandbits(128))),
+        patch("noisegate.ledger.ledger.uuid4", lambda: UUID(int=random.getrandbits(128))),
         patch("noisegate.curator.curator.uuid4", lambda: UUID(int=random.getrandbits(128))),
         patch(
             "noisegate.ledger.rules.datetime",

@@ -14,8 +14,8 @@ from fuzz_ledgers import Ledgers
 from fuzz_releases import base
 
 from noisegate.errors import SpecError
-from noisegate.ledger.audit import Verification
-from noisegate.ledger.store import Ledger
+from noisegate.ledger.ledger import Ledger
+from noisegate.ledger.verify.audit import Verification
 from noisegate.sources.writing import weights
 from noisegate.sql.order import SqlOrder
 from refusals import about

@@ -14,7 +14,7 @@ from pathlib import Path
 from noisegate.ledger.entry import Entry
 from noisegate.ledger.open import open_ledger, restore_ledger
 from noisegate.ledger.origin import Origin
-from noisegate.ledger.sqlite import SQLiteLedger
+from noisegate.ledger.stores.sqlite import SQLiteLedger
 from noisegate.privacy.distance import L1, L2
 from noisegate.privacy.event import (
     DeclaredEvent,

@@ -20,7 +20,7 @@ from nasty import STRINGS
 
 import noisegate as ng
 from noisegate.cli import main
-from noisegate.desk.plot import write
+from noisegate.desk.display.plot import write
 from noisegate.shell import run as run_shell
 from noisegate.synthetic.report import Report
 

@@ -17,7 +17,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
-from noisegate.cli.agents import _caller
+from noisegate.cli.stewards.agents import _caller
 from noisegate.errors import PolicyError, SpecError
 from noisegate.exact import fraction
 from noisegate.orders import SqlOrder

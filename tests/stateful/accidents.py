@@ -18,8 +18,8 @@ from noisegate.curator.allowance import Allowance
 from noisegate.curator.curator import Curator
 from noisegate.curator.surprises import Surprises
 from noisegate.errors import RequestConflict
+from noisegate.ledger.ledger import Ledger
 from noisegate.ledger.open import open_ledger
-from noisegate.ledger.store import Ledger
 from noisegate.sources.duckdb.source import DuckDBSource
 
 READS = ("sums", "marginals", "values", "distinct", "keys", "cells", "rows", "blocks")

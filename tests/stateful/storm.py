@@ -33,8 +33,8 @@ from replay import replay
 from noisegate.accounting.accountant import GRAINS_PER_ONE
 from noisegate.errors import OverBudget, RequestConflict
 from noisegate.ledger.open import open_ledger
-from noisegate.ledger.postgres import _PostgresTransaction
-from noisegate.ledger.sqlite import SQLiteTransaction
+from noisegate.ledger.stores.postgres import _PostgresTransaction
+from noisegate.ledger.stores.sqlite import SQLiteTransaction
 from noisegate.privacy.event import DeclaredEvent, decode
 from noisegate.privacy.loss import ApproxDP
 

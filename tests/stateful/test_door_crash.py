@@ -10,7 +10,7 @@ CHILD = """
 import itertools, os, signal, sys
 sys.path.insert(0, {unit!r})
 import door
-from noisegate.ledger import sqlite
+from noisegate.ledger.stores import sqlite
 
 connect = sqlite.sqlite3.connect
 

@@ -18,8 +18,8 @@ from noisegate.errors import (
     SpecError,
     Unsupported,
 )
-from noisegate.ledger.fold import fold
 from noisegate.ledger.open import open_ledger, restore_ledger
+from noisegate.ledger.verify.fold import fold
 from noisegate.privacy.distance import L1, L2, LInf1
 from noisegate.privacy.event import (
     EVENTS,

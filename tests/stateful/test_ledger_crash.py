@@ -315,7 +315,7 @@ def test_a_server_that_comes_back_late_is_waited_for(own_server):
 
 
 def test_a_server_that_stays_away_is_an_operators_error(own_server, monkeypatch):
-    monkeypatch.setattr("noisegate.ledger.postgres.RETRY_AFTER_S", (0.0, 0.01))
+    monkeypatch.setattr("noisegate.ledger.stores.postgres.RETRY_AFTER_S", (0.0, 0.01))
     with opened(own_server.fresh()) as ledger:
         own_server.crash()
         with pytest.raises(LedgerError, check=about("server")):

@@ -15,9 +15,9 @@ import noisegate
 from noisegate.cli import app
 from noisegate.desk.card import Card, verify
 from noisegate.errors import SpecError
-from noisegate.ledger.anchor import Anchor, anchors_in, signed
 from noisegate.ledger.open import open_ledger, restore_ledger
 from noisegate.ledger.signing import Signer, make_key, public_key
+from noisegate.ledger.verify.anchor import Anchor, anchors_in, signed
 from noisegate.privacy.event import DeclaredEvent
 from noisegate.privacy.loss import ApproxDP
 from noisegate.releases.forms.table import TableRelease

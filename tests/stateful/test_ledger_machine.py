@@ -18,8 +18,8 @@ from hypothesis.stateful import (
 
 from noisegate.errors import NoisegateError
 from noisegate.ledger.entry import Entry
-from noisegate.ledger.fold import fold
 from noisegate.ledger.open import open_ledger
+from noisegate.ledger.verify.fold import fold
 from noisegate.privacy.event import DeclaredEvent
 from noisegate.privacy.loss import ApproxDP
 

@@ -18,9 +18,9 @@ import psycopg
 import pytest
 
 from noisegate.errors import LedgerError, OverBudget
-from noisegate.ledger import sqlite as sqlite_ledger
-from noisegate.ledger import sqlite_file
 from noisegate.ledger.open import inspect_ledger, open_ledger
+from noisegate.ledger.stores import sqlite as sqlite_ledger
+from noisegate.ledger.stores import sqlite_file
 from noisegate.privacy.event import DeclaredEvent
 from noisegate.privacy.loss import ApproxDP
 from refusals import about
@@ -176,7 +176,7 @@ RACER = """
 import sys
 sys.path[:0] = [sys.argv[1], sys.argv[1] + "/.."]
 import test_ledger_names as t
-from noisegate.ledger import sqlite_file
+from noisegate.ledger.stores import sqlite_file
 sqlite_file.links_of = lambda _: 1
 with t.opened(sys.argv[2]) as ledger:
     print("ready", flush=True)

@@ -11,7 +11,7 @@ from power import Recorder, one_chance, states
 from test_ledger_crash import check_after_accident, check_resumes, opened, tell
 
 from noisegate.errors import LedgerError
-from noisegate.ledger import sqlite
+from noisegate.ledger.stores import sqlite
 
 
 def failures(directory, every=1):

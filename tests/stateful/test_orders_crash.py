@@ -12,8 +12,8 @@ from orders import ORDERS
 from noisegate.accounting.accountant import GRAINS_PER_ONE
 from noisegate.curator.allowance import Allowance
 from noisegate.curator.curator import Curator, _release
+from noisegate.ledger.ledger import Ledger
 from noisegate.ledger.rules import Rules, stored_answer
-from noisegate.ledger.store import Ledger
 from noisegate.privacy.event import NothingEvent
 
 USUAL = ("after sample", "after settle", "after close")

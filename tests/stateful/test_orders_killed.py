@@ -39,10 +39,10 @@ def test_an_order_killed_at_random_is_charged_for_what_was_seen(quick_path):
 
 BROKEN = {
     "it shows what it drew, not what was stored": (
-        "store.Ledger", "_settle_request",
+        "ledger.Ledger", "_settle_request",
         "lambda ledger, name, answer: (was(ledger, name, answer), answer)[1]",
     ),
-    "it shows what it did not store": ("store.Ledger", "_settle_request", "lambda *words: words[2]"),
+    "it shows what it did not store": ("ledger.Ledger", "_settle_request", "lambda *words: words[2]"),
     "it looks at what is spent, not at the price": (
         "account.Prices", "fits", "lambda prices, account, _: account.spent <= prices.limit(account)",
     ),
@@ -52,7 +52,7 @@ SABOTAGE = """
 import sys
 sys.path.insert(0, {here!r})
 import storm
-from noisegate.ledger import account, rules, store
+from noisegate.ledger import account, ledger, rules
 was = {owner}.{method}
 {owner}.{method} = {broken}
 storm.main({directory!r}, 100, "", "sql", "histogram")

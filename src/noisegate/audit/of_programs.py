@@ -24,7 +24,7 @@ from noisegate.curator.surprises import SurpriseSpec, open_surprises
 from noisegate.desk.desk import Desk
 from noisegate.gate import Gate
 from noisegate.mechanisms.additive.geometric import Geometric
-from noisegate.sql.choosing import Method
+from noisegate.sql.choices.choice import Method
 from noisegate.synthetic.pmw.many import ManyOrder
 from noisegate.synthetic.pmw.online import Many
 from noisegate.synthetic.recipes import SYNTHESIZERS

@@ -1,28 +1,19 @@
 """The command line: ask, plan, look into the ledger, learn what ε means.
 
-Nothing heavy is imported before a command runs, so that help is quick. Read `app.py` first.
+Nothing heavy is imported before a command runs, so that help is quick. Read `app.py` first; each
+folder holds the commands of some people.
 """
 
-from noisegate.cli import (
-    accounts,
-    agents,
+from noisegate.cli.analysts import (
     apply,
-    audits,
     choose,
     describe,
-    labs,
     learn,
-    ledgers,
-    lessons,
     many,
     orders,
-    owners,
     questions,
     releases,
     robust,
-    serving,
-    signing,
-    stewards,
 )
 from noisegate.cli.app import (
     account_app,
@@ -35,6 +26,8 @@ from noisegate.cli.app import (
     policy_app,
     token_app,
 )
+from noisegate.cli.lab import audits, lessons, trials
+from noisegate.cli.stewards import accounts, agents, ledgers, owners, policies, serving, signing
 
 __all__ = [
     "account_app",
@@ -47,7 +40,6 @@ __all__ = [
     "describe",
     "key_app",
     "lab_app",
-    "labs",
     "learn",
     "ledger_app",
     "ledgers",
@@ -57,12 +49,13 @@ __all__ = [
     "orders",
     "owner_app",
     "owners",
+    "policies",
     "policy_app",
     "questions",
     "releases",
     "robust",
     "serving",
     "signing",
-    "stewards",
     "token_app",
+    "trials",
 ]

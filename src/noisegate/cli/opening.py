@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from noisegate.desk.order import Order
-    from noisegate.desk.part import PartOf as PartAsked
     from noisegate.desk.plan import Expected, Plan
+    from noisegate.desk.terms.part import PartOf as PartAsked
     from noisegate.gate import Gate
 
 R = TypeVar("R")
@@ -138,7 +138,7 @@ class Opening:
         """The part that was named, as an order has it."""
         if self.partition is None and self.part is None:
             return None
-        from noisegate.desk.part import PartOf as PartAsked  # noqa: PLC0415 - quick help
+        from noisegate.desk.terms.part import PartOf as PartAsked  # noqa: PLC0415 - quick help
 
         names = tuple(self.partition or ())
         return PartAsked(by=names, key=self.part or "", several=self.several or "")

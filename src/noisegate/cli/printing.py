@@ -12,9 +12,6 @@ from typing import TYPE_CHECKING, Any
 from noisegate.inert import json_text, line, lines
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
     from noisegate.desk.answer import Answer
     from noisegate.desk.plan import Expected, Plan
     from noisegate.desk.release import Held
@@ -38,23 +35,6 @@ _PLAIN = {
 def say(text: str, *, err: bool = False) -> None:
     """Words for people, in what letters the output has."""
     print(lines(text), file=sys.stderr if err else sys.stdout, flush=True)
-
-
-@contextmanager
-def saved(files: "Sequence[Path] | None", write: "Callable[[Path], object]") -> Iterator[None]:
-    """Write files, and then run the block, which shows what is in them.
-
-    Whoever reads along may stop; and a file that fails keeps nobody from seeing what was paid for.
-    """
-    failed: list[Exception] = []
-    for file in files or []:
-        try:
-            write(file)
-        except Exception as wrong:  # noqa: BLE001 - raised below
-            failed.append(wrong)
-    yield
-    if failed:
-        raise failed[0]
 
 
 def say_json(value: Any, *, indent: int | None = None) -> None:  # noqa: ANN401 - plain values
@@ -147,7 +127,7 @@ def bar() -> Iterator[Callable[[float, str], None] | None]:
 
 def print_table(title: str | None, names: Any, rows: Any) -> None:  # noqa: ANN401 - rich's types
     """A table that cuts nothing off: in a file as wide as it is, on a terminal page by page."""
-    from noisegate.desk.display import rich_table  # noqa: PLC0415 - quick help
+    from noisegate.desk.display.numbers import rich_table  # noqa: PLC0415 - quick help
     from noisegate.shell import show  # noqa: PLC0415
 
     if not _has_all_letters():  # spelled out before the columns get their widths

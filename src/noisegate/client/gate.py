@@ -21,14 +21,14 @@ from noisegate.client.results import (
     table_from,
     table_of,
 )
+from noisegate.desk.display.prompt import Tables
 from noisegate.desk.job import Progress, require_progress
 from noisegate.desk.order import Order
-from noisegate.desk.part import PartOf
 from noisegate.desk.plan import Expected, Plan
-from noisegate.desk.prompt import Tables
 from noisegate.desk.sent import loss_from, received
+from noisegate.desk.terms.part import PartOf
 from noisegate.errors import SpecError, Unsupported, Waiting
-from noisegate.ledger.anchor import Anchor
+from noisegate.ledger.verify.anchor import Anchor
 from noisegate.orders.asking import Asks
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.loss import ApproxDP

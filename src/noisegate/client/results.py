@@ -25,7 +25,7 @@ from noisegate.privacy.domain import Column, TableDomain
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.unit import PrivacyUnit
 from noisegate.sql.bounds.profiles import Profile
-from noisegate.sql.choosing import Choice
+from noisegate.sql.choices.choice import Choice
 
 if TYPE_CHECKING:
     from noisegate.learners.expectations import Expectations

@@ -22,7 +22,7 @@ from noisegate.accounting.crowd import (
 )
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction, positive, shown
-from noisegate.ledger.store import Ledger
+from noisegate.ledger.ledger import Ledger
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.event import DeclaredEvent
 from noisegate.privacy.guarantee import Guarantee, guarantee_of
@@ -110,7 +110,7 @@ class Sampled:
 
     def plot(self, epsilons: Iterable[Number]) -> Any:  # noqa: ANN401 - altair may be missing
         """The trade-off as a picture."""
-        from noisegate.desk.plot import altair  # noqa: PLC0415 - only when asked for
+        from noisegate.desk.display.plot import altair  # noqa: PLC0415 - only when asked for
 
         alt = altair()
         points: list[dict[str, Any]] = [

@@ -15,7 +15,7 @@ from noisegate.crowd.histogram import CrowdExpected, CrowdOrder, CrowdRelease, c
 from noisegate.desk.answer import Answer, HalfWidths
 from noisegate.desk.desk import Desk
 from noisegate.desk.job import Job, derived
-from noisegate.desk.rules import Rules
+from noisegate.desk.terms.rules import Rules
 from noisegate.exact import Number
 from noisegate.privacy.domain import TableDomain
 from noisegate.sql.question import Function, Question

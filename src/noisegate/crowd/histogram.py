@@ -34,13 +34,13 @@ from noisegate.curator.curator import Curator
 from noisegate.curator.measurement import Measurement
 from noisegate.desk.answer import Answer, HalfWidths
 from noisegate.desk.desk import Desk
-from noisegate.desk.display import percent
+from noisegate.desk.display.numbers import percent
+from noisegate.desk.display.plot import drawn, framed, nothing
 from noisegate.desk.job import Drawn, Measured, Receipt, drawn_of
 from noisegate.desk.order import Columns, R_co
 from noisegate.desk.plan import Fact
-from noisegate.desk.plot import drawn, framed, nothing
-from noisegate.desk.price import Step
 from noisegate.desk.release import Charged, loading, read_held
+from noisegate.desk.terms.price import Step
 from noisegate.errors import SpecError
 from noisegate.exact import Number as Numeric
 from noisegate.exact import fraction, positive

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from noisegate.algebra.intervals import KEYS_MAX
 from noisegate.desk.order import Bins, Columns
-from noisegate.desk.terms import Terms
+from noisegate.desk.terms.terms import Terms
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import TableDomain
 from noisegate.releases.cells.axes import Axis

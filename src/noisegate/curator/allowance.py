@@ -23,7 +23,7 @@ from noisegate.curator.measurement import Measurement
 from noisegate.curator.parts import Cut, Losses, Part
 from noisegate.errors import LedgerError, OverBudget, RequestConflict, Unsupported
 from noisegate.ledger.fork import lineage
-from noisegate.ledger.store import Reservation
+from noisegate.ledger.ledger import Reservation
 from noisegate.privacy.domain import Key
 from noisegate.privacy.event import DeclaredEvent, Event, NothingEvent, PoissonSampled
 from noisegate.privacy.release import Release

@@ -33,7 +33,7 @@ from noisegate.curator.measurement import Measurement, fresh_coins
 from noisegate.curator.quietly import quietly
 from noisegate.errors import Forbidden, PolicyError, RequestConflict, Unsupported
 from noisegate.ledger.account import Balance, Use, room_of
-from noisegate.ledger.store import Ledger, Reservation
+from noisegate.ledger.ledger import Ledger, Reservation
 from noisegate.noise.bits import SYSTEM, Bits, SystemBits
 from noisegate.privacy.capability import CAPABILITIES, MEANINGS
 from noisegate.privacy.domain import TableDomain

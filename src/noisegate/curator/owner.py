@@ -59,7 +59,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
 from noisegate.errors import RequestConflict, SpecError, Unsupported
-from noisegate.ledger.store import Ledger
+from noisegate.ledger.ledger import Ledger
 from noisegate.noise.bits import SYSTEM, Bits, SystemBits
 from noisegate.noise.geometric import SCALE_MIN
 from noisegate.noise.polya import SHARE_SCALE_MAX, geometric_share

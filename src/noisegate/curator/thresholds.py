@@ -36,7 +36,7 @@ from noisegate.curator.measurement import Measurement
 from noisegate.curator.quietly import quietly
 from noisegate.errors import RequestConflict, SpecError, Unsupported
 from noisegate.ledger.fork import lineage
-from noisegate.ledger.store import Reservation
+from noisegate.ledger.ledger import Reservation
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.base import INPUT_MAX, to_record
 from noisegate.mechanisms.selection.above_threshold import AboveThreshold, SparseRun

@@ -4,16 +4,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
+from typing import TYPE_CHECKING, Any, TypeAlias, final
 
-from noisegate.desk.display import LEAST, ZERO, bare, is_noise, marked, percent, with_margin
-from noisegate.desk.prompt import SHOWN_MAX, aligned, more_than
+from noisegate.desk.display.numbers import LEAST, ZERO, bare, is_noise, marked, percent, with_margin
+from noisegate.desk.display.prompt import SHOWN_MAX, aligned, more_than
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction
 from noisegate.extras import extra
 from noisegate.files import write, written
 from noisegate.inert import json_text, line, lines
-from noisegate.ledger.anchor import NO_LOG, Log
+from noisegate.ledger.verify.anchor import NO_LOG, Log
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
 
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from noisegate.ledger.signing import Signer
 
 HalfWidths: TypeAlias = tuple[float | int | None, ...] | None
-CHOSEN: Final = (
-    "Noisy numbers decided which rows are shown: an extreme number may be extreme by its noise."
-)
 
 
 @final
@@ -256,8 +253,8 @@ class Answer:
             pq.write_table(table.replace_schema_metadata(kept), path)
 
     def plot(self, confidence: Number = 0.95, **choices: str | None) -> Any:  # noqa: ANN401
-        """A chart with error bars; see `noisegate.desk.plot.plot` for the choices."""
-        from noisegate.desk.plot import plot  # noqa: PLC0415 - only when asked for
+        """A chart with error bars; see `noisegate.desk.display.plot.plot` for the choices."""
+        from noisegate.desk.display.plot import plot  # noqa: PLC0415 - only when asked for
 
         return plot(self, confidence, **choices)
 
@@ -323,8 +320,8 @@ class Answer:
         return lines("\n".join([*rows, self.footer()]))
 
     def _repr_html_(self) -> str:
-        from noisegate.desk.display import answer_html  # noqa: PLC0415 - notebooks only
-        from noisegate.desk.notebook import ROWS_MIN, image  # noqa: PLC0415
+        from noisegate.desk.display.notebook import ROWS_MIN, image  # noqa: PLC0415
+        from noisegate.desk.display.numbers import answer_html  # noqa: PLC0415 - notebooks only
 
         shown = answer_html(self, self.footer())
         known = (
@@ -332,7 +329,7 @@ class Answer:
         )
         if max(map(len, known), default=0) < ROWS_MIN:
             return shown
-        from noisegate.desk.plot import plain  # noqa: PLC0415
+        from noisegate.desk.display.plot import plain  # noqa: PLC0415
 
         return shown + image(lambda: plain(self))
 

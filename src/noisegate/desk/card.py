@@ -17,10 +17,10 @@ from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction
 from noisegate.inert import code, fenced, json_text, markdown
 from noisegate.inert import line as inert_line
-from noisegate.ledger.anchor import Anchor
 from noisegate.ledger.entry import Entry
+from noisegate.ledger.ledger import Ledger
 from noisegate.ledger.signing import Signer, fingerprint
-from noisegate.ledger.store import Ledger
+from noisegate.ledger.verify.anchor import Anchor
 
 FORMAT: Final = "noisegate-card/1"
 _KINDS: Final = ("reserve", "settle", "close")

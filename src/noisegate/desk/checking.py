@@ -11,9 +11,9 @@ from noisegate.desk.card import verify as verify_card
 from noisegate.desk.release import read_sealed
 from noisegate.desk.signed import ANSWER, RESULT, read_statement, signer_of
 from noisegate.errors import SpecError
-from noisegate.ledger.anchor import FORMAT as HEAD
-from noisegate.ledger.anchor import Anchor, anchors_in
-from noisegate.ledger.store import Ledger
+from noisegate.ledger.ledger import Ledger
+from noisegate.ledger.verify.anchor import FORMAT as HEAD
+from noisegate.ledger.verify.anchor import Anchor, anchors_in
 
 _HEAD, _CARD, _RELEASE = "ledger head", "release card", "saved release"
 _KINDS: Final = {CARD: _CARD, ANSWER: "answer", RESULT: "result"}

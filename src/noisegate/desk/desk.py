@@ -22,14 +22,14 @@ from noisegate.curator.curator import Curator
 from noisegate.desk.based import NOTHING, Based
 from noisegate.desk.job import E, Job, Progress, R, Receipt, all_of, require_progress, require_room
 from noisegate.desk.plan import Plan
-from noisegate.desk.price import Funds, Price, Step, inner_price, step_of, together
-from noisegate.desk.rest import Part, Rest, noted, rest_of
-from noisegate.desk.rules import Rules
+from noisegate.desk.terms.price import Funds, Price, Step, inner_price, step_of, together
+from noisegate.desk.terms.rest import Part, Rest, noted, rest_of
+from noisegate.desk.terms.rules import Rules
 from noisegate.errors import NoisegateError, OverBudget
 from noisegate.exact import Number
 from noisegate.ledger.account import Balance, left_of, room_of
 from noisegate.ledger.entry import Entry, decode_charges
-from noisegate.ledger.store import Ledger
+from noisegate.ledger.ledger import Ledger
 from noisegate.privacy.event import DeclaredZCDPEvent, Event
 from noisegate.privacy.guarantee import ZERO_KNOWLEDGE, Guarantee
 from noisegate.privacy.loss import ApproxDP

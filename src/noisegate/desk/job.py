@@ -17,9 +17,9 @@ from noisegate.curator.curator import Asked, Curator
 from noisegate.desk.attempts import Attempts
 from noisegate.desk.based import NOTHING, Based
 from noisegate.desk.plan import Expected
-from noisegate.desk.price import Price
+from noisegate.desk.terms.price import Price
 from noisegate.errors import LedgerError, SpecError
-from noisegate.ledger.anchor import Log
+from noisegate.ledger.verify.anchor import Log
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.event import (
     CrowdCountsEvent,

@@ -107,6 +107,6 @@ class Plan(Generic[E_co]):
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        from noisegate.desk.display import facts_html  # noqa: PLC0415 - notebooks only
+        from noisegate.desk.display.numbers import facts_html  # noqa: PLC0415 - notebooks only
 
         return facts_html(self.facts())

@@ -18,8 +18,8 @@ from noisegate.desk.answer import Answer, HalfWidths, also_in
 from noisegate.desk.based import NOTHING, Based
 from noisegate.desk.card import Card
 from noisegate.desk.card import card as card_of
-from noisegate.desk.display import answer_html, rich_table
-from noisegate.desk.plot import write
+from noisegate.desk.display.numbers import answer_html, rich_table
+from noisegate.desk.display.plot import write
 from noisegate.desk.signed import (
     CARD_ENDING,
     read_statement,
@@ -33,8 +33,8 @@ from noisegate.extras import extra
 from noisegate.files import require_output, written
 from noisegate.files import write as write_file
 from noisegate.inert import json_text, line, lines
-from noisegate.ledger.anchor import NO_LOG, Anchor, Log
 from noisegate.ledger.signing import Signer
+from noisegate.ledger.verify.anchor import NO_LOG, Anchor, Log
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.unit import PrivacyUnit
@@ -248,7 +248,7 @@ class Held(ABC):
         return f"<{type(self).__name__}: {line(self.footer().splitlines()[0])}>"
 
     def _repr_html_(self) -> str:
-        from noisegate.desk.notebook import image  # noqa: PLC0415 - notebooks only
+        from noisegate.desk.display.notebook import image  # noqa: PLC0415 - notebooks only
 
         drawn = image(self.plot) if {*PICTURES} <= {*self.endings} else ""
         return answer_html(self.shown(), self.footer()) + drawn

@@ -14,8 +14,8 @@ from noisegate.desk.answer import Answer, HalfWidths
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction
 from noisegate.inert import json_text
-from noisegate.ledger.anchor import Anchor, Log
 from noisegate.ledger.entry import Entry
+from noisegate.ledger.verify.anchor import Anchor, Log
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.unit import Adjacency, PrivacyUnit

@@ -34,8 +34,8 @@ from noisegate.federated.aggregator import (
 )
 from noisegate.federated.agreements import Pact
 from noisegate.federated.release import OwnersRelease
+from noisegate.ledger.ledger import Ledger
 from noisegate.ledger.signing import Signer, holds
-from noisegate.ledger.store import Ledger
 from noisegate.releases.cells.estimate import Floats
 
 _HELLO: Final = 1 << 12  # bytes of a greeting

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from noisegate.curator.owner import Agreement
 from noisegate.desk.answer import Answer, HalfWidths
 from noisegate.desk.card import Card
-from noisegate.desk.display import percent
-from noisegate.desk.plot import altair, priced
-from noisegate.desk.price import variance_of
+from noisegate.desk.display.numbers import percent
+from noisegate.desk.display.plot import altair, priced
 from noisegate.desk.release import Held, loading, read_held
+from noisegate.desk.terms.price import variance_of
 from noisegate.errors import SpecError
 from noisegate.exact import Number as Numeric
 from noisegate.mechanisms.additive.geometric import Geometric

@@ -1,6 +1,6 @@
 """What an account has spent, read by every composition theorem side by side. It authorises nothing.
 
->>> from noisegate.ledger.memory import MemoryLedger
+>>> from noisegate.ledger.stores.memory import MemoryLedger
 >>> from noisegate.privacy.event import DeclaredEvent
 >>> ledger = MemoryLedger()
 >>> terms = {"accountant": "pure", "budget": ApproxDP(2), "unit": "a person"}
@@ -20,7 +20,7 @@ from typing import final
 
 from noisegate.ledger.account import Balance
 from noisegate.ledger.entry import Entry
-from noisegate.ledger.store import Ledger
+from noisegate.ledger.ledger import Ledger
 from noisegate.planning.reports import Row, report
 from noisegate.privacy.event import Event, decode
 from noisegate.privacy.loss import ApproxDP

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 from noisegate.accounting.accountants import accountant_named
-from noisegate.desk.price import Funds, step_of
+from noisegate.desk.terms.price import Funds, step_of
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction, positive
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian

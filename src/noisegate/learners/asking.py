@@ -25,7 +25,7 @@ from noisegate.accounting.box import box_variance
 from noisegate.algebra.tally import Rows
 from noisegate.curator.allowance import Scope
 from noisegate.curator.measurement import Measurement
-from noisegate.desk.price import VARIANCE_MIN, Price, require_shares, variance_of
+from noisegate.desk.terms.price import VARIANCE_MIN, Price, require_shares, variance_of
 from noisegate.errors import SpecError
 from noisegate.exact import sqrt_down
 from noisegate.mechanisms.additive.box_noise import BoxNoise

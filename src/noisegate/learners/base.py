@@ -18,9 +18,9 @@ from scipy.special import log_softmax, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
 
+from noisegate.desk.display.plot import priced
 from noisegate.desk.job import Progress
 from noisegate.desk.plan import Plan
-from noisegate.desk.plot import priced
 from noisegate.errors import SpecError, Unsupported
 from noisegate.learners.arrays import dense
 from noisegate.learners.asking import Floats, RowsAsk

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from math import ceil, log
 from typing import TYPE_CHECKING, Any, Final, final
 
-from noisegate.desk.terms import USUAL
+from noisegate.desk.terms.terms import USUAL
 from noisegate.errors import SpecError
 from noisegate.exact import Number, positive
 from noisegate.mechanisms.base import failure_of, whole_count
-from noisegate.sql.choosing import Choice, ChoiceOrder
-from noisegate.sql.listed import Given
+from noisegate.sql.choices.choice import Choice, ChoiceOrder
+from noisegate.sql.choices.listed import Given
 
 if TYPE_CHECKING:
     from noisegate.desk.card import Card

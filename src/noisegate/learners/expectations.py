@@ -22,18 +22,18 @@ from noisegate.algebra.relation import Sampled
 from noisegate.algebra.schema import schema_of
 from noisegate.curator.measurement import Measurement
 from noisegate.desk.desk import Desk
-from noisegate.desk.display import percent
+from noisegate.desk.display.numbers import percent
 from noisegate.desk.job import Measured, Receipt
 from noisegate.desk.order import JobOrder
 from noisegate.desk.plan import Fact
-from noisegate.desk.price import Price
-from noisegate.desk.terms import USUAL
+from noisegate.desk.terms.price import Price
+from noisegate.desk.terms.terms import USUAL
 from noisegate.errors import SpecError
 from noisegate.exact import Number, positive
 from noisegate.learners.asking import Floats, noises
 from noisegate.learners.fitting import REACH
 from noisegate.learners.matrix import Coordinate, Matrix, matrix_of
-from noisegate.ledger.anchor import NO_LOG, Log
+from noisegate.ledger.verify.anchor import NO_LOG, Log
 from noisegate.mechanisms.base import NoiseMechanism, failure_of, smallest_whole, to_record
 from noisegate.privacy.guarantee import Guarantee, guarantee_of
 from noisegate.privacy.loss import ApproxDP

@@ -21,8 +21,8 @@ from noisegate.curator.allowance import Allowance
 from noisegate.curator.curator import digest
 from noisegate.desk.job import Job, Progress, Receipt, Recipe
 from noisegate.desk.plan import Fact
-from noisegate.desk.price import Price
-from noisegate.desk.rest import rest_of
+from noisegate.desk.terms.price import Price
+from noisegate.desk.terms.rest import rest_of
 from noisegate.exact import Number
 from noisegate.learners.asking import DoorRows, RowsAsk, noise_variance, noises
 from noisegate.learners.matrix import Matrix

@@ -19,8 +19,8 @@ from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import Grouping, Rows, Term
 from noisegate.curator.curator import Curator
 from noisegate.desk.desk import Desk
-from noisegate.desk.rules import Rules
-from noisegate.desk.terms import Terms
+from noisegate.desk.terms.rules import Rules
+from noisegate.desk.terms.terms import Terms
 from noisegate.errors import SpecError, Unsupported
 from noisegate.privacy.domain import Column, Key, Kind, TableDomain
 from noisegate.sql.bounds.limits import caps_of

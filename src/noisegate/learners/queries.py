@@ -20,8 +20,8 @@ import numpy as np
 from noisegate.accounting.accountants import accountant_named
 from noisegate.accounting.pure import promised
 from noisegate.curator.measurement import Measurement
-from noisegate.desk.price import Price, step_of
-from noisegate.desk.terms import USUAL
+from noisegate.desk.terms.price import Price, step_of
+from noisegate.desk.terms.terms import USUAL
 from noisegate.errors import SpecError
 from noisegate.exact import Number, positive
 from noisegate.learners.asking import noises

@@ -6,8 +6,8 @@ from typing import IO, Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from noisegate.errors import LedgerError, SpecError
-from noisegate.ledger.sqlite import SQLiteLedger
-from noisegate.ledger.store import Ledger
+from noisegate.ledger.ledger import Ledger
+from noisegate.ledger.stores.sqlite import SQLiteLedger
 
 
 def open_ledger(where: str, **options: Any) -> Ledger:  # noqa: ANN401 - passed on
@@ -21,11 +21,11 @@ def open_ledger(where: str, **options: Any) -> Ledger:  # noqa: ANN401 - passed 
     """
     text = str(where)
     if text == ":memory:":
-        from noisegate.ledger.memory import MemoryLedger  # noqa: PLC0415 - each when it is used
+        from noisegate.ledger.stores.memory import MemoryLedger  # noqa: PLC0415 - each when it is used
 
         return MemoryLedger(**options)
     if text.startswith(("postgresql://", "postgres://")):
-        from noisegate.ledger.postgres import PostgresLedger  # noqa: PLC0415
+        from noisegate.ledger.stores.postgres import PostgresLedger  # noqa: PLC0415
 
         conninfo, schema = split_schema(text)
         return PostgresLedger(conninfo, schema=schema, **options)
@@ -45,7 +45,7 @@ def inspect_ledger(where: str) -> Ledger:
     Opens it as usual where it can be. A file with two names, with foreign files beside it, or where
     nothing may be written, is read as it is, without locks, and cannot be charged.
     """
-    from noisegate.ledger.sqlite_inspection import SQLiteInspection, problems_of  # noqa: PLC0415
+    from noisegate.ledger.stores.sqlite_inspection import SQLiteInspection, problems_of  # noqa: PLC0415
 
     path = Path(where.removeprefix("sqlite:///"))
     if "://" in str(path) or not path.is_file():
@@ -57,7 +57,7 @@ def inspect_ledger(where: str) -> Ledger:
 
 def restore_ledger(file: IO[str], where: str, **options: Any) -> Ledger:  # noqa: ANN401
     """A new ledger with the history and answers of an export, entry by entry the same."""
-    from noisegate.ledger.archive import read_lines  # noqa: PLC0415
+    from noisegate.ledger.verify.archive import read_lines  # noqa: PLC0415
 
     lines = list(read_lines(file))
     if not lines or lines[0][0].kind != "ledger" or not lines[0][0].is_sealed:

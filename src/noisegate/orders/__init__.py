@@ -49,9 +49,9 @@ if TYPE_CHECKING:  # loaded when they are first used: see `__getattr__`
     from noisegate.robust.graphs import GraphOrder, GraphTerms
     from noisegate.robust.paying import ReachesTerms
     from noisegate.robust.quantiles import SmoothOrder, SmoothTerms
-    from noisegate.sql.auction import AuctionOrder, AuctionTerms
     from noisegate.sql.bounds.table_looks import BoundsOrder, CapsOrder
-    from noisegate.sql.choosing import ChoiceOrder, ChoiceTerms
+    from noisegate.sql.choices.auction import AuctionOrder, AuctionTerms
+    from noisegate.sql.choices.choice import ChoiceOrder, ChoiceTerms
     from noisegate.sql.order import SqlOrder, SqlTerms
     from noisegate.synthetic.pmw.many import ManyOrder, ManyTerms
     from noisegate.synthetic.pmw.multiplicative import QuestionsOrder, QuestionsTerms
@@ -72,8 +72,8 @@ __all__ = [
 
 KINDS: Final[Mapping[str, str]] = MappingProxyType({
     "sql": "sql.order:SqlOrder",
-    "choose": "sql.choosing:ChoiceOrder",
-    "auction": "sql.auction:AuctionOrder",
+    "choose": "sql.choices.choice:ChoiceOrder",
+    "auction": "sql.choices.auction:AuctionOrder",
     "caps": "sql.bounds.table_looks:CapsOrder",
     "bounds": "sql.bounds.table_looks:BoundsOrder",
     "apply": "programs.order:ApplyOrder",

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from noisegate.releases.thresholds.session import ThresholdExpected
     from noisegate.robust.graphs import Graph
     from noisegate.robust.plans import RobustExpected
-    from noisegate.sql.choosing import Choice, ChoiceExpected
+    from noisegate.sql.choices.choice import Choice, ChoiceExpected
     from noisegate.sql.fluent import TableQuestion
     from noisegate.sql.plan import AnswerExpected
     from noisegate.synthetic.pmw.many import ManyExpected

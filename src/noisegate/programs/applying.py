@@ -21,7 +21,7 @@ from noisegate.curator.blocks import BlockMeasurement, turns_of
 from noisegate.curator.curator import Asked, Curator
 from noisegate.desk.desk import Desk
 from noisegate.desk.job import Drawn, Measured, Progress, Receipt, drawn_of
-from noisegate.desk.price import Price, inner_delta
+from noisegate.desk.terms.price import Price, inner_delta
 from noisegate.errors import Bug, SpecError, Unsupported
 from noisegate.exact import fraction, positive, sqrt_down
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian

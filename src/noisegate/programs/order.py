@@ -8,7 +8,7 @@ from noisegate.algebra.blocks import Blocks, Program
 from noisegate.curator.blocks import turns_of
 from noisegate.desk.answer import HalfWidths
 from noisegate.desk.desk import Desk
-from noisegate.desk.display import percent
+from noisegate.desk.display.numbers import percent
 from noisegate.desk.order import JobOrder
 from noisegate.desk.plan import Fact
 from noisegate.errors import SpecError

@@ -28,7 +28,7 @@ from noisegate.privacy.release import Release as Measurements
 from noisegate.programs.applying import drawn_blocks, sql_of, tally_of
 from noisegate.programs.order import ApplyOrder, Ends, require_all_rows
 from noisegate.programs.text import Function, completed, program_of
-from noisegate.sql.choosing import Choice, ChoiceExpected, ChoiceJob
+from noisegate.sql.choices.choice import Choice, ChoiceExpected, ChoiceJob
 from noisegate.transforms.blocks import BlockQuery
 
 

@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.algebra.tally import Sums
-from noisegate.desk.terms import Terms
+from noisegate.desk.terms.terms import Terms
 from noisegate.errors import SpecError
 from noisegate.exact import positive
 from noisegate.robust.paying import Till
-from noisegate.sql.candidates import Candidates, candidates_of
-from noisegate.sql.scored import PAIRS_MAX, combined
+from noisegate.sql.choices.candidates import Candidates, candidates_of
+from noisegate.sql.choices.scored import PAIRS_MAX, combined
 from noisegate.sql.spelling import decimal
 
 if TYPE_CHECKING:

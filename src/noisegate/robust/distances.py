@@ -21,7 +21,7 @@ from noisegate.desk.desk import Desk
 from noisegate.desk.job import Progress
 from noisegate.desk.order import Order
 from noisegate.desk.plan import Plan
-from noisegate.desk.terms import Terms
+from noisegate.desk.terms.terms import Terms
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction, positive
 from noisegate.mechanisms.additive.geometric import Geometric
@@ -31,12 +31,12 @@ from noisegate.privacy.distance import L1
 from noisegate.robust.clusters import cluster_candidates
 from noisegate.robust.paying import Found, RobustJob, Till, shown_number
 from noisegate.robust.plans import RobustExpected
-from noisegate.sql.candidates import Candidates, candidates_of
+from noisegate.sql.choices.candidates import Candidates, candidates_of
+from noisegate.sql.choices.listed import Given, listed_of
+from noisegate.sql.choices.scored import score_of, scored_candidates
 from noisegate.sql.laws.sampling import Sampling, sample_words, sampling_of
-from noisegate.sql.listed import Given, listed_of
 from noisegate.sql.order import SqlOrder
 from noisegate.sql.plan import AnswerExpected
-from noisegate.sql.scored import score_of, scored_candidates
 
 SIDES: Final = 8  # directions of a grid of separators
 STEPS: Final = 9  # and thresholds along each

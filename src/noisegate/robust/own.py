@@ -13,10 +13,10 @@ from noisegate.accounting.pure import pure_loss
 from noisegate.curator.own import OwnMeasurement, OwnMechanism
 from noisegate.desk.answer import Answer, HalfWidths
 from noisegate.desk.desk import Desk
-from noisegate.desk.display import bare, percent
+from noisegate.desk.display.numbers import bare, percent
 from noisegate.desk.job import Measured, Receipt
 from noisegate.desk.plan import Fact
-from noisegate.desk.terms import Terms
+from noisegate.desk.terms.terms import Terms
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number, fraction
 from noisegate.privacy.event import Event, encode

@@ -14,7 +14,7 @@ from noisegate.desk.answer import Answer, HalfWidths
 from noisegate.desk.desk import Desk
 from noisegate.desk.job import Measured, Receipt
 from noisegate.desk.order import JobOrder
-from noisegate.desk.price import inner_delta, share_of
+from noisegate.desk.terms.price import inner_delta, share_of
 from noisegate.errors import SpecError
 from noisegate.exact import Number, lower, positive, real
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian

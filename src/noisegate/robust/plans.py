@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final, final
 
-from noisegate.desk.display import bare, percent
+from noisegate.desk.display.numbers import bare, percent
 from noisegate.desk.plan import Fact
-from noisegate.desk.terms import USUAL
+from noisegate.desk.terms.terms import USUAL
 from noisegate.exact import Number
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric

@@ -12,7 +12,7 @@ from noisegate.algebra.tally import Term, Values
 from noisegate.curator.measurement import Measurement
 from noisegate.desk.answer import Answer
 from noisegate.desk.desk import Desk
-from noisegate.desk.terms import Terms
+from noisegate.desk.terms.terms import Terms
 from noisegate.errors import SpecError
 from noisegate.exact import Number, positive
 from noisegate.mechanisms.quantiles.local_quantile import LocalQuantile, OfValues

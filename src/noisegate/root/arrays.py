@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NoReturn, final
 from uuid import uuid4
 
-from noisegate.desk.terms import require_texts
+from noisegate.desk.terms.terms import require_texts
 from noisegate.errors import SpecError
 from noisegate.exact import Number
 from noisegate.gate import Gate
-from noisegate.ledger.store import Ledger
+from noisegate.ledger.ledger import Ledger
 from noisegate.privacy.domain import Key
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.unit import PrivacyUnit

@@ -6,13 +6,13 @@ from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, final
 
 from noisegate.curator.curator import Curator
-from noisegate.desk.rules import Rules
+from noisegate.desk.terms.rules import Rules
 from noisegate.errors import NoisegateError, PolicyError, RequestConflict, UserError
 from noisegate.files import POLICY, TABLE, keep
 from noisegate.gate import Gate
 from noisegate.ledger.account import Account, Balance
+from noisegate.ledger.ledger import Ledger
 from noisegate.ledger.origin import lying_in, origins_of
-from noisegate.ledger.store import Ledger
 from noisegate.privacy.domain import Key, Kind, TableDomain
 from noisegate.privacy.guarantee import units_of
 from noisegate.root.opening import (

@@ -9,16 +9,16 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from noisegate.curator.curator import Curator
-from noisegate.desk.rules import EPSILON_MAX, Rules
-from noisegate.desk.terms import require_texts
+from noisegate.desk.terms.rules import EPSILON_MAX, Rules
+from noisegate.desk.terms.terms import require_texts
 from noisegate.errors import PolicyError, SourceError, SpecError, UnitWarning
 from noisegate.exact import Number, fraction
 from noisegate.files import TABLE, keep
 from noisegate.gate import Gate
 from noisegate.inert import line
+from noisegate.ledger.ledger import Ledger
 from noisegate.ledger.open import open_ledger
 from noisegate.ledger.origin import Origin, origin_of
-from noisegate.ledger.store import Ledger
 from noisegate.privacy.domain import Column, Kind, TableDomain
 from noisegate.privacy.guarantee import doubt_of
 from noisegate.privacy.loss import ApproxDP

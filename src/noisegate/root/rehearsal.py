@@ -5,7 +5,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, final
 
 from noisegate.curator.curator import Curator
-from noisegate.desk.rules import EPSILON_MAX
+from noisegate.desk.terms.rules import EPSILON_MAX
 from noisegate.gate import Gate
 from noisegate.ledger.open import open_ledger
 from noisegate.privacy.guarantee import units_of

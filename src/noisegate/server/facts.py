@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from noisegate.desk.prompt import plain_end
+from noisegate.desk.display.prompt import plain_end
 from noisegate.desk.sent import loss_texts
 from noisegate.ledger.account import Balance, room_of
 from noisegate.privacy.capability import CAPABILITIES

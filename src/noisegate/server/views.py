@@ -15,9 +15,9 @@ from noisegate.desk.order import Order
 from noisegate.desk.plan import Expected, Plan
 from noisegate.errors import Forbidden, Paused, SpecError, UserError
 from noisegate.gate import Gate
-from noisegate.ledger.anchor import signed
+from noisegate.ledger.ledger import Ledger
 from noisegate.ledger.signing import Signer
-from noisegate.ledger.store import Ledger
+from noisegate.ledger.verify.anchor import signed
 from noisegate.root import Hosted
 from noisegate.server.access import AuditLog, now
 from noisegate.server.facts import budget_facts, facts_of

@@ -19,35 +19,36 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from noisegate.algebra.expression import Expression
 from noisegate.curator.curator import Curator
-from noisegate.desk.answer import CHOSEN, Answer
+from noisegate.desk.answer import Answer
 from noisegate.desk.based import Based
 from noisegate.desk.desk import Desk
+from noisegate.desk.display.numbers import CHOSEN
 from noisegate.desk.job import Drawn, Job, Progress, Receipt, all_of, require_room
-from noisegate.desk.price import together
-from noisegate.desk.terms import USUAL, Terms
+from noisegate.desk.terms.price import together
+from noisegate.desk.terms.terms import USUAL, Terms
 from noisegate.errors import NoisegateError, OverBudget, Unsupported
-from noisegate.ledger.store import Ledger
+from noisegate.ledger.ledger import Ledger
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.event import Event, NothingEvent
 from noisegate.privacy.guarantee import Guarantee, names_of, units_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.release import Release
-from noisegate.sql.asked import Asked, agreed_of, asked_of
 from noisegate.sql.bounds.clipping import clipping
 from noisegate.sql.bounds.profiles import CAPS_SINCE, OWN_SINCE
 from noisegate.sql.bounds.sized import has_both
 from noisegate.sql.drafts.accuracy import Goal
 from noisegate.sql.drafts.within import SINCE, is_narrowed
-from noisegate.sql.expected import Expectation
-from noisegate.sql.first import First, Reading, after_paying, number_of
-from noisegate.sql.ordered import Order, Parcel, fetched, orders_of
 from noisegate.sql.plan import AnswerExpected, AnswerPlan
 from noisegate.sql.question import Question, sampled
 from noisegate.sql.reaching import MOST, goal_of, least, require_foreseen, require_reached
 from noisegate.sql.reading.reader import read
 from noisegate.sql.reuse.guesses import Guess
 from noisegate.sql.reuse.shelf import Shelf
-from noisegate.sql.shown import public_tables, rehearsed, shown_of
+from noisegate.sql.steps.asked import Asked, agreed_of, asked_of
+from noisegate.sql.steps.expected import Expectation
+from noisegate.sql.steps.first import First, Reading, after_paying, number_of
+from noisegate.sql.steps.ordered import Order, Parcel, fetched, orders_of
+from noisegate.sql.steps.shown import public_tables, rehearsed, shown_of
 from noisegate.transforms.stability import stability_of
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import sqlglot
 from sqlglot import exp
 
 from noisegate.arrow import holds_numbers
-from noisegate.desk.display import bare, percent
+from noisegate.desk.display.numbers import bare, percent
 from noisegate.desk.plan import Fact, Plan
 from noisegate.exact import Number
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
@@ -20,10 +20,10 @@ from noisegate.mechanisms.base import Mechanism, to_record
 from noisegate.privacy.event import Event
 from noisegate.sql.drafts.draft import Draft
 from noisegate.sql.drafts.purchase import Purchase, finder_of
-from noisegate.sql.expected import Expectation, Foreseen
-from noisegate.sql.kinds import is_key_selection, is_quantiles, is_thresholded
+from noisegate.sql.laws.kinds import is_key_selection, is_quantiles, is_thresholded
 from noisegate.sql.laws.known import grains_of
 from noisegate.sql.question import Question
+from noisegate.sql.steps.expected import Expectation, Foreseen
 from noisegate.transforms.query import Query
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import final
 
 from noisegate.algebra.expression import Expression
 from noisegate.algebra.relation import Relation, Sampled
-from noisegate.desk.terms import Terms
+from noisegate.desk.terms.terms import Terms
 from noisegate.privacy.domain import Domain
 
 

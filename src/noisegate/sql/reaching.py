@@ -19,8 +19,8 @@ from fractions import Fraction
 from math import inf, sqrt
 from typing import TYPE_CHECKING, Final
 
-from noisegate.desk.display import bare
-from noisegate.desk.terms import USUAL, Terms
+from noisegate.desk.display.numbers import bare
+from noisegate.desk.terms.terms import USUAL, Terms
 from noisegate.errors import NoisegateError, Unsupported
 from noisegate.privacy.loss import decimal_up
 from noisegate.sql.drafts.accuracy import Goal, cheapest, limits_of
@@ -29,7 +29,7 @@ from noisegate.sql.plan import readable, shown_names
 from noisegate.sql.question import Function
 
 if TYPE_CHECKING:
-    from noisegate.sql.expected import Foreseen
+    from noisegate.sql.steps.expected import Foreseen
     from noisegate.sql.job import QuestionJob
     from noisegate.sql.reuse.guesses import Guess
 

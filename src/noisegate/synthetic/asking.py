@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from noisegate.algebra.tally import Marginals, Sums
 from noisegate.curator.allowance import Scope
 from noisegate.curator.measurement import Measurement
-from noisegate.desk.price import Price, require_shares, variance_of
+from noisegate.desk.terms.price import Price, require_shares, variance_of
 from noisegate.errors import SpecError
 from noisegate.mechanisms.base import NoiseMechanism
 from noisegate.mechanisms.selection.exponential import Exponential

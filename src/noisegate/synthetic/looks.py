@@ -13,8 +13,8 @@ from typing import Any, Final, final
 
 from noisegate.desk.based import Based
 from noisegate.desk.desk import Desk
-from noisegate.desk.price import Step
-from noisegate.desk.terms import Terms
+from noisegate.desk.terms.price import Step
+from noisegate.desk.terms.terms import Terms
 from noisegate.errors import SpecError
 from noisegate.privacy.domain import Kind
 from noisegate.privacy.event import Event

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from noisegate.algebra.expression import Call, Expression, Field, Literal, fields_of
 from noisegate.algebra.relation import Relation, Table
 from noisegate.curator.partition import PartTables
-from noisegate.desk.terms import Terms
+from noisegate.desk.terms.terms import Terms
 from noisegate.errors import SpecError, Unsupported
 from noisegate.privacy.domain import Column, Kind, TableDomain, ordinal
 from noisegate.releases.cells.axes import Axis, after, require_names

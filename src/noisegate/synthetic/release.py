@@ -18,7 +18,7 @@ import pyarrow as pa
 from noisegate.desk.answer import Answer
 from noisegate.desk.card import Card
 from noisegate.desk.card import card as card_of
-from noisegate.desk.plot import write
+from noisegate.desk.display.plot import write
 from noisegate.desk.release import ENDINGS, Charged, loading, read_held
 from noisegate.errors import SpecError
 from noisegate.exact import Number as Numeric

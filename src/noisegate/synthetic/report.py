@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 
-from noisegate.desk.display import ends, percent
-from noisegate.desk.notebook import svg
-from noisegate.desk.plot import altair, framed, inert, label_angle
+from noisegate.desk.display.notebook import svg
+from noisegate.desk.display.numbers import ends, percent
+from noisegate.desk.display.plot import altair, framed, inert, label_angle
 from noisegate.exact import Number, fraction
 from noisegate.files import require_output, write
 from noisegate.inert import html, line, lines, markdown

@@ -20,7 +20,7 @@ from noisegate.curator.allowance import Allowance
 from noisegate.desk.desk import Desk
 from noisegate.desk.job import Progress, Receipt, Recipe
 from noisegate.desk.order import Box, Columns, Options
-from noisegate.desk.price import Price, variance_of, without
+from noisegate.desk.terms.price import Price, variance_of, without
 from noisegate.errors import NoisegateError, SpecError, Unsupported
 from noisegate.exact import Number, fraction, positive
 from noisegate.privacy.domain import TableDomain

@@ -20,7 +20,7 @@ from typing import Final, final
 from sqlglot import exp
 
 from noisegate.algebra.relation import Relation
-from noisegate.desk.terms import Terms
+from noisegate.desk.terms.terms import Terms
 from noisegate.errors import SpecError, Unsupported
 from noisegate.privacy.domain import TableDomain
 from noisegate.releases.cells.grid import Grid, grid_of

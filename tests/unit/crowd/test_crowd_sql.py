@@ -7,7 +7,7 @@ import pytest
 
 import noisegate as ng
 from noisegate.crowd.having import crowd_of
-from noisegate.desk.rules import Rules
+from noisegate.desk.terms.rules import Rules
 from noisegate.errors import PolicyError, SpecError
 from noisegate.lab.crowds import compare, made_up
 from refusals import about

@@ -23,7 +23,7 @@ from noisegate.curator.owner import (
     split,
     stream,
 )
-from noisegate.desk.price import variance_of
+from noisegate.desk.terms.price import variance_of
 from noisegate.errors import (
     InsecureBits,
     NoisegateError,

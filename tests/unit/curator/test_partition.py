@@ -22,8 +22,8 @@ from noisegate.curator.partition import Part, within
 from noisegate.errors import OverBudget, SourceError, SpecError, Unsupported
 from noisegate.lab.spending import spending
 from noisegate.ledger import parts
-from noisegate.ledger.memory import MemoryLedger
 from noisegate.ledger.open import restore_ledger
+from noisegate.ledger.stores.memory import MemoryLedger
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.privacy.event import DeclaredEvent, InPart
 from noisegate.privacy.loss import ApproxDP

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from noisegate.desk.answer import CHOSEN, Answer
-from noisegate.desk.display import rich_table
-from noisegate.desk.plot import write
+from noisegate.desk.answer import Answer
+from noisegate.desk.display.numbers import CHOSEN, rich_table
+from noisegate.desk.display.plot import write
 from noisegate.errors import SpecError, Unsupported
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP

@@ -17,9 +17,9 @@ import noisegate
 from noisegate.cli import app
 from noisegate.cli.help import GROUPED
 from noisegate.cli.printing import print_table
-from noisegate.desk.prompt import SHOWN_MAX, Entries, Tables, aligned
+from noisegate.desk.display.prompt import SHOWN_MAX, Entries, Tables, aligned
 from noisegate.errors import SpecError
-from noisegate.ledger.memory import MemoryLedger
+from noisegate.ledger.stores.memory import MemoryLedger
 
 
 @pytest.fixture(scope="module")

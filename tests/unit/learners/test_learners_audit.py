@@ -14,11 +14,11 @@ import pytest
 import noisegate
 from noisegate import learners
 from noisegate.desk.job import Receipt
-from noisegate.desk.price import Price
+from noisegate.desk.terms.price import Price
 from noisegate.learners import base
 from noisegate.learners.asking import NoisySums, noise_variance, noises
 from noisegate.learners.fitting import Outcome
-from noisegate.ledger.anchor import NO_LOG
+from noisegate.ledger.verify.anchor import NO_LOG
 from noisegate.mechanisms.additive.box_noise import BoxNoise
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.noise.bits import SYSTEM

@@ -12,7 +12,7 @@ from sklearn import naive_bayes as textbook
 from sklearn.datasets import load_digits
 from trial_rows import REACH, trial, unit_columns
 
-from noisegate.desk.price import Price
+from noisegate.desk.terms.price import Price
 from noisegate.learners.asking import NoisySums, noise_variance, noises
 from noisegate.learners.linear.moments import LOGISTIC, measure
 from noisegate.learners.trees.naive_bayes import (

@@ -10,7 +10,7 @@ import pytest
 
 import noisegate as ng
 from noisegate import learners
-from noisegate.desk.price import Price
+from noisegate.desk.terms.price import Price
 from noisegate.errors import NoisegateError
 from noisegate.learners.asking import DoorRows
 from noisegate.learners.fitting import REACH

@@ -12,10 +12,10 @@ import pytest
 from noisegate.errors import LedgerError, PolicyError, SpecError, Unsupported
 from noisegate.ledger.account import Account, Prices
 from noisegate.ledger.entry import Entry, Head
-from noisegate.ledger.fold import fold
-from noisegate.ledger.memory import MemoryLedger
 from noisegate.ledger.open import open_ledger, restore_ledger
-from noisegate.ledger.sqlite import SQLiteLedger
+from noisegate.ledger.stores.memory import MemoryLedger
+from noisegate.ledger.stores.sqlite import SQLiteLedger
+from noisegate.ledger.verify.fold import fold
 from noisegate.privacy.event import DeclaredEvent, encode
 from noisegate.privacy.loss import ApproxDP
 from refusals import about

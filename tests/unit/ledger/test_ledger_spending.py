@@ -8,8 +8,8 @@ from typer.testing import CliRunner
 
 from noisegate.cli import app
 from noisegate.lab.spending import spending
-from noisegate.ledger.memory import MemoryLedger
 from noisegate.ledger.open import open_ledger
+from noisegate.ledger.stores.memory import MemoryLedger
 from noisegate.privacy.distance import L1
 from noisegate.privacy.event import GeometricEvent, Repeated
 from noisegate.privacy.loss import ApproxDP

@@ -28,9 +28,9 @@ from noisegate.desk.card import Card
 from noisegate.desk.checking import check_file
 from noisegate.desk.signed import canonical_json, read_statement, signed, signer_of
 from noisegate.errors import NoisegateError, SpecError
-from noisegate.ledger.anchor import signed as signed_head
 from noisegate.ledger.open import open_ledger
 from noisegate.ledger.signing import Signer, fingerprint, make_key, public_key, read_public
+from noisegate.ledger.verify.anchor import signed as signed_head
 from noisegate.releases.forms.table import TableRelease
 from refusals import about
 

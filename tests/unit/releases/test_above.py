@@ -16,7 +16,7 @@ from noisegate.algebra.relation import Table
 from noisegate.algebra.tally import Sums
 from noisegate.curator.measurement import Measurement
 from noisegate.desk.desk import Desk
-from noisegate.desk.display import percent
+from noisegate.desk.display.numbers import percent
 from noisegate.errors import NoisegateError, SpecError, Unsupported
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.selection.above_threshold import AboveThreshold

@@ -9,7 +9,7 @@ from scipy.sparse import csr_array
 
 from door import count_query, curator
 from noisegate.curator.measurement import Measurement
-from noisegate.desk.price import Price
+from noisegate.desk.terms.price import Price
 from noisegate.errors import Bug, Unsupported
 from noisegate.mechanisms.partitions.furthest import Furthest
 from noisegate.privacy.event import DeclaredEvent, DeclaredZCDPEvent, ExponentialEvent

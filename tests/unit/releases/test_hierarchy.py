@@ -7,7 +7,7 @@ import pytest
 from cells_ask import CellsAsk
 from scipy.sparse import csr_array
 
-from noisegate.desk.price import Price
+from noisegate.desk.terms.price import Price
 from noisegate.releases.ask.asking import Noisy
 from noisegate.releases.ask.transcript import Listening, Told
 from noisegate.releases.cells.workload import all_ranges, cells

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from cells_ask import CellsAsk
 
-from noisegate.desk.price import Price
+from noisegate.desk.terms.price import Price
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.unit import PrivacyUnit

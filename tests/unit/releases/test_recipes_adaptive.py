@@ -11,7 +11,7 @@ from cells_ask import CellsAsk
 from door import FINE, ONE, count_query, curator, domain
 from noisegate.accounting.pure import PureAccountant
 from noisegate.accounting.zcdp import ZCDPAccountant
-from noisegate.desk.price import Price
+from noisegate.desk.terms.price import Price
 from noisegate.errors import SpecError
 from noisegate.privacy.distance import L1
 from noisegate.privacy.event import DeclaredEvent, DeclaredZCDPEvent

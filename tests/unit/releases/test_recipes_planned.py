@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from cells_ask import CellsAsk
 
-from noisegate.desk.price import Price
+from noisegate.desk.terms.price import Price
 from noisegate.errors import Bug, NoisegateError, SpecError
 from noisegate.releases.ask.asking import Noisy
 from noisegate.releases.ask.shares import Law

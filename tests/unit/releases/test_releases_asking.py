@@ -9,7 +9,7 @@ import pytest
 import noisegate
 from noisegate.accounting.pure import pure_loss
 from noisegate.accounting.zcdp import zcdp_loss
-from noisegate.desk.price import Price
+from noisegate.desk.terms.price import Price
 from noisegate.mechanisms.partitions.splits import Splits
 from noisegate.privacy.distance import L1
 from noisegate.privacy.event import DeclaredEvent, ExponentialEvent

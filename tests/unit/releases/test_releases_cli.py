@@ -9,7 +9,8 @@ from io import StringIO
 import pytest
 from command_line import NOISEGATE, run
 
-from noisegate.cli import printing, releases
+from noisegate.cli import printing
+from noisegate.cli.analysts import releases
 from noisegate.releases.forms.table import TableRelease
 
 SQL = "SELECT COUNT(*) AS n FROM people GROUP BY BIN(age, 25)"

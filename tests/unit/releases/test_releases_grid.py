@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import noisegate
-from noisegate.desk.terms import Terms
+from noisegate.desk.terms.terms import Terms
 from noisegate.errors import NoisegateError, SpecError, Unsupported
 from noisegate.releases.cells.axes import Axis
 from noisegate.releases.cells.grid import grid_of, sql_of

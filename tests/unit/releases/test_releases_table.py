@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 import noisegate
-from noisegate.desk.price import Price
+from noisegate.desk.terms.price import Price
 from noisegate.errors import Bug, LedgerError, SpecError
 from noisegate.releases.ask.transcript import Told, pack, unpack
 from noisegate.releases.cells.estimate import Estimate

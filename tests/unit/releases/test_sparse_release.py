@@ -12,7 +12,7 @@ import pytest
 import noisegate
 from noisegate.desk.card import verify
 from noisegate.desk.desk import Desk
-from noisegate.desk.display import percent
+from noisegate.desk.display.numbers import percent
 from noisegate.errors import NoisegateError, OverBudget, SpecError, Unsupported
 from noisegate.mechanisms.keys.sparse_geometric import SparseGeometric
 from noisegate.releases.sparse import job

@@ -10,7 +10,7 @@ from scipy.integrate import quad
 from scipy.special import ndtr
 from scipy.stats import gamma
 
-from noisegate.desk.price import Price
+from noisegate.desk.terms.price import Price
 from noisegate.releases.cells.tails import laplace_tail, reach, tail_factor
 
 TIMES = (1.0, 1.96, 2.5, 5.0)

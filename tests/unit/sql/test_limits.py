@@ -12,7 +12,7 @@ import pytest
 
 from door import table
 from noisegate.curator.curator import Curator
-from noisegate.desk.terms import Terms
+from noisegate.desk.terms.terms import Terms
 from noisegate.gate import Gate, Rules
 from noisegate.ledger.open import open_ledger
 from noisegate.privacy.domain import Column, Kind, Step

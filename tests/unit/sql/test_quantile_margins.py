@@ -239,7 +239,7 @@ def test_quantiles_of_older_ledgers_are_found_with_their_wider_margins(former, m
     sql = "SELECT MEDIAN(x) AS m FROM t"
     with monkeypatch.context() as before:
         before.setattr(
-            "noisegate.sql.ordered.slack_of",
+            "noisegate.sql.steps.ordered.slack_of",
             lambda profiles, cap, taus, _, **__: former(rank_slack(profiles, cap), taus),
         )
         before.setattr("noisegate.mechanisms.quantiles.brackets.EvenBrackets", Brackets)
@@ -263,7 +263,9 @@ def test_quantiles_bought_when_large_units_were_taken_to_differ_less_are_found(m
     gate = ng.open(data, epsilon=99, unit="id", columns={"x": {"between": [0, 100]}}, table="t")
     sql = "SELECT MEDIAN(x) AS m FROM t"
     with monkeypatch.context() as before:
-        before.setattr("noisegate.sql.ordered.slack_of", partial(slack_of, unlike=LESS_UNLIKE))
+        before.setattr(
+            "noisegate.sql.steps.ordered.slack_of", partial(slack_of, unlike=LESS_UNLIKE)
+        )
         bought = gate.sql(sql, epsilon=1)
     found, new = gate.sql(sql, epsilon=1), gate.sql(sql, epsilon=1, fresh=True)
     assert found.free

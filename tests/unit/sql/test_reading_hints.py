@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 from reading_oracle import TABLES
 
-from noisegate.desk.terms import Terms
+from noisegate.desk.terms.terms import Terms
 from noisegate.errors import UserError
 from noisegate.sql.reading.reader import read
 from refusals import listed

@@ -13,7 +13,7 @@ from noisegate.algebra.relation import Table
 from noisegate.algebra.tally import Marginals, Sums
 from noisegate.curator.kept import Kept
 from noisegate.curator.measurement import Measurement
-from noisegate.desk.price import Price
+from noisegate.desk.terms.price import Price
 from noisegate.errors import OverBudget, SpecError, Unsupported
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.selection.exponential import Exponential

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from noisegate.accounting.zcdp import zcdp_loss
-from noisegate.desk.price import Price
+from noisegate.desk.terms.price import Price
 from noisegate.errors import Bug, SpecError
 from noisegate.mechanisms.selection.exponential import Exponential
 from noisegate.noise.bits import SYSTEM

@@ -10,7 +10,7 @@ from noisegate.algebra.expression import Call, Field, Literal
 from noisegate.algebra.relation import Among, Filter, Fold, Ordering, Table, Window, Windowed
 from noisegate.algebra.tally import Sums, Term
 from noisegate.curator.curator import Curator
-from noisegate.desk.rules import Rules
+from noisegate.desk.terms.rules import Rules
 from noisegate.gate import Gate
 from noisegate.ledger.open import open_ledger
 from noisegate.privacy.loss import ApproxDP

@@ -18,7 +18,7 @@ from noisegate.algebra.relation import Fold, Folded, PerUnit, Relation
 from noisegate.algebra.tally import Grouping, Marginals, Rows
 from noisegate.curator.allowance import Scope
 from noisegate.curator.measurement import Measurement
-from noisegate.desk.price import Price
+from noisegate.desk.terms.price import Price
 from noisegate.errors import SpecError
 from noisegate.exact import Number
 from noisegate.learners.asking import Floats, noises

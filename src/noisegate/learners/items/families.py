@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from noisegate.desk.job import Receipt
 from noisegate.desk.plan import Plan
-from noisegate.desk.terms import USUAL
+from noisegate.desk.terms.terms import USUAL
 from noisegate.errors import SpecError
 from noisegate.exact import Number
 from noisegate.learners.asking import Floats, NoisySums, RowsAsk

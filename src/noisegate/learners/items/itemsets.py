@@ -19,7 +19,7 @@ import numpy as np
 from noisegate.curator.allowance import Allowance
 from noisegate.desk.job import Progress
 from noisegate.desk.plan import Plan
-from noisegate.desk.terms import USUAL
+from noisegate.desk.terms.terms import USUAL
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number, fraction
 from noisegate.learners.carded import Carded

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from noisegate.desk.answer import Answer, HalfWidths
 from noisegate.desk.release import Charged, loading, read_held
-from noisegate.desk.terms import USUAL
+from noisegate.desk.terms.terms import USUAL
 from noisegate.errors import SpecError
 from noisegate.exact import Number
 from noisegate.learners.asking import Floats

@@ -25,8 +25,8 @@ from noisegate.curator.allowance import Allowance, Scope
 from noisegate.curator.measurement import Measurement
 from noisegate.desk.job import Progress
 from noisegate.desk.plan import Plan
-from noisegate.desk.price import Price
-from noisegate.desk.terms import USUAL
+from noisegate.desk.terms.price import Price
+from noisegate.desk.terms.terms import USUAL
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number
 from noisegate.learners.carded import Carded

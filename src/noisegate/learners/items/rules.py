@@ -10,7 +10,7 @@ from itertools import combinations
 from typing import Any, final
 
 from noisegate.desk.plan import Plan
-from noisegate.desk.terms import USUAL
+from noisegate.desk.terms.terms import USUAL
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction
 from noisegate.learners.carded import Carded

@@ -7,7 +7,7 @@ from typing import Any, Final, final
 import numpy as np
 from numpy.typing import NDArray
 
-from noisegate.desk.plot import priced
+from noisegate.desk.display.plot import priced
 from noisegate.errors import SpecError
 from noisegate.learners import plots
 from noisegate.learners.asking import Floats, RowsAsk

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from noisegate.curator.allowance import Scope
 from noisegate.curator.measurement import Measurement
-from noisegate.desk.price import Price, require_shares, variance_of
+from noisegate.desk.terms.price import Price, require_shares, variance_of
 from noisegate.mechanisms.base import Mechanism
 from noisegate.privacy.distance import L1, L2
 from noisegate.transforms.query import Query

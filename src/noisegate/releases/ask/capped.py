@@ -13,7 +13,7 @@ from noisegate.curator.curator import Curator
 from noisegate.desk.based import Based
 from noisegate.desk.desk import Desk
 from noisegate.desk.job import Drawn, E, Job, Progress, R, Receipt
-from noisegate.desk.terms import Terms
+from noisegate.desk.terms.terms import Terms
 from noisegate.exact import Number
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.event import Event

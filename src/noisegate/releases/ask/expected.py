@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, final
 
-from noisegate.desk.display import percent
+from noisegate.desk.display.numbers import percent
 from noisegate.desk.plan import Fact
 from noisegate.exact import Number
 from noisegate.mechanisms.base import failure_of

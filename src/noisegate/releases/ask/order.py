@@ -8,7 +8,7 @@ from typing import Any, ClassVar, TypedDict
 from noisegate.desk.desk import Desk
 from noisegate.desk.job import Job, Progress
 from noisegate.desk.order import Box, Columns, E_co, JobOrder, Json, Options, R_co
-from noisegate.desk.terms import Terms
+from noisegate.desk.terms.terms import Terms
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number, fraction
 from noisegate.releases.cells.workload import Workload

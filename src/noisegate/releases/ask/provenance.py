@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias, final
 
 import numpy as np
 
-from noisegate.desk.price import Price
+from noisegate.desk.terms.price import Price
 from noisegate.errors import NoisegateError, SpecError
 from noisegate.releases.ask.transcript import Rounds, Told, pack
 from noisegate.releases.cells import workload as workloads

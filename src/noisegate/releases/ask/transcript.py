@@ -13,7 +13,7 @@ from typing import Any, Final, final
 import numpy as np
 from numpy.typing import NDArray
 
-from noisegate.desk.price import Price, require_shares, variance_of
+from noisegate.desk.terms.price import Price, require_shares, variance_of
 from noisegate.errors import Bug, LedgerError
 from noisegate.mechanisms.base import Mechanism
 from noisegate.privacy.distance import L1, L2

@@ -20,7 +20,7 @@ from noisegate.algebra.intervals import KEYS_MAX
 from noisegate.algebra.relation import Filter, Relation
 from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import Sums
-from noisegate.desk.terms import Terms
+from noisegate.desk.terms.terms import Terms
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import fraction
 from noisegate.privacy.domain import Column, Kind, TableDomain

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from noisegate.desk.price import Price, variance_of
+from noisegate.desk.terms.price import Price, variance_of
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.releases.cells.estimate import Floats
 

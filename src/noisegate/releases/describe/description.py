@@ -11,7 +11,8 @@ from typing import Any, ClassVar, Final, final
 
 import pyarrow as pa
 
-from noisegate.desk.answer import CHOSEN, Answer
+from noisegate.desk.answer import Answer
+from noisegate.desk.display.numbers import CHOSEN
 from noisegate.desk.release import PICTURES, Held, loading, read_held
 from noisegate.exact import Number
 from noisegate.releases.forms.kept_answer import HeldAnswer, answer_of, record_of

@@ -14,8 +14,8 @@ from noisegate.desk.based import Based
 from noisegate.desk.desk import Desk
 from noisegate.desk.job import Drawn, Job, Progress, Receipt, all_of, require_room
 from noisegate.desk.plan import Fact
-from noisegate.desk.price import Price
-from noisegate.desk.terms import Terms, checked_terms
+from noisegate.desk.terms.price import Price
+from noisegate.desk.terms.terms import Terms, checked_terms
 from noisegate.errors import OverBudget, SpecError, Unsupported
 from noisegate.exact import Number, fraction
 from noisegate.privacy.domain import Column, TableDomain

@@ -14,8 +14,8 @@ from fractions import Fraction
 from typing import Final, final
 
 from noisegate.desk.desk import Desk
-from noisegate.desk.price import Funds, Step
-from noisegate.desk.terms import Terms
+from noisegate.desk.terms.price import Funds, Step
+from noisegate.desk.terms.terms import Terms
 from noisegate.privacy.domain import Column, Kind
 from noisegate.releases.describe.description import COUNT, MEAN, MISSING, QUARTILES, ROWS
 from noisegate.sql.job import QuestionJob, question_job

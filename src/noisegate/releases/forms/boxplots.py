@@ -14,12 +14,12 @@ from typing import Any, ClassVar, Final, Literal, Required, final
 
 from noisegate.desk.answer import Answer
 from noisegate.desk.desk import Desk
-from noisegate.desk.display import percent
+from noisegate.desk.display.numbers import percent
+from noisegate.desk.display.plot import altair, framed, label_angle
 from noisegate.desk.job import Job, derived
 from noisegate.desk.order import Bins, Columns
-from noisegate.desk.plot import altair, framed, label_angle
 from noisegate.desk.release import loading, read_held
-from noisegate.desk.terms import Terms
+from noisegate.desk.terms.terms import Terms
 from noisegate.errors import SpecError
 from noisegate.exact import Number as Numeric
 from noisegate.exact import fraction

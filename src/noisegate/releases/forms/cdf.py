@@ -17,8 +17,8 @@ import pyarrow as pa
 from noisegate.desk.answer import Answer, HalfWidths
 from noisegate.desk.based import Based
 from noisegate.desk.card import Card
-from noisegate.desk.display import percent
-from noisegate.desk.plot import altair, framed, moment
+from noisegate.desk.display.numbers import percent
+from noisegate.desk.display.plot import altair, framed, moment
 from noisegate.desk.release import Held, loading
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number as Numeric

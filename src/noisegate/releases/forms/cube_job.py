@@ -9,12 +9,12 @@ from typing import Any, Literal, Required, final
 from noisegate.curator.allowance import Allowance, Scope
 from noisegate.curator.curator import digest
 from noisegate.desk.desk import Desk
-from noisegate.desk.display import percent
+from noisegate.desk.display.numbers import percent
 from noisegate.desk.job import Progress, Receipt, Recipe
 from noisegate.desk.order import Columns
 from noisegate.desk.plan import Fact
-from noisegate.desk.price import Price
-from noisegate.desk.terms import Terms
+from noisegate.desk.terms.price import Price
+from noisegate.desk.terms.terms import Terms
 from noisegate.errors import SpecError
 from noisegate.exact import Number
 from noisegate.mechanisms.base import failure_of

@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from noisegate.desk.answer import also_in
-from noisegate.desk.plot import altair, framed
+from noisegate.desk.display.plot import altair, framed
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number
 from noisegate.files import written

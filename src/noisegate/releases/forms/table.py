@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from noisegate.desk.answer import Answer, HalfWidths
-from noisegate.desk.display import with_margin
+from noisegate.desk.display.numbers import with_margin
 from noisegate.desk.release import ENDINGS, Charged, loading, read_held
 from noisegate.errors import SpecError
 from noisegate.exact import Number as Numeric

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from noisegate.curator.allowance import Allowance
 from noisegate.desk.desk import Desk
 from noisegate.desk.job import Job, Progress, Receipt, Recipe, derived
-from noisegate.desk.terms import Terms
+from noisegate.desk.terms.terms import Terms
 from noisegate.errors import NoisegateError, SpecError
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.event import Event, decode, encode

@@ -30,8 +30,8 @@ from noisegate.curator.series import ROOT_MAX, Counter, Epoch, Series, root_fact
 from noisegate.desk.answer import Answer, HalfWidths
 from noisegate.desk.desk import Desk
 from noisegate.desk.job import Drawn, Job, Progress, Receipt
-from noisegate.desk.price import variance_of
 from noisegate.desk.release import ENDINGS, Charged, loading, read_held
+from noisegate.desk.terms.price import variance_of
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number as Numeric
 from noisegate.mechanisms.base import failure_of
@@ -438,7 +438,7 @@ class SeriesRelease(Charged):
 
     def plot(self, confidence: Numeric = 0.95, title: str | None = None) -> Any:  # noqa: ANN401
         """A line with its error bars."""
-        from noisegate.desk.plot import plot  # noqa: PLC0415 - only when asked for
+        from noisegate.desk.display.plot import plot  # noqa: PLC0415 - only when asked for
 
         return plot(self.answer(), confidence, x=self.axis.name, y=self.value, title=title)
 

@@ -9,10 +9,10 @@ from noisegate.algebra.tally import Cells
 from noisegate.curator.curator import Curator
 from noisegate.curator.measurement import Measurement
 from noisegate.desk.desk import Desk
-from noisegate.desk.display import percent
+from noisegate.desk.display.numbers import percent
 from noisegate.desk.job import Measured, Receipt
 from noisegate.desk.plan import Fact
-from noisegate.desk.price import inner_price
+from noisegate.desk.terms.price import inner_price
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number, positive
 from noisegate.mechanisms.base import failure_of

@@ -15,8 +15,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from noisegate.desk.answer import Answer, HalfWidths, also_in
-from noisegate.desk.display import bare
-from noisegate.desk.plot import drawn, framed, nothing
+from noisegate.desk.display.numbers import bare
+from noisegate.desk.display.plot import drawn, framed, nothing
 from noisegate.desk.release import ENDINGS, Charged, loading, read_held
 from noisegate.errors import SpecError
 from noisegate.exact import Number as Numeric

@@ -21,14 +21,14 @@ from noisegate.algebra.relation import Sampled
 from noisegate.curator.measurement import Measurement
 from noisegate.desk.answer import Answer
 from noisegate.desk.desk import Desk
-from noisegate.desk.display import percent, with_margin
+from noisegate.desk.display.numbers import percent, with_margin
+from noisegate.desk.display.plot import altair, framed
 from noisegate.desk.job import Measured, Receipt
 from noisegate.desk.order import Box
 from noisegate.desk.plan import Fact
-from noisegate.desk.plot import altair, framed
-from noisegate.desk.price import inner_price
 from noisegate.desk.release import Charged, loading, read_held
-from noisegate.desk.terms import Terms
+from noisegate.desk.terms.price import inner_price
+from noisegate.desk.terms.terms import Terms
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number, fraction
 from noisegate.mechanisms.additive.geometric import Geometric

@@ -23,10 +23,10 @@ from noisegate.curator.thresholds import (
 )
 from noisegate.desk.answer import Answer, HalfWidths
 from noisegate.desk.desk import Desk
-from noisegate.desk.display import with_margin
+from noisegate.desk.display.numbers import with_margin
 from noisegate.desk.job import Receipt, require_room
 from noisegate.desk.plan import Fact, Plan
-from noisegate.desk.terms import USUAL, Terms
+from noisegate.desk.terms.terms import USUAL, Terms
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number, fraction, positive
 from noisegate.mechanisms.additive.geometric import Geometric

@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from noisegate.desk.answer import Answer
-from noisegate.desk.display import LEAST, ZERO, percent
+from noisegate.desk.display.numbers import LEAST, ZERO, percent
 from noisegate.desk.plan import Expected, Plan
 from noisegate.exact import Number
 from noisegate.inert import line

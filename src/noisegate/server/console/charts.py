@@ -11,7 +11,7 @@ from math import isfinite
 from typing import Any, Final, TypeAlias, final
 
 from noisegate.desk.answer import Answer
-from noisegate.desk.display import ends, percent
+from noisegate.desk.display.numbers import ends, percent
 from noisegate.exact import Number
 from noisegate.inert import line
 from noisegate.releases.forms.boxplots import BoxplotRelease

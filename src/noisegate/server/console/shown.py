@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from noisegate.accounting.accountants import accountant_named
 from noisegate.desk.answer import Answer
-from noisegate.desk.display import percent
+from noisegate.desk.display.numbers import percent
 from noisegate.desk.plan import Expected, Plan
 from noisegate.errors import NoisegateError, Waiting
 from noisegate.gate import Gate

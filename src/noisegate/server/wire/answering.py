@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, final
 
 from noisegate.desk.answer import Answer
-from noisegate.desk.display import percent
+from noisegate.desk.display.numbers import percent
 from noisegate.desk.order import Order
 from noisegate.desk.plan import Expected, Plan
 from noisegate.errors import Forbidden, Unsupported, UserError

@@ -22,7 +22,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from noisegate.desk.terms import Terms
+from noisegate.desk.terms.terms import Terms
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import TableDomain
 from noisegate.server.wire.commands import tokens_of

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from noisegate.algebra.expression import Field, fields_of
 from noisegate.algebra.relation import Join, JoinKind, PerUnit, Project, Relation, Table, Union
-from noisegate.desk.terms import Terms
+from noisegate.desk.terms.terms import Terms
 from noisegate.sql.drafts.groups import Caps
 from noisegate.sql.question import Block
 from noisegate.transforms.checks import CAP_MAX

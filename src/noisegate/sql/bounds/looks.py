@@ -15,9 +15,9 @@ from noisegate.algebra.known import remembered
 from noisegate.algebra.relation import Filter, all_of
 from noisegate.algebra.schema import schema_of
 from noisegate.curator.measurement import Measurement
-from noisegate.desk.price import Funds
-from noisegate.desk.price import share_of as part_of
-from noisegate.desk.terms import Terms
+from noisegate.desk.terms.price import Funds
+from noisegate.desk.terms.price import share_of as part_of
+from noisegate.desk.terms.terms import Terms
 from noisegate.errors import SpecError, Unsupported
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric

@@ -12,7 +12,7 @@ from noisegate.desk.desk import Desk
 from noisegate.desk.job import Measured, Receipt
 from noisegate.desk.order import JobOrder
 from noisegate.desk.plan import Fact
-from noisegate.desk.price import inner_price
+from noisegate.desk.terms.price import inner_price
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number
 from noisegate.mechanisms.additive.geometric import Geometric

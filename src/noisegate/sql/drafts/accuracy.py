@@ -19,7 +19,7 @@ from noisegate.sql.drafts.draft import Draft
 from noisegate.sql.drafts.purchase import Purchase, purchase
 from noisegate.sql.drafts.recipe import CHOSEN, COUNTS, Recipe
 from noisegate.sql.estimates.estimate import predicted
-from noisegate.sql.kinds import is_brackets, is_quantiles
+from noisegate.sql.laws.kinds import is_brackets, is_quantiles
 from noisegate.sql.question import Function
 
 _DIGITS: Final = 900  # decimals of three digits per power of ten

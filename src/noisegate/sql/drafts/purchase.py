@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 from noisegate.accounting.search import digits_down
 from noisegate.algebra.tally import Keys, Sums, Values
 from noisegate.curator.measurement import Measurement
-from noisegate.desk.price import Funds, inner_delta, inner_price
-from noisegate.desk.terms import USUAL
+from noisegate.desk.terms.price import Funds, inner_delta, inner_price
+from noisegate.desk.terms.terms import USUAL
 from noisegate.errors import Unsupported
 from noisegate.exact import Number, fraction, positive, sqrt_down
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from noisegate.algebra.tally import Term
 from noisegate.privacy.domain import WHOLE_MAX, Kind
 from noisegate.sql.drafts.recipe import Recipe
-from noisegate.sql.kinds import is_brackets
 from noisegate.sql.laws.intervals import Interval
+from noisegate.sql.laws.kinds import is_brackets
 from noisegate.sql.laws.known import Bars
 from noisegate.sql.laws.laws import Floats
 

@@ -31,7 +31,7 @@ from noisegate.sql.estimates.formulas import average_of, quotient_of
 from noisegate.sql.estimates.losses import Lost, RowSums, quotient, raised, spread, told
 from noisegate.sql.estimates.sampled import sampled_bars, summed_bars
 from noisegate.sql.estimates.truncated import truncated_bars, within_range
-from noisegate.sql.kinds import is_brackets, is_quantiles, is_thresholded
+from noisegate.sql.laws.kinds import is_brackets, is_quantiles, is_thresholded
 from noisegate.sql.laws.known import (
     Bars,
     Known,

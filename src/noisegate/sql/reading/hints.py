@@ -15,8 +15,8 @@ from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from noisegate.desk.rest import rest_of
-from noisegate.desk.terms import Terms
+from noisegate.desk.terms.rest import rest_of
+from noisegate.desk.terms.terms import Terms
 from noisegate.errors import Unsupported
 from noisegate.exact import positive
 

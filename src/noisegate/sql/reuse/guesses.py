@@ -19,7 +19,7 @@ from noisegate.sql.drafts.purchase import Purchase
 from noisegate.sql.drafts.recipe import OFF_CENTRE, Recipe
 from noisegate.sql.estimates.estimate import Released, estimate, predicted
 from noisegate.sql.estimates.losses import Lost
-from noisegate.sql.kinds import is_brackets
+from noisegate.sql.laws.kinds import is_brackets
 from noisegate.sql.laws.known import grains_of, listed
 from noisegate.sql.outer.items import ReleasedBlock
 from noisegate.sql.question import Aggregate, Function

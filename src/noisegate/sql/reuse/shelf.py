@@ -21,7 +21,7 @@ from noisegate.algebra.known import remembered
 from noisegate.algebra.tally import Sums
 from noisegate.curator.curator import digest
 from noisegate.curator.measurement import Measurement
-from noisegate.ledger.store import Ledger, Settled
+from noisegate.ledger.ledger import Ledger, Settled
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.base import Mechanism

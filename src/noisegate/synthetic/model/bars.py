@@ -16,7 +16,7 @@ from typing import TypeAlias, final
 import numpy as np
 from numpy.typing import NDArray
 
-from noisegate.desk.price import Price
+from noisegate.desk.terms.price import Price
 from noisegate.releases.cells import tails
 from noisegate.releases.cells.estimate import Floats
 from noisegate.releases.fit.residuals import Axes, Sizes

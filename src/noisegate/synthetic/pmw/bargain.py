@@ -10,7 +10,7 @@ from math import exp, inf, isfinite, log, sqrt
 from typing import Final, final
 
 from noisegate.curator.surprises import SurpriseSpec
-from noisegate.desk.price import Price
+from noisegate.desk.terms.price import Price
 from noisegate.errors import SpecError
 from noisegate.exact import Number, sqrt_down
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian

@@ -13,7 +13,7 @@ from typing import Any, Final, final
 import numpy as np
 from numpy.typing import NDArray
 
-from noisegate.desk.price import Price
+from noisegate.desk.terms.price import Price
 from noisegate.releases.ask.provenance import Making
 from noisegate.releases.cells.estimate import Floats, whole
 from noisegate.releases.cells.grid import Grid

@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, TypedDict, final
 
 from noisegate.desk.desk import Desk
-from noisegate.desk.display import with_margin
+from noisegate.desk.display.numbers import with_margin
 from noisegate.desk.job import Progress
 from noisegate.desk.order import Columns, Order
 from noisegate.desk.plan import Fact, Plan

@@ -21,7 +21,7 @@ from noisegate.desk.job import Progress, Receipt, Recipe
 from noisegate.desk.order import Columns
 from noisegate.errors import NoisegateError, SpecError, Unsupported
 from noisegate.exact import Number
-from noisegate.ledger.store import Ledger
+from noisegate.ledger.ledger import Ledger
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.event import Event, decode, encode
 from noisegate.releases.ask.asking import DoorAsk

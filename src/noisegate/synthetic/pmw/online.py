@@ -31,7 +31,7 @@ from noisegate.curator.surprises import CELLS_MAX, Surprises, Told, is_pure, ope
 from noisegate.desk.desk import Desk
 from noisegate.desk.job import Progress
 from noisegate.desk.plan import Plan
-from noisegate.desk.price import Price, variance_of
+from noisegate.desk.terms.price import Price, variance_of
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import fraction, positive
 from noisegate.mechanisms.base import failure_of

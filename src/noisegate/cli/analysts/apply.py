@@ -1,0 +1,110 @@
+"""The command that runs a program on private rows, block by block."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, final
+
+import typer
+
+from noisegate.cli.app import RowsWhere, Table, app, sql_like, writes
+from noisegate.cli.files import require_writable, saved
+from noisegate.cli.opening import Asking, Opening, opens
+from noisegate.cli.printing import print_release, say, say_json
+from noisegate.errors import SpecError
+
+if TYPE_CHECKING:
+    from noisegate.desk.plan import Expected, Plan
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Blocks:
+    """How a program is run, by the names that an order has for it."""
+
+    blocks: Annotated[int | None, typer.Option(help="How many blocks.")] = None
+    rows: Annotated[int | None, typer.Option(help="A public number of rows.")] = None
+    resample: Annotated[int, typer.Option(help="How often units are dealt to blocks.")] = 1
+    aggregate: Annotated[str, typer.Option(help="mean, median or center.")] = "mean"
+    narrow: Annotated[
+        bool, typer.Option("--narrow", help="For a mean: find a narrower range first.")
+    ] = False
+    within: Annotated[str | None, typer.Option(help="The largest error: of a mean, by noise.")] = (
+        None
+    )
+    seconds: Annotated[str, typer.Option(help="Seconds: how long each block takes.")] = "1"
+    memory: Annotated[int, typer.Option(help="Megabytes that a block may use.")] = 256
+    trusted: Annotated[
+        bool, typer.Option("--trusted", help="You vouch for the program: it is not isolated.")
+    ] = False
+    workers: Annotated[
+        int, typer.Option(help="How many run at once: blocks; the noise grows with it.")
+    ] = 1
+    rehearse: Annotated[
+        bool, typer.Option(help="Try it on made-up rows before anything is paid.")
+    ] = True
+
+
+@app.command()
+@opens
+def apply(
+    *,
+    opening: Opening,
+    program: Annotated[str, typer.Argument(help="A function in a file: program.py:name.")],
+    ends: Annotated[
+        list[str],
+        typer.Option("--range", help="The range of results: 0,120. Repeat it for several outputs."),
+    ],
+    sql: Annotated[str | None, sql_like("The rows it sees: 'SELECT age, cost FROM visits'")] = None,
+    columns: Annotated[str | None, typer.Option(help="Columns: age,cost.")] = None,
+    table: Table = None,
+    where: RowsWhere = None,
+    names: Annotated[str | None, typer.Option(help="What its numbers are called: a,b.")] = None,
+    imports: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--import", help="A module that the program needs but does not import by name."
+        ),
+    ] = None,
+    blocks: Blocks,
+    asking: Asking,
+    save: Annotated[
+        list[Path] | None,
+        writes(".parquet .csv .json, .png .svg .html; its card: .md .card.json"),
+    ] = None,
+) -> None:
+    """Run any program on private rows by sample-and-aggregate, isolated, block by block."""
+    from noisegate.orders import ApplyOrder  # noqa: PLC0415 - quick help
+
+    order = ApplyOrder.of(
+        program, sql, range=[_ends(text) for text in ends], columns=_listed(columns), table=table,
+        where=where, names=_listed(names), epsilon=asking.epsilon, confidence=asking.confidence,
+        **vars(blocks), imports=imports or (),
+    )  # fmt: skip
+    if save:
+        from noisegate.desk.release import ENDINGS  # noqa: PLC0415 - quick help
+
+        require_writable(save, ENDINGS)
+    made = asking.ordered(opening, order, writes=save, before=None if asking.plan else _time)
+    if made is None:
+        return
+    with saved(save, lambda path: made.save(path, asking.confidence)):
+        if asking.as_json:
+            say_json(made.to_dict(asking.confidence))
+        else:
+            print_release(made, asking.confidence)
+
+
+def _time(plan: "Plan[Expected]") -> None:
+    if plan.price.epsilon:
+        say(f"This takes {plan.to_dict()['seconds']:,.3g} seconds.", err=True)
+
+
+def _listed(text: str | None) -> list[str] | None:
+    return None if text is None else [item.strip() for item in text.split(",")]
+
+
+def _ends(text: str) -> tuple[str, str]:
+    low, comma, high = text.partition(",")
+    if not comma:
+        raise SpecError(f"--range {text} is not understood.", fix="For example: --range 0,120.")
+    return low, high

@@ -1,0 +1,128 @@
+"""The command that answers a file of counting questions for one price."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from noisegate.cli.analysts.releases import bins_of
+from noisegate.cli.app import Table, app, writes
+from noisegate.cli.files import questions_in, require_writable
+from noisegate.cli.opening import Asking, Opening, opens
+from noisegate.cli.printing import (
+    bar,
+    print_answer,
+    print_table,
+    say,
+    say_json,
+    say_made,
+)
+
+if TYPE_CHECKING:
+    from noisegate.gate import Gate
+    from noisegate.orders import ManyOrder
+
+
+@app.command()
+@opens
+def many(
+    *,
+    opening: Opening,
+    questions: Annotated[
+        Path, typer.Option(help="A file of questions: SELECT COUNT(*) FROM t WHERE …; one a line.")
+    ],
+    columns: Annotated[
+        str | None, typer.Option(help="Columns: age=5,ward; by default what the questions need.")
+    ] = None,
+    table: Table = None,
+    asking: Asking,
+    within: Annotated[str | None, typer.Option(help="The largest error: of an answer.")] = None,
+    surprises: Annotated[
+        int | None,
+        typer.Option(help="Or: the number of updates, answered with noise of their own."),
+    ] = None,
+    rows: Annotated[int | None, typer.Option(help="A public number of rows.")] = None,
+    sure: Annotated[
+        bool, typer.Option("--sure", help="With --rows: promise the error up to the last question.")
+    ] = False,
+    save: Annotated[
+        list[Path] | None,
+        writes(".parquet .csv .json, its model; its card: .md .card.json"),
+    ] = None,
+) -> None:
+    """Answer many counting questions from a model, paying only for its updates."""
+    asked = questions_in(questions)
+    from noisegate.desk.release import ENDINGS  # noqa: PLC0415 - quick help
+    from noisegate.orders import ManyOrder  # noqa: PLC0415
+
+    order = ManyOrder.make(
+        columns=bins_of(columns), table=table, epsilon=asking.epsilon, within=within,
+        surprises=surprises, rows=rows, confidence=asking.confidence, questions=len(asked),
+        workload=asked, sure=sure, rows_per_unit=opening.caps.get("rows_per_unit"),
+    )  # fmt: skip
+    require_writable(save or [], ENDINGS)
+    if asking.plan or asking.print_order:
+        asking.ordered(opening, order)
+    else:
+        print_session(opening.gate(writes=save), order, save or [], as_json=asking.as_json)
+
+
+def print_session(
+    gate: "Gate", order: "ManyOrder", files: Sequence[Path] = (), *, as_json: bool
+) -> None:
+    """The answers to the workload of a session."""
+    with bar() as progress, gate.run(order, progress=progress) as session:
+        answers = session.answers(order.workload, progress)
+        balance = session.balance
+    for path in files:
+        session.model.save(path, order.confidence)
+    if as_json:
+        record = {
+            "plan": session.plan.to_dict(),
+            "answers": [answer.to_dict() for answer in answers],
+            "surprises": balance.surprises,
+            "spent": {"epsilon": float(balance.spent.epsilon), "delta": float(balance.spent.delta)},
+        }
+        say_json(record)
+        return
+    shown = [(each.sql, str(each).partition(" (")[0], each.words) for each in answers]
+    print_table(None, ("question", "count", ""), shown)
+    for words in (str(balance), *session.plan.notes):
+        say(words)
+
+
+@app.command()
+@opens
+def thresholds(
+    opening: Opening,
+    threshold: Annotated[str, typer.Option(help="What the sums are compared with.")],
+    count: Annotated[
+        int, typer.Option(help="How many are wanted: yeses, each paid for; then it ends.")
+    ],
+    questions: Annotated[
+        Path, typer.Option(help="A file of questions: SELECT COUNT(*) FROM t WHERE …; one a line.")
+    ],
+    asking: Asking,
+    values: Annotated[
+        bool, typer.Option("--values", help="Also the sum of each yes, for half of the price.")
+    ] = False,
+    bound: Annotated[str, typer.Option(help="The most that one unit moves a number.")] = "1",
+    grain: Annotated[str | None, typer.Option(help="Numbers are whole multiples of it.")] = None,
+    signed: Annotated[
+        bool, typer.Option("--signed", help="Also sums that one more unit may lower.")
+    ] = False,
+) -> None:
+    """Which sums reach a threshold, asked in turn; only the few that do are paid for."""
+    from noisegate.orders import ThresholdsOrder  # noqa: PLC0415 - quick help
+
+    order = ThresholdsOrder.make(
+        threshold=threshold, questions=questions_in(questions), count=count, epsilon=asking.epsilon,
+        values=values, bound=bound, grain=grain, signed=signed,
+        rows_per_unit=opening.caps.get("rows_per_unit"),
+    )  # fmt: skip
+    answer = asking.ordered(opening, order)
+    if answer is not None and asking.as_json:
+        say_made(answer, asking.confidence, None)
+    elif answer is not None:
+        print_answer(answer, asking.confidence)

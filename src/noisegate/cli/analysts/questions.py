@@ -1,0 +1,164 @@
+"""Commands for analysts: ask, plan, the prompt, and two paid looks at a table."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, final
+
+import typer
+
+from noisegate.cli.app import (
+    Choose,
+    Confidence,
+    Csv,
+    Epsilon,
+    KeysDelta,
+    Noise,
+    Relative,
+    Rows,
+    Sign,
+    Sql,
+    Top,
+    Within,
+    app,
+    writes,
+)
+from noisegate.cli.files import saved, signer_for
+from noisegate.cli.opening import Asking, Opening, opens
+from noisegate.cli.printing import print_answer, say, say_csv, say_json, say_made
+
+if TYPE_CHECKING:
+    from noisegate.desk.plan import Plan
+    from noisegate.orders import SqlOrder
+    from noisegate.sql.bounds.profiles import Profile
+    from noisegate.sql.plan import AnswerExpected
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What is said beside the SQL."""
+
+    within: Within = None
+    relative: Relative = None
+    rows: Rows = None
+    keys_delta: KeysDelta = None
+    choose: Choose = None
+    noise: Noise = None
+    top: Top = None
+
+    def order(self, sql: str, opening: Opening, asking: Asking) -> "SqlOrder":
+        """The order that it is."""
+        from noisegate.orders import SqlOrder  # noqa: PLC0415 - quick help
+
+        return SqlOrder.make(
+            sql=sql, epsilon=asking.epsilon, within=self.within, relative=self.relative,
+            rows=self.rows, confidence=asking.confidence, delta=self.keys_delta, choose=self.choose,
+            noise=self.noise, top=self.top, **opening.caps,
+        )  # fmt: skip
+
+
+@app.command()
+@opens
+def ask(
+    opening: Opening,
+    sql: Sql,
+    asking: Asking,
+    question: Question,
+    save: Annotated[
+        list[Path] | None,
+        writes(".csv .json .parquet, .png .svg .html; its card: .md .card.json"),
+    ] = None,
+    sign: Sign = None,
+    as_csv: Csv = False,
+) -> None:
+    """Ask a question. What was released before is reused at no cost."""
+    from noisegate.shell import PICTURES, require_writable  # noqa: PLC0415 - quick help
+    from noisegate.shell import save as write  # noqa: PLC0415
+
+    def drawable(planned: "Plan[AnswerExpected]") -> None:
+        from noisegate.desk.display.plot import require_numbers  # noqa: PLC0415 - pictures only
+
+        require_numbers(planned.expected.numbers)
+
+    order, confidence = question.order(sql, opening, asking), asking.confidence
+    for path in save or []:
+        require_writable(path)
+    signer = signer_for(sign, save, signs_answers=True)
+    drawn = any(path.suffix.lower() in PICTURES for path in save or [])
+    answer = asking.ordered(opening, order, writes=save, before=drawable if drawn else None)
+    if answer is None:
+        return
+    with saved(save, lambda path: write(answer, path, confidence, sign=signer)):
+        if asking.as_json:
+            say_made(answer, confidence, signer)
+        elif as_csv:
+            say_csv(answer.to_csv(confidence=confidence))
+        else:
+            print_answer(answer, confidence)
+
+
+@app.command()
+@opens
+def plan(opening: Opening, sql: Sql, asking: Asking, question: Question) -> None:
+    """Show price and error of a question without paying: ask --plan."""
+    order = question.order(sql, opening, asking)
+    replace(asking, plan=True).ordered(opening, order)
+
+
+@app.command()
+@opens
+def shell(
+    opening: Opening,
+    epsilon: Epsilon = None,
+    rows: Rows = None,
+    confidence: Confidence = "0.95",
+) -> None:
+    """Ask one question after the other at a prompt, with history."""
+    from noisegate.shell import run  # noqa: PLC0415
+
+    gate = opening.gate()
+    run(gate, epsilon=epsilon, rows=rows, confidence=confidence)
+
+
+@app.command()
+@opens
+def caps(
+    opening: Opening,
+    table: Annotated[str, typer.Argument(help="The table whose units are counted.")],
+    asking: Asking,
+) -> None:
+    """Estimate privately how many rows units have, and what contribution bounds would lose."""
+    from noisegate.orders import CapsOrder  # noqa: PLC0415 - quick help
+
+    order = CapsOrder.make(table=table, epsilon=asking.epsilon)
+    found = asking.ordered(opening, order)
+    if found is not None and asking.as_json:
+        say_json({"table": found.table, "units": list(found.units), "scale": found.scale})
+    elif found is not None:
+        print_caps(found)
+
+
+def print_caps(profile: "Profile") -> None:
+    """How many rows units have, and which caps that suggests."""
+    say(str(profile))
+    for price in (0.1, 1):
+        say(f"for a count at ε = {price}, a cap of {profile.best(price)} has the smallest error")
+
+
+@app.command()
+@opens
+def bounds(
+    opening: Opening,
+    table: Annotated[str, typer.Argument(help="The table.")],
+    column: Annotated[str, typer.Argument(help="A numeric column.")],
+    asking: Asking,
+) -> None:
+    """Estimate the bounds of a column privately: powers of two around nearly all values."""
+    from noisegate.orders import BoundsOrder  # noqa: PLC0415 - quick help
+
+    order = BoundsOrder.make(table=table, column=column, epsilon=asking.epsilon)
+    found = asking.ordered(opening, order)
+    if found is not None and asking.as_json:
+        say_json({"between": [float(end) for end in found]})
+    elif found is not None:
+        say(f"between = [{float(found[0]):g}, {float(found[1]):g}]")

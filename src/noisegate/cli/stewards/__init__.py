@@ -1,0 +1,1 @@
+"""Commands on policies, ledgers, keys and the service."""

@@ -1,0 +1,1 @@
+"""Where a ledger lives: SQLite, Postgres, memory."""

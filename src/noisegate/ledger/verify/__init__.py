@@ -1,0 +1,1 @@
+"""The log held against itself and against what was noted elsewhere."""

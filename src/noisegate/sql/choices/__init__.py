@@ -1,0 +1,1 @@
+"""A private choice among candidates, by scores that SQL or a public list gives them."""
