@@ -29,9 +29,9 @@ from noisegate.sql.plan import readable, shown_names
 from noisegate.sql.question import Function
 
 if TYPE_CHECKING:
-    from noisegate.sql.steps.expected import Foreseen
     from noisegate.sql.job import QuestionJob
     from noisegate.sql.reuse.guesses import Guess
+    from noisegate.sql.steps.expected import Foreseen
 
 _ADDED: Final = (*COUNTS, Function.COUNT_UNITS, Function.SUM)
 MOST: Final = (
