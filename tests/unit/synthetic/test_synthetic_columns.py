@@ -226,3 +226,19 @@ def test_a_coding_without_bounds_spreads_over_its_edges():
     found = Coding(kind=Kind.NUMBER, axis=axis).decode(np.array([0, 1] * 50), seed=1).to_numpy()
     assert found[::2].max() < 0.5 <= found[1::2].min()
     assert found.max() < 1
+
+
+@pytest.mark.parametrize("choose", ["bounds", ["bounds", "bins"]])
+def test_bounds_are_found_under_a_cap_that_the_order_gives(choose):
+    chance = np.random.default_rng(1)  # public test data, not noise
+    rows = pa.table({
+        "who": np.repeat(np.arange(1000), 2), "age": chance.integers(20, 60, 2000),
+    })  # fmt: skip
+    gate = noisegate.open(rows, epsilon=20, delta=1e-6, table="t", unit="who")
+    made = gate.release("synthetic", table="t", epsilon=5, choose=choose, rows_per_unit=2)
+    assert gate.spent.epsilon == 5
+    assert 1500 < made.to_arrow().num_rows < 2500
+    with pytest.raises(NoisegateError) as refused:
+        gate.release("synthetic", table="t", epsilon=5, choose=choose)
+    assert "rows_per_unit" in str(refused.value)
+    assert gate.spent.epsilon == 5

@@ -115,13 +115,18 @@ def _job(
 
 
 def bounds_look(
-    domain: TableDomain, column: str, epsilon: Fraction, sample: Fraction | None = None
+    domain: TableDomain,
+    column: str,
+    epsilon: Fraction,
+    sample: Fraction | None = None,
+    *,
+    rows_per_unit: int | None = None,
 ) -> Measurement:
-    """What to measure for the bounds of a column."""
+    """What to measure for the bounds of a column; ``rows_per_unit`` where the policy has no cap."""
     value: Expression = Field(column)
     if column in domain.columns and domain.columns[column].untyped:
         value = Call("to_number", (value,))
-    cap = domain.rows_per_unit_max
+    cap = domain.rows_per_unit_max or rows_per_unit
     return _measurement(
         range_query(_rows(domain, sample), value, rows_per_unit=cap), epsilon, sample
     )
