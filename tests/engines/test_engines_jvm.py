@@ -19,6 +19,8 @@ import pytest
 import test_engines_functions as functions
 import test_engines_tallies as tallies
 import test_sensitivity as made
+from test_engines_delta import CHANGED, add, remove
+from test_engines_delta import table as delta_table
 from test_engines_spark import REFUSED, on_spark
 
 import noisegate
@@ -99,6 +101,16 @@ def test_every_kind_of_tally_is_equal_on_spark_itself(clinic, kind):
     while type(query.tally) is not kind:
         query = tallies.asked(chance, relation_of, source)
     tallies.require_same(embedded, source, query)
+
+
+def test_a_delta_table_is_that_of_its_log_on_spark_itself(spark, tmp_path):
+    """Spark alone knows nothing of Delta: what its log says is read by us, a checkpoint too."""
+    commits = (*CHANGED, [add("p3.parquet")], [remove("p1.parquet")])
+    place = Place(spark.url, str(delta_table(tmp_path / "t", *commits, checkpoint=1)))
+    session = connect(place)
+    found = stored_table(session, place)
+    assert [each.rpartition("/")[2] for each in found.files] == ["p2.parquet", "p3.parquet"]
+    assert found.rows(session).count() == 30 + 40
 
 
 def test_neighbours_on_spark_itself_move_by_at_most_their_claim(spark):

@@ -4,10 +4,11 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, NoReturn, final
 
 from noisegate.errors import DEBUG, NoisegateError, PolicyError, SourceError
 from noisegate.files import TABLE, keep, place_of
+from noisegate.sources.asked import delta
 from noisegate.sources.duckdb.files import require_file
 
 if TYPE_CHECKING:
@@ -123,13 +124,47 @@ def _listed(path: Path) -> Sequence[Path]:
     """A file, or those of a folder and its folders that are not hidden."""
     if not path.is_dir():
         return [path]
+    if (path / delta.FOLDER).is_dir():
+        found = [path / each for each in delta.live_files(_Log(path / delta.FOLDER))]
+        return found or _nothing(path)
+    for folder, ending in delta.OTHERS.items():
+        if any(each.name.endswith(ending) for each in (path / folder).glob("*")):
+            raise delta.not_plain(folder)
     found = sorted(path.rglob("*.parquet"))
     found = [f for f in found if not {p[0] for p in f.relative_to(path).parts} & {"_", "."}]
-    if not found:
-        raise SourceError(
-            f"{path.name!r} has no Parquet file.", fix="Check the path.", about="file"
-        )
-    return found
+    return found or _nothing(path)
+
+
+def _nothing(path: Path) -> NoReturn:
+    raise SourceError(f"{path.name!r} has no Parquet file.", fix="Check the path.", about="file")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Log:
+    """The log of a Delta table in a folder."""
+
+    folder: Path
+
+    def names(self) -> list[str]:
+        return [each.name for each in self.folder.iterdir()]
+
+    def commit(self, name: str) -> str:
+        return (self.folder / name).read_text(encoding="utf-8")
+
+    def checkpoint(self, name: str) -> "list[delta.Action]":
+        import pyarrow.parquet as pq  # noqa: PLC0415 - of Delta tables only
+
+        held = pq.ParquetFile(self.folder / name)
+        columns = [each for each in delta.COLUMNS if _has(held.schema_arrow, each)]
+        found: list[delta.Action] = held.read(columns=columns).to_pylist()
+        return found
+
+
+def _has(schema: "pa.Schema", column: str) -> bool:
+    outer, _, inner = column.partition(".")
+    at = schema.get_field_index(outer)
+    return at >= 0 and (not inner or schema.field(at).type.get_field_index(inner) >= 0)
 
 
 def _columns(files: Sequence[Path], columns_of: Callable[[Path], "pa.Schema"]) -> "list[pa.Schema]":

@@ -19,6 +19,7 @@ from typing import Any, Final, final
 from noisegate.errors import DEBUG, PolicyError, SourceError
 from noisegate.extras import extra
 from noisegate.files import place_of, table_of
+from noisegate.sources.asked import delta
 
 REMOTE: Final = "SPARK_REMOTE"  # of the environment: the server of addresses without a host
 _HOME: Final = "SPARK_HOME"
@@ -36,6 +37,8 @@ _SETTINGS: Final = {
     "spark.sql.files.ignoreMissingFiles": "false",
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",  # types are not guessed
 }
+_KEPT: Final = ("parquet", "delta")  # whose files stay what they are
+_MISSING: Final = "PATH_NOT_FOUND"
 _TRIES: Final = {"max_retries": 5, "max_backoff": 3000}  # seven seconds; else it is ten minutes
 _PARTITION: Final = re.compile(r"/[^/=]+=[^/]*")
 _DECIMAL: Final = re.compile(r"decimal\(\d+,(\d+)\)")
@@ -198,7 +201,7 @@ def _remote(url: str) -> Any:  # noqa: ANN401 - a SparkSession
 def stored_table(session: Any, place: Place) -> Stored:  # noqa: ANN401 - a SparkSession
     """The files of a table and its columns, as of now. Reads no row."""
     root = place.table if place.is_folder else _location(session, place.table)
-    files = tuple(sorted(session.read.parquet(root).inputFiles()))
+    files = _files(session, root.rstrip("/"))
     schema = session.read.option("basePath", root).parquet(*files).schema
     said = {each.name: each.dataType.simpleString() for each in schema.fields}
     scales = {name: _DECIMAL.fullmatch(kind) for name, kind in said.items()}
@@ -211,16 +214,78 @@ def stored_table(session: Any, place: Place) -> Stored:  # noqa: ANN401 - a Spar
     )
 
 
+def _files(session: Any, root: str) -> tuple[str, ...]:  # noqa: ANN401 - a SparkSession
+    """The Parquet files of a folder; of a Delta table, those of its newest version."""
+    log = _Log(session, f"{root}/{delta.FOLDER}")
+    if log.files:
+        base = log.files[0].rpartition(f"/{delta.FOLDER}/")[0]
+        held = [f"{base}/{each}" for each in delta.live_files(log)]
+        found = session.read.parquet(*held).inputFiles() if held else []
+        if not found or len(found) != len(held):
+            raise SourceError(
+                "The log of a Delta table names files that are not there, or none.",
+                fix=delta.COPY,
+                about="log",
+            )
+        return tuple(sorted(found))
+    for folder, ending in delta.OTHERS.items():
+        if any(each.endswith(ending) for each in _Log(session, f"{root}/{folder}").files):
+            raise delta.not_plain(folder)
+    return tuple(sorted(session.read.parquet(root).inputFiles()))
+
+
+@final
+class _Log:
+    """The files of a folder of the server, as the log of a Delta table."""
+
+    def __init__(self, session: Any, folder: str) -> None:  # noqa: ANN401 - a SparkSession
+        from pyspark.errors import AnalysisException  # noqa: PLC0415 - an extra
+
+        self._read = session.read
+        try:
+            self.files = sorted(session.read.text(folder).inputFiles())
+        except AnalysisException as error:
+            if error.getCondition() != _MISSING:
+                raise
+            self.files = []
+
+    def names(self) -> list[str]:
+        return [each.rpartition("/")[2] for each in self.files]
+
+    def commit(self, name: str) -> str:
+        found = self._read.option("wholetext", value=True).text(self._at(name)).toArrow()
+        return "\n".join(found.column("value").to_pylist())
+
+    def checkpoint(self, name: str) -> list[delta.Action]:
+        rows = self._read.parquet(self._at(name))
+        inner = {outer.name: set(outer.dataType.names) for outer in rows.schema.fields
+                 if hasattr(outer.dataType, "names")}  # fmt: skip
+        pairs = [each.split(".") for each in delta.COLUMNS]
+        held = [(a, b) for a, b in pairs if b in inner.get(a, ())]
+        found = rows.selectExpr(*(f"{a}.{b} AS {a}_{b}" for a, b in held)).toArrow().to_pylist()
+        actions: list[delta.Action] = []
+        for row in found:
+            action: dict[str, dict[str, Any]] = {}
+            for a, b in held:
+                action.setdefault(a, {})[b] = row[f"{a}_{b}"]
+            actions.append(action)
+        return actions
+
+    def _at(self, name: str) -> str:
+        found: str = next(each for each in self.files if each.endswith(f"/{name}"))
+        return found
+
+
 def _location(session: Any, table: str) -> str:  # noqa: ANN401 - a SparkSession
     """The folder of a table of the catalogue. Refuses what cannot be kept still."""
     rows = session.sql(f"DESCRIBE TABLE EXTENDED {table}").toArrow().to_pylist()
     said = {str(row["col_name"]).lower(): str(row["data_type"]) for row in rows}
     provider, where = said.get("provider", "").lower(), said.get("location", "")
-    if said.get("type", "").upper() not in ("MANAGED", "EXTERNAL") or provider != "parquet":
+    if said.get("type", "").upper() not in ("MANAGED", "EXTERNAL") or provider not in _KEPT:
         raise PolicyError(
-            f"{table} is a view, or not stored as Parquet: nothing keeps its rows as they are "
-            "while a question is computed.",
-            fix="Name a table that is stored as Parquet files, or their folder: sc://…#/FOLDER.",
+            f"{table} is a view, or not stored as Parquet or Delta: nothing keeps its rows as they "
+            "are while a question is computed.",
+            fix="Name a table that is stored so, or its folder: sc://…#/FOLDER.",
             about="view",
         )
     return where

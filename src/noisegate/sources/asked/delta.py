@@ -1,0 +1,138 @@
+"""Delta tables: which of the Parquet files in a folder are the table, by its log.
+
+A folder with a ``_delta_log`` also holds files of former versions, with rows that were changed or
+deleted since. Read as plain Parquet, a person would be there twice, or after being deleted. So the
+log is replayed: the newest checkpoint, then each commit after it, every one of them there. Refused
+is what plain files cannot say: rows deleted by a vector, columns by another name (column mapping),
+and any feature that is not known here. Iceberg and Hudi tables are refused as a whole.
+
+Facts: https://github.com/delta-io/delta/blob/master/PROTOCOL.md
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final, Protocol
+from urllib.parse import unquote
+
+from noisegate.errors import SourceError
+
+FOLDER: Final = "_delta_log"
+OTHERS: Final = {"metadata": ".metadata.json", ".hoodie": ""}  # folders of Iceberg and of Hudi
+_COMMIT: Final = re.compile(r"(\d{20})\.json")
+_CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet")
+_FEATURES: Final = frozenset({"deletionVectors", "timestampNtz", "vacuumProtocolCheck"})
+_READER_MAX: Final = 3  # the last version of the protocol for readers
+_MAPPING: Final = "delta.columnMapping.mode"
+COLUMNS: Final = (  # of a checkpoint: what it says of values is not read
+    "add.path", "add.deletionVector", "metaData.configuration",
+    "protocol.minReaderVersion", "protocol.readerFeatures",
+)  # fmt: skip
+COPY: Final = "Write a copy as Parquet files, and name its folder."
+
+Action = Mapping[str, Any]
+
+
+class Log(Protocol):
+    """The files of a log: their names, commits as text and checkpoints as rows."""
+
+    def names(self) -> Sequence[str]:
+        """The names of all files in it."""
+
+    def commit(self, name: str) -> str:
+        """A commit: one action a line."""
+
+    def checkpoint(self, name: str) -> Iterable[Action]:
+        """The actions of a checkpoint, without what it says of values."""
+
+
+def live_files(log: Log) -> tuple[str, ...]:
+    """The files of the newest version, as paths below the folder."""
+    found = None
+    with suppress(ValueError, TypeError, KeyError, AttributeError, OSError):
+        found = _live(log)
+    if found is None:  # the words of an error may quote what the log says of values
+        raise SourceError("The log of a Delta table cannot be read.", fix=COPY, about="log")
+    return found
+
+
+def _live(log: Log) -> tuple[str, ...]:
+    names = log.names()
+    start, actions = _checkpoint(log, names)
+    versions = sorted(int(found[1]) for name in names if (found := _COMMIT.fullmatch(name)))
+    after = [each for each in versions if each > start]
+    if after != list(range(start + 1, start + 1 + len(after))) or start + len(after) < 0:
+        raise SourceError(
+            "The log of a Delta table has gaps, or a checkpoint of a kind that is not known here.",
+            fix=COPY,
+            about="log",
+        )
+    for version in after:
+        lines = log.commit(f"{version:020}.json").splitlines()
+        actions += [json.loads(line) for line in lines if line.strip()]
+    return tuple(sorted(_replayed(actions)))
+
+
+def _checkpoint(log: Log, names: Sequence[str]) -> tuple[int, list[Action]]:
+    """The version of the newest checkpoint whose parts are all there, and its actions; or -1."""
+    parts: dict[tuple[int, int], list[str]] = {}
+    for name in names:
+        if found := _CHECKPOINT.fullmatch(name):
+            parts.setdefault((int(found[1]), int(found[3] or 1)), []).append(name)
+    whole = {at: held for at, held in parts.items() if len(held) == at[1]}
+    if not whole:
+        return -1, []
+    at = max(whole)
+    return at[0], [action for name in sorted(whole[at]) for action in log.checkpoint(name)]
+
+
+def _replayed(actions: Iterable[Action]) -> set[str]:
+    """What is left; a file with a vector is another one than the same without."""
+    live: set[tuple[str, str]] = set()
+    for action in actions:
+        for kind, change in (("add", live.add), ("remove", live.discard)):
+            each = action.get(kind) or {}
+            if each.get("path") is not None:
+                vector = json.dumps(each.get("deletionVector"), sort_keys=True, default=str)
+                change((each["path"], vector))
+        _require_known(action)
+    if any(vector != "null" for _, vector in live):
+        raise _unknown("has rows that are deleted by a vector", "Run REORG TABLE … APPLY (PURGE)")
+    return {_below(path) for path, _ in live}
+
+
+def _require_known(action: Action) -> None:
+    protocol = action.get("protocol") or {}
+    unknown = {*(protocol.get("readerFeatures") or ())} - _FEATURES - {"columnMapping"}
+    if unknown or (protocol.get("minReaderVersion") or 1) > _READER_MAX:
+        raise _unknown("uses features that are not known here", "Write it without them")
+    said = dict((action.get("metaData") or {}).get("configuration") or {})
+    if said.get(_MAPPING, "none") != "none":
+        raise _unknown("has columns by another name than its files", "Write it anew")
+
+
+def _below(path: str) -> str:
+    """A path of a log, which is that of a URI; only those below the table's folder."""
+    plain = unquote(path)
+    if ":" in path.partition("/")[0] or plain.startswith("/") or ".." in plain.split("/"):
+        raise _unknown("has files outside of its folder, as a shallow clone does", "Clone it whole")
+    return plain
+
+
+def _unknown(what: str, instead: str) -> SourceError:
+    return SourceError(
+        f"A Delta table {what}.",
+        fix=f"{instead}, or write a copy as Parquet files and name its folder.",
+        about="log",
+    )
+
+
+def not_plain(folder: str) -> SourceError:
+    """Of a folder that has such another one, of a table of another kind."""
+    kind = "a Hudi" if folder == ".hoodie" else "an Iceberg"
+    return SourceError(
+        f"This is the folder of {kind} table: its files also hold rows of former versions.",
+        fix=COPY,
+        about="log",
+    )

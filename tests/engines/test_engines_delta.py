@@ -1,0 +1,161 @@
+"""Delta tables by their log: the rows of the newest version, and no row of a former one."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import noisegate
+from noisegate.errors import SourceError
+from noisegate.sources.asked.delta import live_files
+from refusals import about
+
+PROTOCOL = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
+POLICY = """
+name = "clinic"
+[budget]
+epsilon = 1000000
+[tables.visits]
+source = "{source}"
+unit = "who"
+rows_per_unit = 1
+[tables.visits.columns]
+who = {{ type = "integer" }}
+"""
+
+
+def add(path, **more):
+    return {"add": {"path": path, "partitionValues": {}, "size": 1, "dataChange": True, **more}}
+
+
+def remove(path, **more):
+    return {"remove": {"path": path, "dataChange": True, **more}}
+
+
+def table(folder, *commits, checkpoint=None):
+    """Files p0, p1, …, each with the rows of ten persons more, and a log of such actions."""
+    log = folder / "_delta_log"
+    log.mkdir(parents=True)
+    for place in range(4):
+        who = np.arange(10 * (place + 1)) + 1000 * place
+        pq.write_table(pa.table({"who": who}), folder / f"p{place}.parquet")
+    for version, actions in enumerate(commits):
+        text = "\n".join(map(json.dumps, actions))
+        (log / f"{version:020}.json").write_text(text + "\n")
+        (log / f"{version:020}.crc").write_text("{}")
+    if checkpoint is not None:
+        keep(log, checkpoint, [action for each in commits[: checkpoint + 1] for action in each])
+    return folder
+
+
+def keep(log, version, actions):
+    """A checkpoint in one part, and the commits up to it gone, as after a clean-up."""
+    paths = [each["add"]["path"] for each in actions if "add" in each]
+    gone = {each["remove"]["path"] for each in actions if "remove" in each}
+    rows = [{"protocol": PROTOCOL["protocol"], "add": None, "metaData": None},
+            {"protocol": None, "add": None, "metaData": {"id": "x", "configuration": [("a", "b")]}}]  # fmt: skip
+    rows += [{"protocol": None, "add": {"path": each, "stats": "{}"}, "metaData": None}
+             for each in paths if each not in gone]  # fmt: skip
+    schema = pa.schema({
+        "protocol": pa.struct({"minReaderVersion": pa.int32(), "minWriterVersion": pa.int32()}),
+        "add": pa.struct({"path": pa.string(), "stats": pa.string()}),
+        "metaData": pa.struct({
+            "id": pa.string(), "configuration": pa.map_(pa.string(), pa.string()),
+        }),
+    })  # fmt: skip
+    pq.write_table(pa.Table.from_pylist(rows, schema), log / f"{version:020}.checkpoint.parquet")
+    (log / "_last_checkpoint").write_text(json.dumps({"version": version}))
+    for each in range(version + 1):
+        (log / f"{each:020}.json").unlink()
+
+
+@pytest.fixture(params=["datafusion", "sail"])
+def persons(request, tmp_path):
+    """How many persons a gate in front of a folder counts: exactly, at such a price."""
+
+    def counted(folder):
+        url = f"datafusion://{folder}"
+        if request.param == "sail":
+            url = f"{request.getfixturevalue('sail').url}#{folder}"
+        file = tmp_path / "clinic.toml"
+        file.write_text(POLICY.format(source=url))
+        with noisegate.open(file, ledger=":memory:") as gate:
+            return gate.sql("SELECT COUNT(*) AS n FROM visits", epsilon=100_000).rows[0][0]
+
+    return counted
+
+
+CHANGED = (
+    [PROTOCOL, add("p0.parquet"), add("p1.parquet")],
+    [remove("p0.parquet"), add("p2.parquet")],
+)
+
+
+def test_rows_of_former_versions_are_not_counted(tmp_path, persons):
+    """Two files were written, one of them replaced by a third; the fourth was never committed."""
+    assert persons(table(tmp_path / "visits", *CHANGED)) == 20 + 30
+
+
+def test_a_log_goes_on_after_its_checkpoint(tmp_path, persons):
+    commits = (*CHANGED, [add("p3.parquet")], [remove("p1.parquet")])
+    assert persons(table(tmp_path / "visits", *commits, checkpoint=1)) == 30 + 40
+
+
+VECTOR = {"storageType": "u", "pathOrInlineDv": "ab", "sizeInBytes": 1, "cardinality": 1}
+UNKNOWN = {
+    "a vector": [[PROTOCOL, add("p0.parquet")], [remove("p0.parquet"), add("p0.parquet", deletionVector=VECTOR)]],
+    "names": [[{"metaData": {"configuration": {"delta.columnMapping.mode": "name"}}}, add("p0.parquet")]],
+    "features": [[{"protocol": {"minReaderVersion": 3, "readerFeatures": ["variantType"]}}, add("p0.parquet")]],
+    "a newer protocol": [[{"protocol": {"minReaderVersion": 4}}, add("p0.parquet")]],
+    "a clone": [[add("file:///elsewhere/p0.parquet")]],
+    "above": [[add("../visits/p0.parquet")]],
+    "no file": [[PROTOCOL, add("p0.parquet")], [remove("p0.parquet")]],
+    "no action": [[["add"]]],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("why", UNKNOWN)
+def test_what_plain_files_cannot_say_is_refused(tmp_path, persons, why):
+    with pytest.raises(SourceError, check=about("log", "file")):
+        persons(table(tmp_path / "visits", *UNKNOWN[why]))
+
+
+def test_a_log_with_a_gap_and_tables_of_other_kinds_are_refused(tmp_path, persons):
+    folder = table(tmp_path / "visits", *CHANGED, [add("p3.parquet")])
+    (folder / "_delta_log" / f"{1:020}.json").unlink()
+    iceberg = tmp_path / "ice"
+    (iceberg / "metadata").mkdir(parents=True)
+    (iceberg / "metadata" / "v1.metadata.json").write_text("{}")
+    pq.write_table(pa.table({"who": [1]}), iceberg / "p0.parquet")
+    for place in (folder, iceberg):
+        with pytest.raises(SourceError, check=about("log")):
+            persons(place)
+
+
+class Held:
+    """A log in memory."""
+
+    def __init__(self, *commits):
+        self.texts = {f"{at:020}.json": "\n".join(map(json.dumps, each)) for at, each in enumerate(commits)}  # fmt: skip
+
+    def names(self):
+        return [*self.texts, "_last_checkpoint"]
+
+    def commit(self, name):
+        return self.texts[name]
+
+    def checkpoint(self, name):
+        raise AssertionError(name)
+
+
+def test_the_order_of_actions_within_a_commit_does_not_matter():
+    """An optimised file may be removed and others added in any order; names are those of URIs."""
+    first = [add("a%20b.parquet"), add("c.parquet")]
+    for second in (
+        [remove("c.parquet"), add("d.parquet")],
+        [add("d.parquet"), remove("c.parquet")],
+    ):
+        assert live_files(Held(first, second)) == ("a b.parquet", "d.parquet")
+    assert live_files(Held([])) == ()
