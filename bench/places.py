@@ -126,6 +126,11 @@ PLACES: dict[str, tuple[Place, ...]] = {
             tables=truth_tables,
         ),
         Place(
+            "Error bars under zCDP", tuple(f"truth-{name}-zcdp" for name in ("air", "web", "shop", "clinic", "moves")), "python bench/truth.py --accountant zcdp --epsilon 1 5 --way found",
+            "The same sixty questions in an account that adds up ρ, at (ε, 10⁻⁶): Gaussian noise, caps on norms.",
+            tables=truth_tables,
+        ),
+        Place(
             "Error bars on tables that nothing was tuned on", ("truth-held",), "python bench/truth.py --held 20261118",
             "Ten laws of rows per unit, drawn from a seed, eight questions each.",
             tables=truth_tables,
