@@ -10,10 +10,11 @@ import pytest
 
 import noisegate as ng
 from noisegate.sql import job
-from noisegate.sql.bounds import looks
+from noisegate.sql.bounds.looks import looks_of
 from noisegate.sql.bounds.profiles import STEPS, Profile
 from noisegate.sql.bounds.shares import former_share_of, share_of
 from noisegate.sql.bounds.sized import _of_sums
+from noisegate.sql.steps import asked
 
 PRICES = [Fraction(each, 100) for each in (1, 5, 10, 20, 24, 30, 50, 100, 130, 160, 200, 1000)]
 
@@ -77,13 +78,22 @@ def test_a_sample_or_a_pure_account_has_looks_with_geometric_noise():
         assert "gaussian" not in str(look["event"])
 
 
+@pytest.mark.parametrize("epsilon", ["0.3", "0.6", 1])
+def test_averages_beside_counts_are_found_in_older_ledgers_of_rho(monkeypatch, tmp_path, epsilon):
+    """Where two looks would have taken all, there was one; where that is so has changed."""
+    sql = "SELECT COUNT(*) AS n, AVG(GREATEST(0, LEAST(3, w))) AS mean FROM t"
+    with monkeypatch.context() as once:
+        once.setattr(asked, "looks_of", lambda *args, **_: looks_of(*args))
+        bought = wards(ledger=tmp_path / "t.ledger").sql(sql, epsilon=epsilon)
+    gate = wards(ledger=tmp_path / "t.ledger")
+    assert gate.plan(sql, epsilon=epsilon).free
+    assert gate.sql(sql, epsilon=epsilon).rows == bought.rows
+
+
 def test_looks_with_geometric_noise_are_found_in_older_ledgers_of_rho(monkeypatch, tmp_path):
     """What was paid for by them is free, and a dearer question buys a look as they are now."""
-    funds = looks._funds
     with monkeypatch.context() as once:
-        once.setattr(
-            looks, "_funds", lambda wanted, epsilon, **_: funds(wanted, epsilon, gaussian=False)
-        )
+        once.setattr(asked, "looks_of", lambda *args, **_: looks_of(*args))
         bought = wards(ledger=tmp_path / "t.ledger").sql(BY_WARD, epsilon=1)
     gate = wards(ledger=tmp_path / "t.ledger")
     assert gate.plan(BY_WARD, epsilon=1).free

@@ -154,52 +154,55 @@ def looks_of(
     sights = [sight(look) for look in ranges]
     bounds = _bounds(ranges, sights)
     unseen = {look.block.name for look, at in zip(ranges, sights, strict=True) if at is None}
-    wanted = [
-        (block, counted)
-        for block in (_bounded(each, bounds) for each in question.blocks)
-        for counted in _open(block, terms, accountant, gaussian=gaussian)
-    ]
-    caps, *former = (
-        [
-            replace(
-                _cap_look(block, counted, funds), waits=block.name in unseen and counted.part < 1
-            )
-            for block, counted in wanted
-        ]
-        for funds in _funds(wanted, terms.epsilon, gaussian=gaussian)
-    )
+    blocks = [_bounded(each, bounds) for each in question.blocks]
+
+    def ways() -> Iterator[list[Look]]:
+        """As looks are, and as they were when ledgers were written, the newest first.
+
+        Where ρ adds up, they once had a share of the step, and noise as where ε does.
+        """
+        for rho in (True, False) if gaussian else (False,):
+            wanted = [(block, counted) for block in blocks
+                      for counted in _open(block, terms, accountant, rho=rho)]  # fmt: skip
+            for funds in _funds(wanted, terms.epsilon or Fraction(1), rho=rho):
+                yield [
+                    replace(
+                        _cap_look(block, counted, funds),
+                        waits=block.name in unseen and counted.part < 1,
+                    )
+                    for block, counted in wanted
+                ]
+
+    caps = next(found := ways())
     if not all(map(sight, caps)):
-        caps = next((each for each in former if all(map(sight, each))), caps)
+        caps = next((each for each in found if all(map(sight, each))), caps)
     return (*caps, *ranges)
 
 
 def _funds(
-    wanted: Sequence[tuple[Block, Counted]], epsilon: Fraction, *, gaussian: bool
+    wanted: Sequence[tuple[Block, Counted]], epsilon: Fraction, *, rho: bool
 ) -> Iterator[Funds]:
-    """For each look at caps: as it is, and as it was when ledgers were written, the newest first.
-
-    Where ρ adds up, looks once had a share of the step, and noise as where ε does.
-    """
+    """For each look at caps: as it is, and as it once was."""
     count = min(len(wanted), 1)
     if len(wanted) > 1:
         count = len({str(counted.query.to_record()) for _, counted in wanted})
     two = count > 1 and any(counted.sums for _, counted in wanted)
     beside = any(each.sums and sums_of(block) and not block.shared for block, each in wanted)
     ratios = not beside and all(parts_of(block, divided=False)[1] for block, _ in wanted)
-    if gaussian:
-        share = share_of(epsilon, two=two, ratios=ratios, rho=True) / max(1, count)
-        yield Funds(epsilon=part_of(epsilon, share, rho=True), gaussian=True)
-    for share in (share_of(epsilon, two=two, ratios=ratios), former_share_of(epsilon, two=two)):
-        yield Funds(epsilon=epsilon * share / max(1, count), gaussian=False)
+    share = share_of(epsilon, two=two, ratios=ratios, rho=rho) / max(1, count)
+    yield Funds(epsilon=Fraction(part_of(epsilon, share, rho=rho)), gaussian=rho)
+    if not rho:
+        share = former_share_of(epsilon, two=two) / max(1, count)
+        yield Funds(epsilon=epsilon * share, gaussian=False)
 
 
-def _open(block: Block, terms: Terms, accountant: str, *, gaussian: bool) -> list[Counted]:
+def _open(block: Block, terms: Terms, accountant: str, *, rho: bool) -> list[Counted]:
     """What to look at, if the block has a cap and nobody said which; if asked, but the policy."""
     declared, asked = caps_of(block, terms), "caps" in (terms.choose or ())
     said = terms if asked else declared
     rows, found = said.rows_per_unit, list[Counted]()
     sought = any(key.domain.keys is None for key in block.by)
-    if has_both(block) and is_tight(terms.epsilon or Fraction(1), rho=gaussian):
+    if has_both(block) and is_tight(terms.epsilon or Fraction(1), rho=rho):
         block = replace(block, shared=True)  # a second look would leave too little for averages
     for counted in counted_of(block, accountant, apart=True) if sought or rows is None else ():
         fixed = rows
