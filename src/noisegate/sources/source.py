@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 Whole: TypeAlias = NDArray[np.int64]
 SUM_MAX: Final = 1 << 60  # what a cell is clamped to, which moves no two answers further apart
 Used = TypeVar("Used")
+Block: TypeAlias = dict[str, NDArray[Any]]  # columns by name
 
 
 @final
@@ -124,9 +125,9 @@ class Source(ABC):
     def rows(self, tally: Rows, use: Callable[[Iterator[Batch]], Used]) -> Used:
         """What ``use`` makes of the rows, which come in batches and in any order."""
 
-    def blocks(self, tally: "Blocks", key: str) -> "list[dict[str, NDArray[Any]]]":  # noqa: ARG002
-        """The columns of each block, as the secret ``key`` deals owners to blocks."""
-        raise Unsupported("This engine cannot split rows into blocks.", fix="Use files or frames.")
+    @abstractmethod
+    def blocks(self, tally: "Blocks", key: str, use: Callable[[Iterator[Block]], Used]) -> Used:
+        """What ``use`` makes of the blocks, in their order: the secret ``key`` deals owners."""
 
     def lies_in(self, table: str) -> Collection[str]:  # noqa: ARG002
         """Places that the engine itself knows the rows of a table by, whatever its address says."""

@@ -52,15 +52,16 @@ from noisegate.sources.duckdb.files import (
 )
 from noisegate.sources.duckdb.found import (
     BATCH,
-    batches,
+    NEAR,
     cells_of,
     filled,
     key_list,
+    record_batches,
     stream,
     unsigned,
 )
 from noisegate.sources.duckdb.room import Line, Room
-from noisegate.sources.source import Batch, Held, HeldCells, Source, Used, Whole
+from noisegate.sources.source import Batch, Block, Held, HeldCells, Source, Used, Whole
 from noisegate.sources.stopping import cuttable, require_going_on
 from noisegate.sources.used import used_columns
 from noisegate.sources.writing.relations import OWNER, RelationWriter, base_view
@@ -95,7 +96,6 @@ _READ_AS: Final = {
     Kind.DATE: (Kind.DATE, Kind.TIMESTAMP),
     Kind.TIMESTAMP: (Kind.DATE, Kind.TIMESTAMP),
 }
-_NEAR: Final = 1 << 15  # rows that stay near the processor
 _SAFE_TYPES: Final = frozenset({*WHOLE_TYPES, "UBIGINT", "FLOAT", "DOUBLE", "BOOLEAN"})
 _OWNER_KINDS: Final = (Kind.INTEGER, Kind.TEXT)
 _AT_ONCE: Final = 4  # questions of one engine, which share its memory and its threads: `room.py`
@@ -155,13 +155,12 @@ class DuckDBSource(Source):
         sets = tuple(tuple(used.index(place) for place in each) for each in tally.sets)
         asked = replace(tally, by=by, sets=sets)
         sizes, constant = [grouping.size for grouping in by], constant_of(asked)
-        batch = max(_NEAR, min(BATCH, max(asked.sizes)))  # no fewer rows than cells to add to
+        batch = max(NEAR, min(BATCH, max(asked.sizes)))  # no fewer rows than cells to add to
 
         def work(connection: duckdb.DuckDBPyConnection, text: str) -> list[Whole]:
             return add_up(stream(connection.sql(text), batch), sizes, sets, constant=constant)
 
-        found: list[Whole] = self._made(asked, marginals_query, work, by)
-        return found
+        return cast("list[Whole]", self._made(asked, marginals_query, work, by))
 
     def values(self, tally: Values) -> list[Whole]:  # noqa: D102 - see Source
         found = self._ask(tally)
@@ -174,9 +173,8 @@ class DuckDBSource(Source):
         return np.split(values[order], bounds)
 
     def distinct(self, tally: Distinct) -> Whole:  # noqa: D102 - see Source
-        shape = tuple(grouping.size for grouping in tally.by)
         found = self._made(tally, distinct_query, _numpy, tally.by)  # few rows: planned once
-        return np.stack([filled(found, "s0", shape)])
+        return np.stack([filled(found, "s0", tuple(grouping.size for grouping in tally.by))])
 
     def keys(self, tally: Keys) -> Held:  # noqa: D102 - see Source
         names = [f"k{place}" for place in range(len(tally.by))]
@@ -214,16 +212,19 @@ class DuckDBSource(Source):
                 line.connection.close()
 
     def rows(self, tally: Rows, use: Callable[[Iterator[Batch]], Used]) -> Used:  # noqa: D102 - see Source
-        found: Used = self._made(
-            tally, rows_query, lambda c, text: use(batches(c.sql(text), tally)), tally.by
-        )
-        return found
+        from noisegate.sources.batching import batches  # noqa: PLC0415 - for rows alone
 
-    def blocks(self, tally: "Blocks", key: str) -> list[dict[str, NDArray[Any]]]:  # noqa: D102 - see Source
+        return cast("Used", self._made(
+            tally, rows_query, lambda c, text: use(batches(stream(c.sql(text)), tally)), tally.by
+        ))  # fmt: skip
+
+    def blocks(self, tally: "Blocks", key: str, use: Callable[[Iterator[Block]], Used]) -> Used:  # noqa: D102
         from noisegate.sources.writing.blocks import blocks_query, dealt_rows  # noqa: PLC0415
 
         write = partial(blocks_query, key=key)
-        return dealt_rows(self._made(tally, write, _numpy, ()), tally)
+        return cast("Used", self._made(
+            tally, write, lambda c, text: use(dealt_rows(record_batches(c.sql(text)), tally)), ()
+        ))  # fmt: skip
 
     def public(self, table: str) -> "pa.Table":
         """All rows of a public table: exact and free."""
@@ -405,6 +406,7 @@ class DuckDBSource(Source):
             connection.execute(f"SET memory_limit = {quoted(self._memory)}")
             connection.execute(f"SET temp_directory = {quoted(self._spill)}")
             connection.execute("SET max_temp_directory_size = '64GB'")
+            connection.execute("SET arrow_large_buffer_size = true")  # no text is too long for it
             connection.execute("SET preserve_insertion_order = false")
             shown = connection.execute("SELECT current_setting('enable_progress_bar')").fetchone()
             if shown != (False,):  # it tells how far rows are; some Jupyters have none to turn off
