@@ -19,6 +19,7 @@ import pytest
 import test_engines_functions as functions
 import test_engines_tallies as tallies
 import test_sensitivity as made
+from test_engines_blocks import dealing, dealt
 from test_engines_spark import REFUSED, on_spark
 
 import noisegate
@@ -32,11 +33,14 @@ from noisegate.algebra.tally import (
     Grouping,
     Keys,
     Marginals,
+    Rows,
     Sums,
     Term,
     Values,
 )
 from noisegate.errors import Cancelled, PolicyError, SourceError, Unsupported
+from noisegate.privacy.domain import Kind
+from noisegate.privacy.unit import PrivacyUnit
 from noisegate.sources.duckdb.source import DuckDBSource
 from noisegate.sources.spark.dialect import SPARK
 from noisegate.sources.spark.server import Place, connect, stored_table
@@ -90,7 +94,7 @@ def gates(tmp_path_factory, spark):
     return [noisegate.open(file, analyst="ann", ledger=":memory:") for file in (files, cluster)]
 
 
-@pytest.mark.parametrize("kind", [Sums, Marginals, Values, Keys, Distinct, Cells])
+@pytest.mark.parametrize("kind", [Sums, Marginals, Values, Keys, Distinct, Cells, Rows])
 def test_every_kind_of_tally_is_equal_on_spark_itself(clinic, kind):
     source, embedded = clinic
     chance = random.Random(kind.__name__)
@@ -99,6 +103,24 @@ def test_every_kind_of_tally_is_equal_on_spark_itself(clinic, kind):
     while type(query.tally) is not kind:
         query = tallies.asked(chance, relation_of, source)
     tallies.require_same(embedded, source, query)
+
+
+def test_blocks_are_dealt_alike_by_spark_itself(clinic):
+    source, embedded = clinic
+    for table in (made.VISITS, made.ROWS):
+        tally = dealing(Table(table))
+        assert dealt(source, tally) == dealt(embedded, tally)
+
+
+def test_a_text_of_other_bytes_than_utf_8_is_missing_in_a_block(spark):
+    """Spark reads any bytes as text; a client that cannot tell them would refuse all rows."""
+    texts = pa.array([b"\xff\xfe", "é".encode(), b"a\x00b"]).cast(pa.string(), safe=False)
+    frame = pa.table({"who": ["1", "2", "3"], "t": texts})
+    domain = made.table("texts", [made.column("t", Kind.TEXT)],
+                        PrivacyUnit(column="who", ids="who"))  # fmt: skip
+    source = SparkSource(spark.places({"texts": frame}), {"texts": domain})
+    (block,) = source.blocks(dealing(Table(domain), blocks=1), "a" * 64, list)
+    assert sorted(block["t"].tolist(), key=str) == [None, None, "é"]
 
 
 def test_neighbours_on_spark_itself_move_by_at_most_their_claim(spark):
