@@ -1,5 +1,7 @@
 """Rows that leave an engine: blocks for programs, and batches for learners. The same on all."""
 
+import threading
+import time
 from contextlib import suppress
 from dataclasses import replace
 from datetime import date, datetime
@@ -22,11 +24,12 @@ from noisegate.algebra.expression import Field, Literal
 from noisegate.algebra.relation import Table
 from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import Rows, Term
-from noisegate.errors import SourceError, Unsupported
+from noisegate.errors import Cancelled, SourceError, Unsupported
 from noisegate.isolated.lockdown import can_lock
 from noisegate.privacy.domain import Kind
 from noisegate.privacy.unit import PrivacyUnit
 from noisegate.sources.asked import source as asked
+from noisegate.sources.stopping import Stop, stopping
 from noisegate.transforms.blocks import BlockQuery
 
 KEYS = ("a" * 64, "b" * 64)
@@ -156,6 +159,23 @@ def test_a_row_that_is_a_unit_is_in_one_block_by_a_number_of_its_own(engine):
     assert changed(*written[:2]) == changed(*written[1:]) == 1
 
 
+def test_all_deals_of_a_sample_have_the_same_rows(engine):
+    random = Random(23)
+    source = engine.show(made.frames_of(made.make_rows(random), random), made.TABLES)
+    for table in (made.ROWS, made.VISITS):
+        tally, deals = dealing(Table(table), sample=Fraction(1, 2)), []
+        with source.sample(Fraction(1, 2), KEYS[0]) as drawn:
+            for key in KEYS:
+                blocks = drawn.blocks(tally, key, list)
+                rows = [zip(*(each.tolist() for each in b.values()), strict=True) for b in blocks]
+                deals.append([[str(row) for row in block] for block in rows])
+        one, other = (sorted(row for block in deal for row in block) for deal in deals)
+        whole = sum(len(block["code"]) for block in source.blocks(tally, KEYS[0], list))
+        assert 0 < len(one) < whole
+        assert one == other
+        assert deals[0] != deals[1]
+
+
 COUNTED = Term(expression=Literal(1), grain=Fraction(1), low=1, high=1)
 
 
@@ -178,6 +198,26 @@ def test_rows_come_in_parts_and_in_order(engine):
     assert len(found) == 100
     assert 200 < min(map(len, found)) < 300 < max(map(len, found)) < 400
     assert np.array_equal(np.sort(np.concatenate(found)), np.arange(size) / 7)
+
+
+def test_a_cancel_in_the_middle_of_a_stream_ends_it(fusion):
+    """A server may have sent all of these few rows by then; this engine waits to be asked."""
+    source, _ = shown(fusion, Random(24))
+    tally, stop, begun = dealing(Table(made.ROWS), blocks=2), Stop(), threading.Event()
+
+    def slow(blocks):
+        begun.set()
+        while not stop.is_set:
+            time.sleep(0.01)
+        return list(blocks)
+
+    clock = threading.Thread(target=lambda: (begun.wait(20), stop.set()))
+    clock.start()
+    with pytest.raises(Cancelled), stopping(stop):
+        source.blocks(tally, KEYS[0], slow)
+    clock.join(20)
+    assert not clock.is_alive()
+    assert len(source.blocks(tally, KEYS[0], list)) == 2
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, final
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,7 +111,7 @@ class Source(ABC):
         raise Unsupported("This engine cannot sample.", fix="Ask about all rows.")
 
     @contextmanager
-    def still(self) -> "Iterator[Source]":
+    def still(self) -> Iterator[Self]:
         """The same tables as they are at one moment, until it is left: for all of one allowance.
 
         Why: disjoint parts and cells of an allowance are charged as one. If a row moved from one

@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from noisegate.privacy.domain import WHOLE_MAX, Column, Kind
 from noisegate.sources.asked import doubles
+from noisegate.sources.asked.sampled import with_heads
 from noisegate.sources.writing.dialect import Dialect
 from noisegate.sources.writing.words import binary, call, case, cast, number, whole, within
 
@@ -128,9 +129,9 @@ class DecimalDialect(Dialect):
         texts = [cast(each, "VARCHAR") for each in (owner, *values)]
         return self.sha256(call("CONCAT_WS", exp.Literal.string("|"), *texts))
 
-    def with_heads(self, query: exp.Select, heads: Callable[[exp.Expr], exp.Expr]) -> exp.Select:  # noqa: ARG002
-        """Rows have no numbers: a second reading, or a task that runs again, gives others."""
-        raise self.refusal("A sample of rows that are units")
+    def with_heads(self, query: exp.Select, heads: Callable[[exp.Expr], exp.Expr]) -> exp.Select:
+        """By their place in an order: a task that runs again finds the same."""
+        return with_heads(query, heads)
 
 
 def _short(value: exp.Expr) -> exp.Expr:

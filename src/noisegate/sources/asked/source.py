@@ -7,7 +7,7 @@ Why: the statement is the same tree (`sources/writing`); each engine's words are
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from copy import copy
 from dataclasses import replace
 from fractions import Fraction
@@ -41,6 +41,7 @@ from noisegate.sources.asked.opening import (
     require_one_owner,
     require_public,
 )
+from noisegate.sources.asked.sampled import SampleWriter
 from noisegate.sources.asked.statements import (
     cells_statement,
     marginals_statement,
@@ -164,28 +165,23 @@ class AskedSource(Source):
         """The rows of those units whose coin shows heads; see `sources/duckdb/sample.py`.
 
         A unit's coin is the hash of the key, its id space and its name, the same in every reading.
-        Rows that are units have no name here, and nowhere to be written down.
+        Rows that are units have numbers instead (`sampled.py`), which others would change that come
+        or go meanwhile: all readings are of one moment.
         """
-        self._require_names()
-        found = copy(self)
-        found._written, found._coins = {}, Coins(probability, key)  # noqa: SLF001
-        try:
-            yield found
-        finally:
-            found._written.clear()  # noqa: SLF001 - its statements hold coins
-            found._coins = None  # noqa: SLF001
-
-    def _require_names(self) -> None:
-        """Refuse one sample of units that have no names."""
-        for table in self._tables.values():
-            if table.unit is not None and table.unit.column is None:
-                raise self.dialect.refusal(f"One sample of {table.name!r}, whose rows are units,")
+        units = [table.unit for table in self._tables.values() if table.unit is not None]
+        rows = any(unit.column is None for unit in units)
+        with self.still() if rows else nullcontext(self) as still:
+            found = copy(still)
+            found._written, found._coins = {}, Coins(probability, key)  # noqa: SLF001
+            try:
+                yield found
+            finally:
+                found._written.clear()  # noqa: SLF001 - its statements hold coins
+                found._coins = None  # noqa: SLF001
 
     def require(self, tally: "Tally | Blocks") -> None:
         """Refuse what has no words here, by writing it. Reads nothing."""
         if isinstance(tally, Blocks):
-            if tally.sample is not None:
-                self._require_names()
             self.dialect.text(blocks_query(tally, self._writer(tally), "0" * 64))
             return
         if sample_of(tally.relation) is not None:
@@ -242,7 +238,7 @@ class AskedSource(Source):
         return text
 
     def _writer(self, tally: "Tally | Blocks") -> RelationWriter:
-        return RelationWriter(
+        return SampleWriter(
             self._tables, self._types, fields_used(tally),
             lambda table: base_view(self._place(table)), self._coins, dialect=self.dialect,
         )  # fmt: skip

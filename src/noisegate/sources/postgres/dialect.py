@@ -8,9 +8,10 @@ from sqlglot import exp
 
 from noisegate.errors import Bug, Unsupported
 from noisegate.privacy.domain import WHOLE_MAX, Column, Kind
+from noisegate.sources.asked.sampled import with_heads
 from noisegate.sources.postgres import doubles
 from noisegate.sources.writing.dialect import Dialect, Writer
-from noisegate.sources.writing.words import and_, as_, call, case, cast, col, number, whole, within
+from noisegate.sources.writing.words import and_, call, case, cast, number, whole, within
 
 WHOLE_TYPES: Final = frozenset({"int2", "int4", "int8"})
 # Stored types by kind, and what each kind may be declared as. Texts are not parsed: engines differ.
@@ -141,12 +142,8 @@ class Postgres(Dialect):
         return call("HASH_RECORD_EXTENDED", call("ROW", owner, *values), whole(0))
 
     def with_heads(self, query: exp.Select, heads: Callable[[exp.Expr], exp.Expr]) -> exp.Select:
-        """By a number beside each row."""
-        names = list(query.named_selects)
-        numbered = query.copy().select(as_(exp.Window(this=exp.RowNumber()), "number"), copy=False)
-        shown = exp.select(*(col(name, "h") for name in names))
-        shown = shown.from_(numbered.subquery("h", copy=False), copy=False)
-        return shown.where(heads(col("number", "h")), copy=False)
+        """By their place in an order."""
+        return with_heads(query, heads)
 
 
 POSTGRES: Final = Postgres()

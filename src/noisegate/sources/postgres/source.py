@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar, final
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, final
 from weakref import WeakSet
 
 import numpy as np
@@ -91,7 +91,7 @@ class PostgresSource(AskedSource):
         return Held(counts=counts, take=take)
 
     @contextmanager
-    def still(self) -> Iterator["PostgresSource"]:
+    def still(self) -> Iterator[Self]:
         """The tables at one moment, in one transaction of its own connection; see `Source.still`.
 
         A transaction that is lost is not begun again: its moment is gone, and every later question
