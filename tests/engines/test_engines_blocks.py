@@ -29,6 +29,7 @@ from noisegate.isolated.lockdown import can_lock
 from noisegate.privacy.domain import Kind
 from noisegate.privacy.unit import PrivacyUnit
 from noisegate.sources.asked import source as asked
+from noisegate.sources.duckdb.source import DuckDBSource
 from noisegate.sources.stopping import Stop, stopping
 from noisegate.transforms.blocks import BlockQuery
 
@@ -95,7 +96,10 @@ def test_every_kind_of_value_arrives_and_who_has_no_id_does_not(engine):
     columns = zip(KINDS.items(), types, strict=True)
     frame = pa.table({name: pa.array(held, kind) for (name, (_, held)), kind in columns})
     source = shows(engine, {"odd": frame}, {"odd": ODD})
-    (block,) = source.blocks(dealing(Table(ODD), blocks=1), KEYS[0], list)
+    tally = dealing(Table(ODD), blocks=1)
+    embedded = DuckDBSource({"odd": frame.slice(0, 7)}, {"odd": ODD})  # where a long id is one
+    assert dealt(source, tally) == dealt(embedded, tally)
+    (block,) = source.blocks(tally, KEYS[0], list)
     order = np.argsort([["ann", "bob", "", "é"].index(who) for who in block["who"]], kind="stable")
     found = {name: column[order] for name, column in block.items()}
     assert found["who"].tolist() == ["ann", "ann", "ann", "bob", "", "é"]

@@ -9,7 +9,7 @@ from sqlglot import exp
 from noisegate.privacy.domain import WHOLE_MAX, Column, Kind
 from noisegate.sources.asked import doubles
 from noisegate.sources.asked.sampled import with_heads
-from noisegate.sources.writing.dialect import Dialect
+from noisegate.sources.writing.dialect import TEXT_MAX, Dialect
 from noisegate.sources.writing.words import binary, call, case, cast, number, whole, within
 
 WHOLE_TYPES: Final = frozenset({"tinyint", "smallint", "int", "bigint"})
@@ -30,7 +30,6 @@ READ_AS: Final = {
     Kind.DATE: (Kind.DATE, Kind.TIMESTAMP),
     Kind.TIMESTAMP: (Kind.DATE, Kind.TIMESTAMP),
 }
-TEXT_MAX: Final = 1 << 16  # bytes: a longer text has no value, so that no step on texts can fail
 _YEARS: Final = ("0001-01-01", "9999-12-31")
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 BATCH: Final = 1 << 18  # rows of a stream that are held at once
-NEAR: Final = 1 << 15  # rows that stay near the processor
+_FEW: Final = 1 << 13  # of rows with texts, which fit into one batch however long they are
 
 
 def unsigned(rows: duckdb.DuckDBPyRelation) -> Iterator[NDArray[np.uint64]]:
@@ -28,7 +28,7 @@ def stream(rows: duckdb.DuckDBPyRelation, size: int = BATCH) -> Iterator[list[Wh
     return ([_array(held) for held in batch.columns] for batch in record_batches(rows, size))
 
 
-def record_batches(rows: duckdb.DuckDBPyRelation, size: int = NEAR) -> "Iterator[pa.RecordBatch]":
+def record_batches(rows: duckdb.DuckDBPyRelation, size: int = _FEW) -> "Iterator[pa.RecordBatch]":
     """The rows of a relation, a batch at a time.
 
     An error on the way is the engine's, as any other: Arrow only passes on its words.

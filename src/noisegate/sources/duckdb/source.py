@@ -52,7 +52,6 @@ from noisegate.sources.duckdb.files import (
 )
 from noisegate.sources.duckdb.found import (
     BATCH,
-    NEAR,
     cells_of,
     filled,
     key_list,
@@ -96,6 +95,7 @@ _READ_AS: Final = {
     Kind.DATE: (Kind.DATE, Kind.TIMESTAMP),
     Kind.TIMESTAMP: (Kind.DATE, Kind.TIMESTAMP),
 }
+_NEAR: Final = 1 << 15  # rows that stay near the processor
 _SAFE_TYPES: Final = frozenset({*WHOLE_TYPES, "UBIGINT", "FLOAT", "DOUBLE", "BOOLEAN"})
 _OWNER_KINDS: Final = (Kind.INTEGER, Kind.TEXT)
 _AT_ONCE: Final = 4  # questions of one engine, which share its memory and its threads: `room.py`
@@ -155,7 +155,7 @@ class DuckDBSource(Source):
         sets = tuple(tuple(used.index(place) for place in each) for each in tally.sets)
         asked = replace(tally, by=by, sets=sets)
         sizes, constant = [grouping.size for grouping in by], constant_of(asked)
-        batch = max(NEAR, min(BATCH, max(asked.sizes)))  # no fewer rows than cells to add to
+        batch = max(_NEAR, min(BATCH, max(asked.sizes)))  # no fewer rows than cells to add to
 
         def work(connection: duckdb.DuckDBPyConnection, text: str) -> list[Whole]:
             return add_up(stream(connection.sql(text), batch), sizes, sets, constant=constant)
@@ -406,7 +406,6 @@ class DuckDBSource(Source):
             connection.execute(f"SET memory_limit = {quoted(self._memory)}")
             connection.execute(f"SET temp_directory = {quoted(self._spill)}")
             connection.execute("SET max_temp_directory_size = '64GB'")
-            connection.execute("SET arrow_large_buffer_size = true")  # no text is too long for it
             connection.execute("SET preserve_insertion_order = false")
             shown = connection.execute("SELECT current_setting('enable_progress_bar')").fetchone()
             if shown != (False,):  # it tells how far rows are; some Jupyters have none to turn off

@@ -10,7 +10,7 @@ from noisegate.errors import Bug, Unsupported
 from noisegate.privacy.domain import WHOLE_MAX, Column, Kind
 from noisegate.sources.asked.sampled import with_heads
 from noisegate.sources.postgres import doubles
-from noisegate.sources.writing.dialect import Dialect, Writer
+from noisegate.sources.writing.dialect import TEXT_MAX, Dialect, Writer
 from noisegate.sources.writing.words import and_, call, case, cast, number, whole, within
 
 WHOLE_TYPES: Final = frozenset({"int2", "int4", "int8"})
@@ -34,7 +34,6 @@ READ_AS: Final = {
 _NUMERIC: Final = frozenset({"HUGEINT", "INT128", "UBIGINT"})
 _SMALLEST: Final = "1e-300"  # a decimal nearer to zero is 0 as a double
 _LARGEST: Final = "1e308"  # one further away has no double here
-_TEXT_MAX: Final = 1 << 16  # bytes: a longer text has no value, so that no step on texts can fail
 _TEXTS: Final = frozenset({"text", "varchar", "bpchar"})
 
 
@@ -156,7 +155,7 @@ def _short(value: exp.Expr, kind: Kind) -> exp.Expr:
     The server knows how many bytes there are without reading them.
     """
     size = call("OCTET_LENGTH", value)
-    return case((exp.LTE(this=size, expression=whole(_TEXT_MAX)), cast(value.copy(), kind)))
+    return case((exp.LTE(this=size, expression=whole(TEXT_MAX)), cast(value.copy(), kind)))
 
 
 def _double(value: exp.Expr) -> exp.Expr:

@@ -12,9 +12,10 @@ from noisegate.algebra.blocks import Blocks
 from noisegate.algebra.schema import schema_of
 from noisegate.errors import SourceError
 from noisegate.privacy.domain import Kind
+from noisegate.sources.writing.dialect import TEXT_MAX
 from noisegate.sources.writing.folds import told_apart
 from noisegate.sources.writing.relations import OWNER, RelationWriter
-from noisegate.sources.writing.words import as_, call, case, cast, col
+from noisegate.sources.writing.words import and_, as_, call, case, cast, col
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -69,9 +70,12 @@ def blocks_query(tally: Blocks, writer: RelationWriter, key: str) -> exp.Query:
 
 
 def _value(value: exp.Expr, kind: Kind, writer: RelationWriter) -> exp.Expr:
-    """A value as its kind's type; a text that is not UTF-8, or has a NUL, is missing."""
+    """A value as its kind's type; a text that is too long, not UTF-8, or has a NUL, is missing."""
     if kind is Kind.TEXT:
-        value = case((writer.dialect.can_be_key(value, kind), value.copy()))
+        size = call(writer.dialect.octets, value.copy())
+        short = exp.LTE(this=size, expression=exp.Literal.number(TEXT_MAX))
+        told = exp.paren(writer.dialect.can_be_key(value, kind))
+        value = case((and_(short, told), value.copy()))
     return cast(value, kind)
 
 
