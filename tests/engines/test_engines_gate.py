@@ -98,16 +98,6 @@ def test_a_release_that_a_server_cannot_say_costs_nothing(gates):
     assert gates[1].spent == before
 
 
-def test_programs_on_blocks_are_refused_before_they_are_paid_for(gates, tmp_path):
-    program = tmp_path / "program.py"
-    program.write_text("def mean(rows):\n    return rows['cost'].mean()\n")
-    before = gates[1].spent
-    with pytest.raises(Unsupported, check=about("engine")):
-        gates[1].apply(f"{program}:mean", table="visits", columns=["cost"], range=(0, 9), blocks=3,
-                       epsilon=1, seconds=1, memory=200, default=1)  # fmt: skip
-    assert gates[1].spent == before
-
-
 def test_a_public_table_is_the_same_from_files_and_from_a_server(gates):
     files, server = (gate.door.public("drugs").sort_by("code").to_pylist() for gate in gates)
     assert server == files

@@ -19,6 +19,7 @@ import pytest
 import test_engines_functions as functions
 import test_engines_tallies as tallies
 import test_sensitivity as made
+from test_engines_blocks import dealing, dealt
 from test_engines_delta import CHANGED, add, remove
 from test_engines_delta import table as delta_table
 from test_engines_spark import REFUSED, on_spark
@@ -34,11 +35,14 @@ from noisegate.algebra.tally import (
     Grouping,
     Keys,
     Marginals,
+    Rows,
     Sums,
     Term,
     Values,
 )
 from noisegate.errors import Cancelled, PolicyError, SourceError, Unsupported
+from noisegate.privacy.domain import Kind
+from noisegate.privacy.unit import PrivacyUnit
 from noisegate.sources.duckdb.source import DuckDBSource
 from noisegate.sources.spark.dialect import SPARK
 from noisegate.sources.spark.server import Place, connect, stored_table
@@ -92,7 +96,7 @@ def gates(tmp_path_factory, spark):
     return [noisegate.open(file, analyst="ann", ledger=":memory:") for file in (files, cluster)]
 
 
-@pytest.mark.parametrize("kind", [Sums, Marginals, Values, Keys, Distinct, Cells])
+@pytest.mark.parametrize("kind", [Sums, Marginals, Values, Keys, Distinct, Cells, Rows])
 def test_every_kind_of_tally_is_equal_on_spark_itself(clinic, kind):
     source, embedded = clinic
     chance = random.Random(kind.__name__)
@@ -111,6 +115,24 @@ def test_a_delta_table_is_that_of_its_log_on_spark_itself(spark, tmp_path):
     found = stored_table(session, place)
     assert [each.rpartition("/")[2] for each in found.files] == ["p2.parquet", "p3.parquet"]
     assert found.rows(session).count() == 30 + 40
+
+
+def test_blocks_are_dealt_alike_by_spark_itself(clinic):
+    source, embedded = clinic
+    for table in (made.VISITS, made.ROWS):
+        tally = dealing(Table(table))
+        assert dealt(source, tally) == dealt(embedded, tally)
+
+
+def test_a_text_of_other_bytes_than_utf_8_is_missing_in_a_block(spark):
+    """Spark reads any bytes as text; a client that cannot tell them would refuse all rows."""
+    texts = pa.array([b"\xff\xfe", "é".encode(), b"a\x00b"]).cast(pa.string(), safe=False)
+    frame = pa.table({"who": ["1", "2", "3"], "t": texts})
+    domain = made.table("texts", [made.column("t", Kind.TEXT)],
+                        PrivacyUnit(column="who", ids="who"))  # fmt: skip
+    source = SparkSource(spark.places({"texts": frame}), {"texts": domain})
+    (block,) = source.blocks(dealing(Table(domain), blocks=1), "a" * 64, list)
+    assert sorted(block["t"].tolist(), key=str) == [None, None, "é"]
 
 
 def test_neighbours_on_spark_itself_move_by_at_most_their_claim(spark):

@@ -69,8 +69,6 @@ def test_what_a_cluster_cannot_say_is_refused_before_it_is_paid_for(world):
         for ask in (spark.plan, spark.sql):
             with pytest.raises(Unsupported, check=about("engine")):
                 ask(question, epsilon=1)
-    with pytest.raises(Unsupported, check=about("engine")):
-        noisegate.learners.KMeans(n_clusters=2, epsilon=1).fit(spark.matrix("visits", ["cost"]))
     assert spark.spent == before
 
 

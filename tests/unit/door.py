@@ -135,6 +135,10 @@ class Watched(Source):
         self._look()
         return self._inner.rows(tally, use)
 
+    def blocks(self, tally, key, use):
+        self._look()
+        return self._inner.blocks(tally, key, use)
+
     @contextmanager
     def sample(self, probability, key):
         with self._inner.sample(probability, key) as drawn:

@@ -181,7 +181,7 @@ def _taking_part(tally: Blocks, source: Source, bits: Bits) -> AbstractContextMa
 
 
 def _dealt(tally: Blocks, source: Source, bits: Bits) -> Iterator[bytes]:
-    yield from map(packed, source.blocks(tally, fresh_coins(bits)))
+    yield from source.blocks(tally, fresh_coins(bits), lambda blocks: [*map(packed, blocks)])
 
 
 def rehearsed(
@@ -202,9 +202,11 @@ def rehearsed(
     require_place(tally, packages)
     known = {name: public(name) for name, table in tables.items() if table.is_public}
     twin = DuckDBSource(practice_rows(tables, known, rows=_MADE_UP), tables)
-    (rows,) = twin.blocks(replace(tally, blocks=1), "made up")
+    (rows,) = twin.blocks(
+        replace(tally, blocks=1), "made up", lambda blocks: [*map(packed, blocks)]
+    )
     with Cell(_task(tally)) as cell:
-        more = cell.rehearse(packed(rows), packages=PACKAGES if packages is None else packages)
+        more = cell.rehearse(rows, packages=PACKAGES if packages is None else packages)
     program = replace(tally.program, imports=(*tally.program.imports, *more))
     return replace(asked, query=BlockQuery(replace(tally, program=program)))
 

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, final
 from noisegate.algebra.blocks import Blocks
 from noisegate.algebra.relation import sample_of
 from noisegate.algebra.tally import Cells, Distinct, Keys, Marginals, Rows, Sums, Tally, Values
-from noisegate.sources.source import Batch, Held, HeldCells, Source, Used, Whole
+from noisegate.sources.source import Batch, Block, Held, HeldCells, Source, Used, Whole
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from numpy.typing import NDArray
 
 Found = TypeVar("Found")
 
@@ -77,9 +76,9 @@ class Remembered(Source):
         """The same tables with the rows of one sample of units; never remembered."""
         return self._source.sample(probability, key)
 
-    def blocks(self, tally: Blocks, key: str) -> "list[dict[str, NDArray[Any]]]":
-        """The columns of each block; dealt anew each time."""
-        return self._source.blocks(tally, key)
+    def blocks(self, tally: Blocks, key: str, use: Callable[[Iterator[Block]], Used]) -> Used:
+        """What ``use`` makes of the blocks; dealt anew each time."""
+        return self._source.blocks(tally, key, use)
 
     def public(self, table: str) -> "pa.Table":
         """All rows of a public table."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, final
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 Whole: TypeAlias = NDArray[np.int64]
 SUM_MAX: Final = 1 << 60  # what a cell is clamped to, which moves no two answers further apart
 Used = TypeVar("Used")
+Block: TypeAlias = dict[str, NDArray[Any]]  # columns by name
 
 
 @final
@@ -110,7 +111,7 @@ class Source(ABC):
         raise Unsupported("This engine cannot sample.", fix="Ask about all rows.")
 
     @contextmanager
-    def still(self) -> "Iterator[Source]":
+    def still(self) -> Iterator[Self]:
         """The same tables as they are at one moment, until it is left: for all of one allowance.
 
         Why: disjoint parts and cells of an allowance are charged as one. If a row moved from one
@@ -124,9 +125,9 @@ class Source(ABC):
     def rows(self, tally: Rows, use: Callable[[Iterator[Batch]], Used]) -> Used:
         """What ``use`` makes of the rows, which come in batches and in any order."""
 
-    def blocks(self, tally: "Blocks", key: str) -> "list[dict[str, NDArray[Any]]]":  # noqa: ARG002
-        """The columns of each block, as the secret ``key`` deals owners to blocks."""
-        raise Unsupported("This engine cannot split rows into blocks.", fix="Use files or frames.")
+    @abstractmethod
+    def blocks(self, tally: "Blocks", key: str, use: Callable[[Iterator[Block]], Used]) -> Used:
+        """What ``use`` makes of the blocks, in their order: the secret ``key`` deals owners."""
 
     def lies_in(self, table: str) -> Collection[str]:  # noqa: ARG002
         """Places that the engine itself knows the rows of a table by, whatever its address says."""

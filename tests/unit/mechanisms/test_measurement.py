@@ -189,6 +189,9 @@ class Exact(Source):
     def rows(self, tally, use):
         raise NotImplementedError
 
+    def blocks(self, tally, key, use):
+        raise NotImplementedError
+
     def public(self, table):
         raise NotImplementedError
 

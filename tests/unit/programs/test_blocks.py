@@ -64,7 +64,7 @@ def source_of(listed, domain=OWNED):
 
 def blocks_of(listed, tally, key="secret", domain=OWNED):
     """The blocks, each written out: equal only if a program could see no difference."""
-    found = source_of(listed, domain).blocks(tally, key)
+    found = source_of(listed, domain).blocks(tally, key, list)
     return [
         [(name, str(column.dtype), repr(column.tolist())) for name, column in block.items()]
         for block in found
@@ -115,7 +115,7 @@ def test_a_missing_number_elsewhere_is_not_seen():
 
 def test_all_rows_of_a_unit_are_in_one_block_and_all_rows_are_somewhere():
     listed = [(person, float(person), turn, "") for person in range(30) for turn in range(4)]
-    found = source_of(listed).blocks(asked(), "secret")
+    found = source_of(listed).blocks(asked(), "secret", list)
     homes = [set(block["x"]) for block in found]
     assert sum(map(len, homes)) == 30
     assert sum(len(block["n"]) for block in found) == 120
@@ -130,7 +130,7 @@ def test_blocks_and_orders_are_as_good_as_random(domain):
     listed = [(person, float(person), person, "") for person in range(3000)]
     source, tally, homes = source_of(listed, domain), asked(domain), []
     for key in ("a", "b", "c", "d"):
-        found = source.blocks(tally, key)
+        found = source.blocks(tally, key, list)
         sizes = np.array([len(block["n"]) for block in found])
         assert ((sizes - 500) ** 2 / 500).sum() < 44
         home = np.empty(3000)
@@ -146,7 +146,7 @@ def test_blocks_and_orders_are_as_good_as_random(domain):
 def test_only_rows_that_were_asked_for_and_units_are_dealt():
     listed = [(1, 1.0, 5, "a"), (2, 2.0, 77, "b"), (None, 3.0, 7, "c")]
     kept = Filter(Table(OWNED), Call("lt", (Field("n"), Literal(10))))
-    found = source_of(listed).blocks(asked(relation=kept, columns=("n",), blocks=1), "k")
+    found = source_of(listed).blocks(asked(relation=kept, columns=("n",), blocks=1), "k", list)
     assert [{name: column.tolist() for name, column in b.items()} for b in found] == [{"n": [5]}]
 
 
@@ -161,7 +161,7 @@ def test_every_kind_of_column_arrives_as_it_is():
     kinds = (Kind.DATE, Kind.TIMESTAMP, Kind.BOOLEAN, Kind.TEXT, Kind.INTEGER)
     made = table("people", None, *zip(columns, kinds, strict=True))
     source = DuckDBSource({"people": pa.table(columns)}, {"people": made})
-    (block,) = source.blocks(asked(made, columns=tuple(columns), blocks=1), "key")
+    (block,) = source.blocks(asked(made, columns=tuple(columns), blocks=1), "key", list)
     there = unpacked(packed(block))
     order = np.argsort(np.isnan(there["n"]))
     found = {name: column[order] for name, column in there.items()}
@@ -235,9 +235,9 @@ class Dealt(Watched):
         super().__init__()
         self._rows, self._keys = source_of(listed), iter(keys)
 
-    def blocks(self, tally, key):
+    def blocks(self, tally, key, use):
         self._look()
-        return self._rows.blocks(tally, next(self._keys))
+        return self._rows.blocks(tally, next(self._keys), use)
 
 
 @runs
@@ -307,7 +307,7 @@ def test_numbers_are_clamped_and_what_is_none_is_the_default():
     rows = [(person, 0.0, person, "") for person in range(4)]
     source = source_of(rows)
     for key in map(str, range(1000)):  # one that deals each to a block of its own
-        held = [block["n"].tolist() for block in source.blocks(tally, key)]
+        held = [block["n"].tolist() for block in source.blocks(tally, key, list)]
         if max(map(len, held)) == 1:
             break
     said = said_of_blocks(tally, Dealt(rows, [key]), SYSTEM)

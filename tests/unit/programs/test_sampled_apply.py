@@ -108,10 +108,10 @@ class Anew:
         self._chance, self._key = probability, key
         yield self
 
-    def blocks(self, tally, key):
+    def blocks(self, tally, key, use):
         self._deal += 1
         with self._inner.sample(self._chance, f"{self._key} {self._deal}") as drawn:
-            return drawn.blocks(tally, key)
+            return drawn.blocks(tally, key, use)
 
 
 @pytest.mark.parametrize(("domain", "turns"), [(OWNED, 3), (ROWS, 1)])

@@ -8,7 +8,8 @@ from sqlglot import exp
 
 from noisegate.privacy.domain import WHOLE_MAX, Column, Kind
 from noisegate.sources.asked import doubles
-from noisegate.sources.writing.dialect import Dialect
+from noisegate.sources.asked.sampled import with_heads
+from noisegate.sources.writing.dialect import TEXT_MAX, Dialect
 from noisegate.sources.writing.words import binary, call, case, cast, number, whole, within
 
 WHOLE_TYPES: Final = frozenset({"tinyint", "smallint", "int", "bigint"})
@@ -29,7 +30,6 @@ READ_AS: Final = {
     Kind.DATE: (Kind.DATE, Kind.TIMESTAMP),
     Kind.TIMESTAMP: (Kind.DATE, Kind.TIMESTAMP),
 }
-TEXT_MAX: Final = 1 << 16  # bytes: a longer text has no value, so that no step on texts can fail
 _YEARS: Final = ("0001-01-01", "9999-12-31")
 
 
@@ -128,9 +128,9 @@ class DecimalDialect(Dialect):
         texts = [cast(each, "VARCHAR") for each in (owner, *values)]
         return self.sha256(call("CONCAT_WS", exp.Literal.string("|"), *texts))
 
-    def with_heads(self, query: exp.Select, heads: Callable[[exp.Expr], exp.Expr]) -> exp.Select:  # noqa: ARG002
-        """Rows have no numbers: a second reading, or a task that runs again, gives others."""
-        raise self.refusal("A sample of rows that are units")
+    def with_heads(self, query: exp.Select, heads: Callable[[exp.Expr], exp.Expr]) -> exp.Select:
+        """By their place in an order: a task that runs again finds the same."""
+        return with_heads(query, heads)
 
 
 def _short(value: exp.Expr) -> exp.Expr:

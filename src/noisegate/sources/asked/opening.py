@@ -86,14 +86,21 @@ def require_public(domain: TableDomain) -> None:
         )
 
 
+def arrow_types() -> "Mapping[Kind, pa.DataType]":
+    """The Arrow type of each kind."""
+    import pyarrow as pa  # noqa: PLC0415 - slow to load
+
+    return {
+        Kind.BOOLEAN: pa.bool_(), Kind.INTEGER: pa.int64(), Kind.NUMBER: pa.float64(),
+        Kind.TEXT: pa.string(), Kind.DATE: pa.date32(), Kind.TIMESTAMP: pa.timestamp("us"),
+    }  # fmt: skip
+
+
 def shown_rows(columns: Sequence[Column], rows: Sequence[Sequence[Any]]) -> "pa.Table":
     """Rows of a public table as Arrow columns of their kinds."""
     import pyarrow as pa  # noqa: PLC0415 - slow to load
 
-    types = {
-        Kind.BOOLEAN: pa.bool_(), Kind.INTEGER: pa.int64(), Kind.NUMBER: pa.float64(),
-        Kind.TEXT: pa.string(), Kind.DATE: pa.date32(), Kind.TIMESTAMP: pa.timestamp("us"),
-    }  # fmt: skip
+    types = arrow_types()
     if not columns:
         return pa.table({"row": pa.repeat(True, len(rows))})  # noqa: FBT003 - a value
     listed = zip(*rows, strict=True) if rows else ((),) * len(columns)

@@ -7,7 +7,7 @@ Why: the statement is the same tree (`sources/writing`); each engine's words are
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from copy import copy
 from dataclasses import replace
 from fractions import Fraction
@@ -41,6 +41,7 @@ from noisegate.sources.asked.opening import (
     require_one_owner,
     require_public,
 )
+from noisegate.sources.asked.sampled import SampleWriter
 from noisegate.sources.asked.statements import (
     cells_statement,
     marginals_statement,
@@ -49,8 +50,10 @@ from noisegate.sources.asked.statements import (
     whole_rows,
 )
 from noisegate.sources.asked.weights import sums_once
-from noisegate.sources.source import SUM_MAX, Batch, Held, HeldCells, Source, Used, Whole
+from noisegate.sources.batching import batches
+from noisegate.sources.source import SUM_MAX, Batch, Block, Held, HeldCells, Source, Used, Whole
 from noisegate.sources.used import used_columns
+from noisegate.sources.writing.blocks import blocks_query, dealt_rows, kinds_of
 from noisegate.sources.writing.dialect import Dialect
 from noisegate.sources.writing.relations import Coins, RelationWriter, base_view
 from noisegate.sources.writing.tallies import (
@@ -80,8 +83,23 @@ class AskedSource(Source):
         self._coins: Coins | None = None
 
     @abstractmethod
+    def _parts(self, text: str, columns: int, use: Callable[[Iterator[list[Whole]]], Used]) -> Used:
+        """What ``use`` makes of an answer's columns, 64-bit numbers without NULL, part by part."""
+
+    @abstractmethod
+    def _batches(
+        self,
+        text: str,
+        kinds: Mapping[str, Kind],
+        use: "Callable[[Iterator[pa.RecordBatch]], Used]",
+    ) -> Used:
+        """What ``use`` makes of an answer of columns of these kinds, in its order."""
+
     def _numbers(self, text: str, columns: int) -> list[Whole]:
         """The columns of a statement's answer, all of them 64-bit numbers without NULL."""
+        found = self._parts(text, columns, list)
+        none = [np.zeros(0, np.int64)] * columns
+        return [np.concatenate(column) for column in zip(none, *found, strict=True)]
 
     def _placed(self, query: exp.Expr) -> exp.Expr:
         """The statement with the tables where they are."""
@@ -130,28 +148,42 @@ class AskedSource(Source):
         order = np.argsort(cells)
         return HeldCells(cells=cells[order], counts=counts[order])
 
+    def rows(self, tally: Rows, use: Callable[[Iterator[Batch]], Used]) -> Used:  # noqa: D102 - see Source
+        names = [f"i{place}" for place in range(len(tally.by))]
+        names += [f"e{place}" for place in range(len(tally.terms))]
+        owned = self._writer(tally).over(tally.relation).is_owned
+        names += ["w"] if tally.rows_per_unit is not None and owned else []
+        text = self._statement(tally, names)
+        return self._parts(text, len(names), lambda parts: use(batches(parts, tally)))
+
+    def blocks(self, tally: Blocks, key: str, use: Callable[[Iterator[Block]], Used]) -> Used:  # noqa: D102
+        text = self.dialect.text(self._placed(blocks_query(tally, self._writer(tally), key)))
+        return self._batches(text, kinds_of(tally), lambda found: use(dealt_rows(found, tally)))
+
     @contextmanager
     def sample(self, probability: Fraction, key: str) -> Iterator[Self]:
         """The rows of those units whose coin shows heads; see `sources/duckdb/sample.py`.
 
         A unit's coin is the hash of the key, its id space and its name, the same in every reading.
-        Rows that are units have no name here, and nowhere to be written down.
+        Rows that are units have numbers instead (`sampled.py`), which others would change that come
+        or go meanwhile: all readings are of one moment.
         """
-        for table in self._tables.values():
-            if table.unit is not None and table.unit.column is None:
-                raise self.dialect.refusal(f"One sample of {table.name!r}, whose rows are units,")
-        found = copy(self)
-        found._written, found._coins = {}, Coins(probability, key)  # noqa: SLF001
-        try:
-            yield found
-        finally:
-            found._written.clear()  # noqa: SLF001 - its statements hold coins
-            found._coins = None  # noqa: SLF001
+        units = [table.unit for table in self._tables.values() if table.unit is not None]
+        rows = any(unit.column is None for unit in units)
+        with self.still() if rows else nullcontext(self) as still:
+            found = copy(still)
+            found._written, found._coins = {}, Coins(probability, key)  # noqa: SLF001
+            try:
+                yield found
+            finally:
+                found._written.clear()  # noqa: SLF001 - its statements hold coins
+                found._coins = None  # noqa: SLF001
 
     def require(self, tally: "Tally | Blocks") -> None:
         """Refuse what has no words here, by writing it. Reads nothing."""
         if isinstance(tally, Blocks):
-            raise self.dialect.refusal("Running programs on blocks of rows")
+            self.dialect.text(blocks_query(tally, self._writer(tally), "0" * 64))
+            return
         if sample_of(tally.relation) is not None:
             tally = replace(tally, relation=keyed(tally.relation, "0" * 64))
         if (name := repr(tally)) not in self._able:
@@ -206,7 +238,7 @@ class AskedSource(Source):
         return text
 
     def _writer(self, tally: "Tally | Blocks") -> RelationWriter:
-        return RelationWriter(
+        return SampleWriter(
             self._tables, self._types, fields_used(tally),
             lambda table: base_view(self._place(table)), self._coins, dialect=self.dialect,
         )  # fmt: skip
@@ -229,20 +261,31 @@ class AskedSource(Source):
 
 
 class ArrowSource(AskedSource):
-    """An engine over Parquet files that answers in Arrow tables, never in rows of private ones."""
+    """An engine over Parquet files that answers in Arrow tables, or in a stream of their parts."""
 
     @abstractmethod
     def _table(self, text: str) -> "pa.Table":
         """The answer to a statement, or a refusal that quotes nothing of the engine's words."""
 
-    def _numbers(self, text: str, columns: int) -> list[Whole]:
-        found = self._table(text)
-        return [
-            np.asarray(found.column(place).to_numpy(), np.int64)
-            if found.num_rows
-            else np.zeros(0, np.int64)
-            for place in range(columns)
-        ]
+    @abstractmethod
+    def _stream(self, text: str, use: "Callable[[Iterator[pa.RecordBatch]], Used]") -> Used:
+        """What ``use`` makes of the answer, which comes in batches; else a refusal as above."""
+
+    def _parts(self, text: str, columns: int, use: Callable[[Iterator[list[Whole]]], Used]) -> Used:
+        def parts(found: "Iterator[pa.RecordBatch]") -> Iterator[list[Whole]]:
+            for batch in found:
+                arrays = batch.columns[:columns]
+                yield [np.asarray(each.to_numpy(zero_copy_only=False), np.int64) for each in arrays]
+
+        return self._stream(text, lambda found: use(parts(found)))
+
+    def _batches(
+        self,
+        text: str,
+        kinds: Mapping[str, Kind],  # noqa: ARG002 - as the statement says
+        use: "Callable[[Iterator[pa.RecordBatch]], Used]",
+    ) -> Used:
+        return self._stream(text, use)
 
     def _sums_query(self, tally: Sums, writer: RelationWriter) -> exp.Query:
         """In one reading of the rows, and in sums of 64 bits as far as they have room."""
@@ -289,16 +332,6 @@ class ArrowSource(AskedSource):
             return list(zip(*columns, strict=True))
 
         return Held(counts=np.asarray(found.column("n").to_numpy(), np.int64), take=take)
-
-    def rows(self, tally: Rows, use: Callable[[Iterator[Batch]], Used]) -> Used:  # noqa: ARG002
-        """Refused, as in `require`."""
-        raise self.dialect.refusal("Reading rows one by one")
-
-    def require(self, tally: "Tally | Blocks") -> None:
-        """Rows do not leave the engine."""
-        if isinstance(tally, Rows):
-            raise self.dialect.refusal("Reading rows one by one")
-        super().require(tally)
 
 
 def _cells_of(found: Sequence[Whole], shape: tuple[int, ...]) -> Whole:

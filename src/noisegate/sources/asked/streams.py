@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterable
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterator
 from concurrent.futures import Future, wait
 from functools import cache
 from typing import Final, TypeVar
@@ -10,12 +10,18 @@ from typing import Final, TypeVar
 from noisegate.sources.stopping import cuttable
 
 Part = TypeVar("Part")
+Made = TypeVar("Made")
 _LOOK_S: Final = 0.1
 
 
-def collected(stream: AsyncIterable[Part], seconds: float) -> list[Part]:
-    """All parts of a stream. It is cut after so many seconds, or when the question is to stop."""
-    held = [stream]
+def streamed(
+    stream: AsyncIterable[Part], seconds: float, use: Callable[[Iterator[Part]], Made]
+) -> Made:
+    """What ``use`` makes of the parts of a stream, each of which is awaited when it is asked for.
+
+    It is cut after so many seconds, or when the question is to stop.
+    """
+    held = [aiter(stream)]
     del stream  # which ends when nobody has it
     works: list[Future[list[Part]]] = []  # an interrupt may come as soon as there is one
 
@@ -23,21 +29,28 @@ def collected(stream: AsyncIterable[Part], seconds: float) -> list[Part]:
         for work in works:
             work.cancel()
 
-    try:
-        works.append(asyncio.run_coroutine_threadsafe(_parts(held), _loop()))
-        with cuttable(cut, seconds):
+    def parts() -> Iterator[Part]:
+        while held:
+            works[:] = [asyncio.run_coroutine_threadsafe(_next(held), _loop())]
             while not wait(works, _LOOK_S).done:  # a signal may have woken another thread
                 pass
-            return works[0].result()
+            yield from works[0].result()
+
+    try:
+        with cuttable(cut, seconds):
+            return use(parts())
     finally:
         cut()
-
-
-async def _parts(held: list[AsyncIterable[Part]]) -> list[Part]:
-    try:
-        return [part async for part in held[0]]
-    finally:
         held.clear()
+
+
+async def _next(held: list[AsyncIterator[Part]]) -> list[Part]:
+    """The next part, or none at the end."""
+    try:
+        return [await anext(held[0])]
+    except StopAsyncIteration:
+        held.clear()
+        return []
 
 
 @cache

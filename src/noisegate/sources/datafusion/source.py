@@ -7,20 +7,21 @@ Claim: what a statement returns is what the same tally is on DuckDB, and moves b
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
-from noisegate.errors import DEBUG, SourceError
+from noisegate.errors import DEBUG, NoisegateError, SourceError
 from noisegate.privacy.domain import TableDomain
 from noisegate.sources.asked.facts import FileFacts
 from noisegate.sources.asked.opening import AGAIN, UNREACHABLE
 from noisegate.sources.asked.parquet import parquet_table, path_of, require_same
 from noisegate.sources.asked.pool import Pool
 from noisegate.sources.asked.source import ArrowSource
-from noisegate.sources.asked.streams import collected
+from noisegate.sources.asked.streams import streamed
 from noisegate.sources.datafusion.dialect import DATAFUSION
 from noisegate.sources.datafusion.session import columns_of, locked, session
+from noisegate.sources.source import Used
 from noisegate.sources.stopping import require_going_on
 
 if TYPE_CHECKING:
@@ -55,32 +56,50 @@ class DataFusionSource(ArrowSource):
         require_same(self._form.values())
 
     def _table(self, text: str) -> "pa.Table":
-        """The answer; else a refusal, and a new session for the next question."""
-        found = None
+        import pyarrow as pa  # noqa: PLC0415 - slow to load
+
+        return self._run(text, pa.Table.from_batches)
+
+    def _stream(self, text: str, use: "Callable[[Iterator[pa.RecordBatch]], Used]") -> Used:
+        return self._run(text, lambda found, _: use(found))
+
+    def _run(self, text: str, use: "Callable[[Iterator[pa.RecordBatch], pa.Schema], Used]") -> Used:
+        """What is made of the answer; else a refusal, and a new session for the next question."""
+        done = False
         with self._lines.taken() as line:
             try:
-                found = self._asked(line, text)
+                found = self._asked(line, text, use)
+                done = True
+            except NoisegateError:
+                raise
             except Exception:
                 if os.environ.get(DEBUG):
                     raise
             finally:
-                if found is None:
+                if not done:
                     line.clear()
         require_going_on()
         require_same(self._form.values())
-        if found is None:
+        if not done:
             raise SourceError(UNREACHABLE, fix=AGAIN)
         return found
 
-    def _asked(self, line: list[Any], text: str) -> "pa.Table | None":
-        import pyarrow as pa  # noqa: PLC0415 - slow to load
-
-        if os.getpid() != self._process:  # a forked child has none of the engine's threads
-            return None
+    def _asked(
+        self,
+        line: list[Any],
+        text: str,
+        use: "Callable[[Iterator[pa.RecordBatch], pa.Schema], Used]",
+    ) -> Used:
+        if os.getpid() != self._process:
+            raise ChildProcessError("A forked child has none of the engine's threads.")
         line[:] = line or [session(self._form.values())]
         frame = line[0].sql_with_options(text, locked())
-        parts = collected(frame.execute_stream(), self._seconds)
-        return pa.Table.from_batches([each.to_pyarrow() for each in parts], frame.schema())
+        schema = frame.schema()
+        return streamed(
+            frame.execute_stream(),
+            self._seconds,
+            lambda parts: use((part.to_pyarrow() for part in parts), schema),
+        )
 
 
 _FACTS: Final = FileFacts(

@@ -36,6 +36,7 @@ class DuckDB(Dialect):
 
     name = "DuckDB"
     compares_first = True
+    octets = "STRLEN"
     verbatim = True
     # A numeric result of these is NaN or infinite where one of so many leading arguments is.
     keeps_spoilt = {  # noqa: RUF012 - never changed

@@ -7,14 +7,15 @@ import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
-from noisegate.algebra.tally import Grouping, Rows
+from noisegate.algebra.tally import Grouping
 from noisegate.arrow import arrow_column, arrow_table, type_of
-from noisegate.sources.source import Batch, Whole
+from noisegate.sources.source import Whole
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 BATCH: Final = 1 << 18  # rows of a stream that are held at once
+_FEW: Final = 1 << 13  # of rows with texts, which fit into one batch however long they are
 
 
 def unsigned(rows: duckdb.DuckDBPyRelation) -> Iterator[NDArray[np.uint64]]:
@@ -23,15 +24,19 @@ def unsigned(rows: duckdb.DuckDBPyRelation) -> Iterator[NDArray[np.uint64]]:
 
 
 def stream(rows: duckdb.DuckDBPyRelation, size: int = BATCH) -> Iterator[list[Whole]]:
-    """The whole columns of a relation, without NULL, a batch at a time.
+    """The whole columns of a relation, without NULL, a batch at a time."""
+    return ([_array(held) for held in batch.columns] for batch in record_batches(rows, size))
+
+
+def record_batches(rows: duckdb.DuckDBPyRelation, size: int = _FEW) -> "Iterator[pa.RecordBatch]":
+    """The rows of a relation, a batch at a time.
 
     An error on the way is the engine's, as any other: Arrow only passes on its words.
     """
     from pyarrow import ArrowException  # noqa: PLC0415 - slow to load
 
     try:
-        for batch in rows.to_arrow_reader(size):
-            yield [_array(held) for held in batch.columns]
+        yield from rows.to_arrow_reader(size)
     except (ArrowException, OSError):
         raise duckdb.Error from None
 
@@ -40,22 +45,6 @@ def _array(column: "pa.Array") -> NDArray[Any]:
     """A column's own memory, 32 or 64 bits each."""
     kind = np.dtype(np.int32 if column.type.bit_width == 32 else np.int64)
     return np.frombuffer(column.buffers()[1], kind, len(column), kind.itemsize * column.offset)
-
-
-def batches(rows: duckdb.DuckDBPyRelation, tally: Rows) -> Iterator[Batch]:
-    """Coordinates, places of keys and weights, a batch at a time."""
-    first, columns = len(tally.by), len(tally.terms)
-    most = max(max(-term.low, term.high) for term in tally.terms)
-    kind: Any = np.int16 if most < 1 << 15 else np.int32
-    for batch in stream(rows):
-        held = [column.astype(np.int32, copy=False) for column in batch]
-        size = len(held[-1])
-        weighs = len(held) > first + columns
-        yield Batch(
-            np.stack(held[first : first + columns], axis=1, dtype=kind, casting="unsafe"),
-            held[0] if first else np.zeros(size, np.int32),
-            held[-1] if weighs else None,
-        )
 
 
 def filled(found: Mapping[str, Any], name: str, shape: tuple[int, ...]) -> Whole:

@@ -52,15 +52,15 @@ from noisegate.sources.duckdb.files import (
 )
 from noisegate.sources.duckdb.found import (
     BATCH,
-    batches,
     cells_of,
     filled,
     key_list,
+    record_batches,
     stream,
     unsigned,
 )
 from noisegate.sources.duckdb.room import Line, Room
-from noisegate.sources.source import Batch, Held, HeldCells, Source, Used, Whole
+from noisegate.sources.source import Batch, Block, Held, HeldCells, Source, Used, Whole
 from noisegate.sources.stopping import cuttable, require_going_on
 from noisegate.sources.used import used_columns
 from noisegate.sources.writing.relations import OWNER, RelationWriter, base_view
@@ -160,8 +160,7 @@ class DuckDBSource(Source):
         def work(connection: duckdb.DuckDBPyConnection, text: str) -> list[Whole]:
             return add_up(stream(connection.sql(text), batch), sizes, sets, constant=constant)
 
-        found: list[Whole] = self._made(asked, marginals_query, work, by)
-        return found
+        return cast("list[Whole]", self._made(asked, marginals_query, work, by))
 
     def values(self, tally: Values) -> list[Whole]:  # noqa: D102 - see Source
         found = self._ask(tally)
@@ -174,9 +173,8 @@ class DuckDBSource(Source):
         return np.split(values[order], bounds)
 
     def distinct(self, tally: Distinct) -> Whole:  # noqa: D102 - see Source
-        shape = tuple(grouping.size for grouping in tally.by)
         found = self._made(tally, distinct_query, _numpy, tally.by)  # few rows: planned once
-        return np.stack([filled(found, "s0", shape)])
+        return np.stack([filled(found, "s0", tuple(grouping.size for grouping in tally.by))])
 
     def keys(self, tally: Keys) -> Held:  # noqa: D102 - see Source
         names = [f"k{place}" for place in range(len(tally.by))]
@@ -214,16 +212,19 @@ class DuckDBSource(Source):
                 line.connection.close()
 
     def rows(self, tally: Rows, use: Callable[[Iterator[Batch]], Used]) -> Used:  # noqa: D102 - see Source
-        found: Used = self._made(
-            tally, rows_query, lambda c, text: use(batches(c.sql(text), tally)), tally.by
-        )
-        return found
+        from noisegate.sources.batching import batches  # noqa: PLC0415 - for rows alone
 
-    def blocks(self, tally: "Blocks", key: str) -> list[dict[str, NDArray[Any]]]:  # noqa: D102 - see Source
+        return cast("Used", self._made(
+            tally, rows_query, lambda c, text: use(batches(stream(c.sql(text)), tally)), tally.by
+        ))  # fmt: skip
+
+    def blocks(self, tally: "Blocks", key: str, use: Callable[[Iterator[Block]], Used]) -> Used:  # noqa: D102
         from noisegate.sources.writing.blocks import blocks_query, dealt_rows  # noqa: PLC0415
 
         write = partial(blocks_query, key=key)
-        return dealt_rows(self._made(tally, write, _numpy, ()), tally)
+        return cast("Used", self._made(
+            tally, write, lambda c, text: use(dealt_rows(record_batches(c.sql(text)), tally)), ()
+        ))  # fmt: skip
 
     def public(self, table: str) -> "pa.Table":
         """All rows of a public table: exact and free."""

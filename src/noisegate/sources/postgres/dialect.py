@@ -8,9 +8,10 @@ from sqlglot import exp
 
 from noisegate.errors import Bug, Unsupported
 from noisegate.privacy.domain import WHOLE_MAX, Column, Kind
+from noisegate.sources.asked.sampled import with_heads
 from noisegate.sources.postgres import doubles
-from noisegate.sources.writing.dialect import Dialect, Writer
-from noisegate.sources.writing.words import and_, as_, call, case, cast, col, number, whole, within
+from noisegate.sources.writing.dialect import TEXT_MAX, Dialect, Writer
+from noisegate.sources.writing.words import and_, call, case, cast, number, whole, within
 
 WHOLE_TYPES: Final = frozenset({"int2", "int4", "int8"})
 # Stored types by kind, and what each kind may be declared as. Texts are not parsed: engines differ.
@@ -33,7 +34,6 @@ READ_AS: Final = {
 _NUMERIC: Final = frozenset({"HUGEINT", "INT128", "UBIGINT"})
 _SMALLEST: Final = "1e-300"  # a decimal nearer to zero is 0 as a double
 _LARGEST: Final = "1e308"  # one further away has no double here
-_TEXT_MAX: Final = 1 << 16  # bytes: a longer text has no value, so that no step on texts can fail
 _TEXTS: Final = frozenset({"text", "varchar", "bpchar"})
 
 
@@ -141,12 +141,8 @@ class Postgres(Dialect):
         return call("HASH_RECORD_EXTENDED", call("ROW", owner, *values), whole(0))
 
     def with_heads(self, query: exp.Select, heads: Callable[[exp.Expr], exp.Expr]) -> exp.Select:
-        """By a number beside each row."""
-        names = list(query.named_selects)
-        numbered = query.copy().select(as_(exp.Window(this=exp.RowNumber()), "number"), copy=False)
-        shown = exp.select(*(col(name, "h") for name in names))
-        shown = shown.from_(numbered.subquery("h", copy=False), copy=False)
-        return shown.where(heads(col("number", "h")), copy=False)
+        """By their place in an order."""
+        return with_heads(query, heads)
 
 
 POSTGRES: Final = Postgres()
@@ -159,7 +155,7 @@ def _short(value: exp.Expr, kind: Kind) -> exp.Expr:
     The server knows how many bytes there are without reading them.
     """
     size = call("OCTET_LENGTH", value)
-    return case((exp.LTE(this=size, expression=whole(_TEXT_MAX)), cast(value.copy(), kind)))
+    return case((exp.LTE(this=size, expression=whole(TEXT_MAX)), cast(value.copy(), kind)))
 
 
 def _double(value: exp.Expr) -> exp.Expr:

@@ -1,18 +1,32 @@
-"""What Postgres sends, as NumPy arrays: whole columns in the binary form of COPY."""
+"""What Postgres sends in the binary form of COPY: whole columns for NumPy, others for Arrow."""
 
-from collections.abc import Iterable, Iterator
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from noisegate.privacy.domain import Kind
+from noisegate.sources.asked.opening import arrow_types
 from noisegate.sources.source import Whole
 
+if TYPE_CHECKING:
+    import psycopg
+    import pyarrow as pa
+
 BATCH: Final = 1 << 18  # rows that are held at once
+_HELD: Final = 1 << 14  # of them, as Python's own values
+_SENT: Final = {
+    Kind.BOOLEAN: "bool", Kind.INTEGER: "int8", Kind.NUMBER: "float8", Kind.TEXT: "text",
+    Kind.DATE: "date", Kind.TIMESTAMP: "timestamp",
+}  # fmt: skip
 _HEADER: Final = 19
 _TRAILER: Final = 2
 
 
-def whole_columns(blocks: Iterable[bytes], columns: int) -> Iterator[list[Whole]]:
+def whole_columns(
+    blocks: Iterable[bytes | bytearray | memoryview], columns: int
+) -> Iterator[list[Whole]]:
     """The columns of rows of 64-bit numbers, none of them missing, a batch at a time."""
     row = np.dtype([("n", ">i2"), *((f"{k}{i}", t) for i in range(columns)
                                     for k, t in (("l", ">i4"), ("v", ">i8")))])  # fmt: skip
@@ -29,6 +43,21 @@ def whole_columns(blocks: Iterable[bytes], columns: int) -> Iterator[list[Whole]
     rows = (len(held) - _TRAILER) // row.itemsize
     if rows > 0:
         yield _columns(bytes(held[: rows * row.itemsize]), row, columns)
+
+
+def typed_rows(copied: "psycopg.Copy", kinds: Mapping[str, Kind]) -> "Iterator[pa.RecordBatch]":
+    """Rows of columns of these kinds, a batch at a time."""
+    import pyarrow as pa  # noqa: PLC0415 - slow to load
+
+    from noisegate.arrow import arrow_column  # noqa: PLC0415 - loads it, too
+
+    types = arrow_types()
+    copied.set_types([_SENT[kind] for kind in kinds.values()])
+    rows = iter(copied.rows())
+    while held := list(islice(rows, _HELD)):
+        columns = zip(zip(*held, strict=True), kinds.values(), strict=True)
+        arrays = [arrow_column(column, types[kind]) for column, kind in columns]
+        yield pa.RecordBatch.from_arrays(arrays, names=list(kinds))
 
 
 def _columns(data: bytes, row: np.dtype[np.void], columns: int) -> list[Whole]:

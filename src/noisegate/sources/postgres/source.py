@@ -14,23 +14,19 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar, final
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, final
 from weakref import WeakSet
 
 import numpy as np
 from sqlglot import exp
 
-from noisegate.algebra.tally import (
-    Grouping,
-    Keys,
-    Rows,
-)
+from noisegate.algebra.tally import Grouping, Keys
 from noisegate.errors import DEBUG, NoisegateError, SourceError
 from noisegate.privacy.domain import Key, Kind, TableDomain
 from noisegate.sources.asked.pool import Pool
 from noisegate.sources.asked.source import AskedSource
 from noisegate.sources.postgres.dialect import POSTGRES
-from noisegate.sources.postgres.found import whole_columns
+from noisegate.sources.postgres.found import typed_rows, whole_columns
 from noisegate.sources.postgres.link import Link, Once, cut
 from noisegate.sources.postgres.opening import checked
 from noisegate.sources.postgres.server import (
@@ -46,7 +42,7 @@ from noisegate.sources.postgres.server import (
 from noisegate.sources.postgres.statements import (
     keys_list,
 )
-from noisegate.sources.source import Batch, Held, Used, Whole
+from noisegate.sources.source import Held, Used, Whole
 from noisegate.sources.stopping import cuttable, require_going_on
 from noisegate.sources.writing.relations import base_view
 
@@ -94,27 +90,8 @@ class PostgresSource(AskedSource):
 
         return Held(counts=counts, take=take)
 
-    def rows(self, tally: Rows, use: Callable[[Iterator[Batch]], Used]) -> Used:  # noqa: D102 - see Source
-        names = [f"i{place}" for place in range(len(tally.by))]
-        names += [f"e{place}" for place in range(len(tally.terms))]
-        owned = self._writer(tally).over(tally.relation).is_owned
-        names += ["w"] if tally.rows_per_unit is not None and owned else []
-        text = self._statement(tally, names)
-        first, columns = len(tally.by), len(tally.terms)
-
-        def batches(stream: Iterator[list[Whole]]) -> Iterator[Batch]:
-            for held in stream:
-                narrow = [column.astype(np.int32) for column in held]
-                yield Batch(
-                    np.stack(narrow[first : first + columns], axis=1),
-                    narrow[0] if first else np.zeros(len(narrow[-1]), np.int32),
-                    narrow[-1] if "w" in names else None,
-                )
-
-        return self._run(lambda c: use(batches(_streamed(c, text, len(names)))))
-
     @contextmanager
-    def still(self) -> Iterator["PostgresSource"]:
+    def still(self) -> Iterator[Self]:
         """The tables at one moment, in one transaction of its own connection; see `Source.still`.
 
         A transaction that is lost is not begun again: its moment is gone, and every later question
@@ -149,11 +126,16 @@ class PostgresSource(AskedSource):
         rows = self._run(lambda connection: connection.execute(text).fetchall())
         return shown_rows(columns, rows)
 
-    def _numbers(self, text: str, columns: int) -> list[Whole]:
-        parts = self._run(lambda c: list(_streamed(c, text, columns)))
-        if not parts:
-            return [np.zeros(0, np.int64) for _ in range(columns)]
-        return [np.concatenate(column) for column in zip(*parts, strict=True)]
+    def _parts(self, text: str, columns: int, use: Callable[[Iterator[list[Whole]]], Used]) -> Used:
+        return self._run(lambda c: use(_copied(c, text, lambda copy: whole_columns(copy, columns))))
+
+    def _batches(
+        self,
+        text: str,
+        kinds: Mapping[str, Kind],
+        use: "Callable[[Iterator[pa.RecordBatch]], Used]",
+    ) -> Used:
+        return self._run(lambda c: use(_copied(c, text, lambda copy: typed_rows(copy, kinds))))
 
     def _list_keys(self, query: exp.Query, place: int, grouping: Grouping, kind: Kind) -> None:
         keys_list(query, place, grouping, kind)
@@ -275,7 +257,12 @@ def _changed() -> SourceError:
     )
 
 
-def _streamed(connection: Any, text: str, columns: int) -> Iterator[list[Whole]]:  # noqa: ANN401
+def _copied(
+    connection: "psycopg.Connection[Any]",
+    text: str,
+    read: "Callable[[psycopg.Copy], Iterator[Found]]",
+) -> Iterator[Found]:
+    """The rows of a statement, as they come."""
     copying = f"COPY ({text}) TO STDOUT (FORMAT BINARY)"
     with connection.cursor() as cursor, cursor.copy(copying) as copied:
-        yield from whole_columns(copied, columns)
+        yield from read(copied)

@@ -140,6 +140,7 @@ def connect(place: Place) -> Any:  # noqa: ANN401 - a SparkSession
     with told(), warnings.catch_warnings(action="ignore", category=UserWarning):  # old settings
         found = _remote(place.url) if place.session is None else _beside(place.session)
         found.client.set_retry_policies([retries.DefaultPolicy(**_TRIES)])
+        found.client.enable_reattachable_execute()  # else a retry would send rows a second time
         for name, value in _SETTINGS.items():
             found.conf.set(name, value)
     # at the end of the process it would wait for a server that may be gone, to clear away models

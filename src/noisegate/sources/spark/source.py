@@ -11,18 +11,19 @@ Claim: what a statement returns is what the same tally is on DuckDB, and moves b
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
-from noisegate.errors import DEBUG, PolicyError, SourceError
+from noisegate.errors import DEBUG, NoisegateError, PolicyError, SourceError
 from noisegate.privacy.domain import TableDomain
 from noisegate.sources.asked.dialect import KIND_OF
 from noisegate.sources.asked.opening import AGAIN, UNREACHABLE
 from noisegate.sources.asked.pool import Pool
 from noisegate.sources.asked.source import ArrowSource
+from noisegate.sources.source import Used
 from noisegate.sources.spark.dialect import SPARK
 from noisegate.sources.spark.server import Place, connect, stored_table, told
 from noisegate.sources.stopping import cuttable, require_going_on
@@ -81,7 +82,13 @@ class SparkSource(ArrowSource):
         line.session, line.process = session, os.getpid()
 
     def _table(self, text: str) -> "pa.Table":
-        """The answer in one job; else a refusal, and a new session for the next question."""
+        return self._run(text, lambda frame: frame.toArrow())
+
+    def _stream(self, text: str, use: "Callable[[Iterator[pa.RecordBatch]], Used]") -> Used:
+        return self._run(text, lambda frame: use(_batches(frame)))
+
+    def _run(self, text: str, use: Callable[[Any], Used]) -> Used:
+        """What is made of the answer of one job; else a refusal, and a new session for the next."""
         done = False
         with self._lines.taken() as line:
             session = None
@@ -90,10 +97,12 @@ class SparkSource(ArrowSource):
                     self._opened(line, connect(self._server))
                 session = line.session
                 with cuttable(partial(_stop, session), self._seconds) as asked:
-                    found = session.sql(text).toArrow()
+                    found = use(session.sql(text))
                 done = self._is_whole(session, text)
                 if asked.is_cut:
                     line.session = None  # what comes too late meets no other question
+            except NoisegateError:
+                raise
             except Exception:
                 if os.environ.get(DEBUG):
                     raise
@@ -132,3 +141,11 @@ def _stop(session: Any) -> None:  # noqa: ANN401 - a SparkSession
     with suppress(Exception):
         if session is not None:
             session.interruptAll()
+
+
+def _batches(frame: Any) -> "Iterator[pa.RecordBatch]":  # noqa: ANN401 - a DataFrame
+    """Its rows as they come: the client's own `toArrow` waits for all of them."""
+    client, plan = frame.sparkSession.client, frame._plan  # noqa: SLF001 - it has no other name
+    for found in client.to_table_as_iterator(plan.to_proto(client), {}):
+        if hasattr(found, "to_batches"):  # else it says which columns there are
+            yield from found.to_batches()

@@ -10,7 +10,7 @@ refuses by name.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeAlias, final
+from typing import Any, ClassVar, Final, TypeAlias, final
 
 from sqlglot import exp
 
@@ -32,6 +32,7 @@ class Written:
     spoilt: bool = False
 
 
+TEXT_MAX: Final = 1 << 16  # bytes: a longer text has no value, so that no step on texts can fail
 Args: TypeAlias = Sequence[Written]
 Writer: TypeAlias = Callable[[Args, Domain], exp.Expr]
 
@@ -53,6 +54,7 @@ class Dialect(ABC):
     spoils: ClassVar[frozenset[str]] = frozenset()  # functions whose results may be so
     verbatim: ClassVar[bool] = False  # its statements may hold pieces of text
     correlates: ClassVar[bool] = True  # it folds other rows for each row
+    octets: ClassVar[str] = "OCTET_LENGTH"  # of a text
     compares_first: ClassVar[bool] = False  # a sum of doubles may overflow, and comparing is quick
 
     @property

@@ -194,7 +194,7 @@ class RelationWriter:
     ) -> exp.Expr:
         return write(expression, schema, field, self._dialect)
 
-    def _base(self, name: str) -> exp.Table:
+    def _base(self, name: str) -> exp.Expr:
         return named(self._view(name))
 
     def _alias(self) -> str:
