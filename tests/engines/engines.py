@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
 from itertools import count
 from pathlib import Path
@@ -115,8 +117,19 @@ class Folders:
         shutil.rmtree(self.root, ignore_errors=True)
 
 
+SAIL = """
+import sys
+from pysail.spark import SparkConnectServer
+server = SparkConnectServer(port=0)
+server.start(background=True)
+print(server.listening_address[1], flush=True)
+sys.stdin.read()
+server.stop()
+"""
+
+
 class OnSpark(Folders):
-    """A Spark Connect server of this process, without a JVM: up in a tenth of a second."""
+    """A Spark Connect server without a JVM, in a process of its own: it would end at any SIGINT."""
 
     name, dialect, questions = "Spark", SPARK, 4
 
@@ -125,12 +138,13 @@ class OnSpark(Folders):
         self.url, self._stop = self._started()
 
     def _started(self):
-        os.environ.setdefault("RUST_LOG", "off")
-        from pysail.spark import SparkConnectServer
-
-        server = SparkConnectServer(port=0)
-        server.start(background=True)
-        return "sc://localhost:{1}".format(*server.listening_address), server.stop
+        server = subprocess.Popen(
+            [sys.executable, "-c", SAIL], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            env={**os.environ, "RUST_LOG": "off"}, start_new_session=True,
+        )  # fmt: skip
+        port = server.stdout.readline().strip()
+        assert port.isdigit()
+        return f"sc://localhost:{port}", lambda: server.communicate(timeout=30)
 
     def places(self, frames):
         found = self.write(frames)
