@@ -67,7 +67,7 @@ def some_blocks(random, relation_of, source):
 
 
 @pytest.mark.parametrize("relation_of", [made.shallow, made.deep, made.row_level])
-@settings(made.OFTEN, max_examples=2)
+@settings(made.OFTEN, max_examples=1)
 @given(random=made.RANDOMS)
 def test_blocks_of_random_relations_are_equal(engine, relation_of, random):
     source, embedded = shown(engine, random)
@@ -140,7 +140,7 @@ def test_one_unit_more_changes_one_block_of_a_deal(engine):
         return [dealt(source, tally, key) for tally in tallies for key in KEYS]
 
     before, moved = deals(data), set()
-    for unit in range(made.PERSONS):
+    for unit in range(made.PERSONS // 2):
         found = [changed(*pair) for pair in zip(before, deals(made.without(data, "patient", unit)),
                                                 strict=True)]  # fmt: skip
         assert max(found) <= 1
@@ -257,16 +257,21 @@ TERMS = {"table": "visits", "columns": ["cost", "code"], "range": (-100_000, 100
 
 
 @runs
-def test_a_program_has_the_same_answer_from_files_and_from_an_engine(gates):
-    """Of one block, whose total does not depend on the order; steps of 0.2, noise of 10 or less."""
-    found = [gate.apply(total, epsilon=200_000, **TERMS) for gate in gates]
-    assert found[0].cost == found[1].cost
-    one, other = (float(each.values[0]) for each in found)
-    assert one == pytest.approx(other, abs=20.5)
-    assert abs(one) > 1000
-    before = gates[1].spent
-    assert gates[1].apply(total, epsilon=200_000, **TERMS).values[0] == other
-    assert gates[1].spent == before
+def test_a_program_has_the_exact_answer_for_a_large_price(gates):
+    """Of one block, whose total does not depend on the order; steps of 0.2, noise of scale 1."""
+    rows = engine_worlds.frames()["visits"].to_pylist()
+    costs = [row["cost"] for row in rows if row["pid"] is not None and row["cost"] is not None]
+    exact = sum(np.clip(cost, -100, 900) for cost in costs if np.isfinite(cost))
+    files, gate = gates
+    before = gate.spent
+    found = gate.apply(total, epsilon=200_000, **TERMS)
+    assert found.values[0] == pytest.approx(exact, abs=30)  # further off once in 10¹² runs
+    assert exact > 1000
+    assert found.cost == files.apply_plan(total, epsilon=200_000, **TERMS).price
+    spent = gate.spent
+    assert spent != before
+    assert gate.apply(total, epsilon=200_000, **TERMS).values == found.values
+    assert gate.spent == spent
 
 
 @runs
@@ -288,13 +293,6 @@ def test_an_error_in_the_middle_stays_charged_and_tells_nothing(gates, monkeypat
     monkeypatch.undo()
     assert gate.apply(total, epsilon=5, **terms).values
     assert gate.spent.epsilon == before + 5
-
-
-@runs
-def test_a_sample_of_units_is_dealt(gates):
-    before = gates[1].spent.epsilon
-    assert gates[1].sample("1/2").apply(total, epsilon=5, **TERMS).values
-    assert before + 4.99 < gates[1].spent.epsilon <= before + 5
 
 
 def test_a_learner_finds_the_same_from_files_and_from_an_engine(gates):

@@ -18,7 +18,7 @@ from noisegate.algebra.blocks import STEPS, Blocks, Program
 from noisegate.algebra.expression import Call, Field, Literal
 from noisegate.algebra.relation import Filter, Join, Sampled, Table
 from noisegate.curator.blocks import BlockMeasurement, said_of_blocks, turns_of
-from noisegate.errors import OverBudget, SpecError, Unsupported
+from noisegate.errors import OverBudget, SourceError, SpecError, Unsupported
 from noisegate.isolated.cell import Cell
 from noisegate.isolated.lockdown import can_lock
 from noisegate.isolated.rows import packed, unpacked
@@ -33,6 +33,7 @@ from noisegate.privacy.distance import L1, L2
 from noisegate.privacy.domain import Kind
 from noisegate.privacy.event import ExponentialEvent, GeometricEvent, Sequential
 from noisegate.sources.duckdb.source import DuckDBSource
+from noisegate.sources.writing.blocks import dealt_rows
 from noisegate.transforms.blocks import BlockQuery
 from refusals import about, listed
 
@@ -141,6 +142,27 @@ def test_blocks_and_orders_are_as_good_as_random(domain):
         homes.append(home)
     for one, other in pairwise(homes):  # agree where chance lets them: 500 ± 5.5 σ
         assert abs((one == other).sum() - 500) < 5.5 * (3000 * 5 / 36) ** 0.5
+
+
+def test_rows_that_are_units_are_dealt_alike_in_whatever_order_they_are_read():
+    listed = [
+        (1, x, n, t) for x in (None, 0.0, -0.0, 1.5) for n in (None, 2) for t in ("", "a", "")
+    ]
+    tally = asked(ROWS)
+    one = blocks_of(listed, tally, domain=ROWS)
+    assert one == blocks_of(listed[::-1], tally, domain=ROWS)
+    assert one != blocks_of(listed, tally, key="other", domain=ROWS)
+
+
+def test_rows_out_of_order_are_refused():
+    """A unit whose rows came in two places would be in two blocks."""
+    tally = asked(columns=("n",), blocks=2)
+    rows = {"v0": [1, 2, 3], "h": ["1" * 16, "f" * 16, "2" * 16]}
+    batches = pa.table(rows).to_batches(max_chunksize=2)
+    with pytest.raises(SourceError, check=about("order")):
+        list(dealt_rows(batches, tally))
+    found = list(dealt_rows(batches[:1], tally))
+    assert [block["n"].tolist() for block in found] == [[1], [2]]
 
 
 def test_only_rows_that_were_asked_for_and_units_are_dealt():

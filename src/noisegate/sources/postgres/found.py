@@ -1,8 +1,7 @@
-"""What Postgres sends in the binary form of COPY: whole columns for NumPy, others for Arrow."""
+"""What Postgres sends: whole columns, by COPY, as NumPy arrays; others, by a cursor, as Arrow."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -16,10 +15,6 @@ if TYPE_CHECKING:
 
 BATCH: Final = 1 << 18  # rows that are held at once
 _HELD: Final = 1 << 14  # of them, as Python's own values
-_SENT: Final = {
-    Kind.BOOLEAN: "bool", Kind.INTEGER: "int8", Kind.NUMBER: "float8", Kind.TEXT: "text",
-    Kind.DATE: "date", Kind.TIMESTAMP: "timestamp",
-}  # fmt: skip
 _HEADER: Final = 19
 _TRAILER: Final = 2
 
@@ -45,19 +40,21 @@ def whole_columns(
         yield _columns(bytes(held[: rows * row.itemsize]), row, columns)
 
 
-def typed_rows(copied: "psycopg.Copy", kinds: Mapping[str, Kind]) -> "Iterator[pa.RecordBatch]":
-    """Rows of columns of these kinds, a batch at a time."""
+def typed_rows(
+    connection: "psycopg.Connection[Any]", text: str, kinds: Mapping[str, Kind]
+) -> "Iterator[pa.RecordBatch]":
+    """The rows of a statement, of columns of these kinds, a batch at a time."""
     import pyarrow as pa  # noqa: PLC0415 - slow to load
 
     from noisegate.arrow import arrow_column  # noqa: PLC0415 - loads it, too
 
     types = arrow_types()
-    copied.set_types([_SENT[kind] for kind in kinds.values()])
-    rows = iter(copied.rows())
-    while held := list(islice(rows, _HELD)):
-        columns = zip(zip(*held, strict=True), kinds.values(), strict=True)
-        arrays = [arrow_column(column, types[kind]) for column, kind in columns]
-        yield pa.RecordBatch.from_arrays(arrays, names=list(kinds))
+    with connection.cursor("rows", binary=True) as cursor:
+        cursor.execute(text)
+        while held := cursor.fetchmany(_HELD):
+            columns = zip(zip(*held, strict=True), kinds.values(), strict=True)
+            arrays = [arrow_column(column, types[kind]) for column, kind in columns]
+            yield pa.RecordBatch.from_arrays(arrays, names=list(kinds))
 
 
 def _columns(data: bytes, row: np.dtype[np.void], columns: int) -> list[Whole]:

@@ -127,7 +127,7 @@ class PostgresSource(AskedSource):
         return shown_rows(columns, rows)
 
     def _parts(self, text: str, columns: int, use: Callable[[Iterator[list[Whole]]], Used]) -> Used:
-        return self._run(lambda c: use(_copied(c, text, lambda copy: whole_columns(copy, columns))))
+        return self._run(lambda c: use(_copied(c, text, columns)))
 
     def _batches(
         self,
@@ -135,7 +135,7 @@ class PostgresSource(AskedSource):
         kinds: Mapping[str, Kind],
         use: "Callable[[Iterator[pa.RecordBatch]], Used]",
     ) -> Used:
-        return self._run(lambda c: use(_copied(c, text, lambda copy: typed_rows(copy, kinds))))
+        return self._run(lambda c: use(typed_rows(c, text, kinds)))
 
     def _list_keys(self, query: exp.Query, place: int, grouping: Grouping, kind: Kind) -> None:
         keys_list(query, place, grouping, kind)
@@ -258,11 +258,8 @@ def _changed() -> SourceError:
 
 
 def _copied(
-    connection: "psycopg.Connection[Any]",
-    text: str,
-    read: "Callable[[psycopg.Copy], Iterator[Found]]",
-) -> Iterator[Found]:
-    """The rows of a statement, as they come."""
+    connection: "psycopg.Connection[Any]", text: str, columns: int
+) -> Iterator[list[Whole]]:
     copying = f"COPY ({text}) TO STDOUT (FORMAT BINARY)"
     with connection.cursor() as cursor, cursor.copy(copying) as copied:
-        yield from read(copied)
+        yield from whole_columns(copied, columns)
