@@ -30,7 +30,7 @@ from noisegate.privacy.domain import Key, Kind, TableDomain
 from noisegate.sources.asked.pool import Pool
 from noisegate.sources.asked.source import AskedSource
 from noisegate.sources.postgres.dialect import POSTGRES
-from noisegate.sources.postgres.found import whole_columns
+from noisegate.sources.postgres.found import packed, whole_columns
 from noisegate.sources.postgres.link import Link, Once, cut
 from noisegate.sources.postgres.opening import checked
 from noisegate.sources.postgres.server import (
@@ -276,6 +276,6 @@ def _changed() -> SourceError:
 
 
 def _streamed(connection: Any, text: str, columns: int) -> Iterator[list[Whole]]:  # noqa: ANN401
-    copying = f"COPY ({text}) TO STDOUT (FORMAT BINARY)"
+    copying = f"COPY ({packed(text, columns)}) TO STDOUT (FORMAT BINARY)"
     with connection.cursor() as cursor, cursor.copy(copying) as copied:
         yield from whole_columns(copied, columns)
