@@ -43,12 +43,13 @@ from noisegate.sources.asked.opening import (
 )
 from noisegate.sources.asked.statements import (
     cells_statement,
+    is_grouped,
     marginals_statement,
     values_list,
     values_statement,
     whole_rows,
 )
-from noisegate.sources.asked.weights import sums_once
+from noisegate.sources.asked.weights import counted_once, sums_once
 from noisegate.sources.source import SUM_MAX, Batch, Held, HeldCells, Source, Used, Whole
 from noisegate.sources.used import used_columns
 from noisegate.sources.writing.dialect import Dialect
@@ -108,15 +109,18 @@ class AskedSource(Source):
         return [_table_of(found, each, asked) for each in sets]
 
     def values(self, tally: Values) -> list[Whole]:  # noqa: D102 - see Source
-        places = [f"i{place}" for place in range(len(tally.by))]
-        *at, value, times = self._whole(tally, [*places, "v", "n"])
+        names = [*(f"i{place}" for place in range(len(tally.by))), "v"]
+        grouped = is_grouped(tally, self.dialect)
+        found = self._whole(tally, [*names, "n"] if grouped else names)
+        value = found[len(tally.by)]
         if not tally.by:
-            return [np.repeat(value, times)]
-        cells = _cells_of(at, tuple(grouping.size for grouping in tally.by))
+            return [np.repeat(value, found[-1]) if grouped else value]
+        cells = _cells_of(found, tuple(grouping.size for grouping in tally.by))
         order = np.argsort(cells, kind="stable")
-        repeated = np.repeat(cells[order], times[order])
-        bounds = np.searchsorted(repeated, np.arange(1, tally.cells))
-        return np.split(np.repeat(value[order], times[order]), bounds)
+        if grouped:
+            order = np.repeat(order, found[-1][order])
+        bounds = np.searchsorted(cells[order], np.arange(1, tally.cells))
+        return np.split(value[order], bounds)
 
     def distinct(self, tally: Distinct) -> Whole:  # noqa: D102 - see Source
         shape = tuple(grouping.size for grouping in tally.by)
@@ -173,8 +177,8 @@ class AskedSource(Source):
         return rules[type(tally)](tally, self._writer(tally))
 
     def _sums_query(self, tally: Sums, writer: RelationWriter) -> exp.Query:
-        """As it is written for all engines."""
-        return sums_query(tally, writer, wide=True)
+        """As it is written for all engines, but for counted owners."""
+        return counted_once(tally, writer) or sums_query(tally, writer, wide=True)
 
     def _whole(self, tally: Tally, names: Sequence[str]) -> list[Whole]:
         """The whole numbers of a tally by column."""

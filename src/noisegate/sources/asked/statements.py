@@ -8,6 +8,7 @@ from sqlglot import exp
 from noisegate.algebra.tally import Cells, Grouping, Marginals, Values
 from noisegate.privacy.domain import Key, Kind
 from noisegate.sources.source import SUM_MAX
+from noisegate.sources.writing.dialect import Dialect
 from noisegate.sources.writing.relations import RelationWriter
 from noisegate.sources.writing.tallies import (
     cells_query,
@@ -27,6 +28,7 @@ from noisegate.sources.writing.words import (
 )
 
 _LOW: Final = 1 << 32
+_MANY: Final = 1 << 16  # different values
 
 
 def values_list(query: exp.Query, place: int, grouping: Grouping, kind: Kind) -> None:
@@ -63,9 +65,19 @@ def plain_equality(query: exp.Query, place: int) -> None:
             same.replace(exp.EQ(this=same.this, expression=same.expression))
 
 
+def is_grouped(tally: Values, dialect: Dialect) -> bool:
+    """Whether there are so few possible values that grouping them is quicker than sending them."""
+    return not dialect.sends_values or tally.term.high - tally.term.low < _MANY
+
+
 def values_statement(tally: Values, writer: RelationWriter) -> exp.Query:
-    """Columns i0, …, v and n: the different values of each cell, and how often each comes."""
+    """Columns i0, …, v and n: the different values of each cell, and how often each comes.
+
+    Those that are sent one by one have no n.
+    """
     rows = values_query(tally, writer)
+    if not is_grouped(tally, writer.dialect):
+        return rows
     ctes = rows.args.pop("with_", None)
     names = [*(f"i{place}" for place in range(len(tally.by))), "v"]
     query = exp.select(*(col(name, "m") for name in names), as_(exp.Count(this=exp.Star()), "n"))

@@ -31,6 +31,7 @@ class DataFusion(DecimalDialect):
     """See `Dialect`. Whole numbers wrap where they overflow, so that none does; texts are UTF-8."""
 
     name = "DataFusion"
+    sends_values = True
     correlates = False
 
     @property
