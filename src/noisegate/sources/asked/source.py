@@ -34,7 +34,7 @@ from noisegate.algebra.tally import (
 )
 from noisegate.errors import PolicyError
 from noisegate.privacy.domain import Key, Kind, TableDomain
-from noisegate.sources.asked.dialect import KIND_OF, READ_AS
+from noisegate.sources.asked.dialect import KIND_OF, READ_AS, DecimalDialect
 from noisegate.sources.asked.opening import (
     require_files,
     require_kinds,
@@ -88,9 +88,9 @@ class AskedSource(Source):
         """The statement with the tables where they are."""
         return query
 
+    @abstractmethod
     def _list_keys(self, query: exp.Query, place: int, grouping: Grouping, kind: Kind) -> None:
         """Put the list (i, x) of a grouping's keys into the statement."""
-        values_list(query, place, grouping, kind)
 
     def sums(self, tally: Sums) -> Whole:  # noqa: D102 - see Source
         shape = tuple(grouping.size for grouping in tally.by)
@@ -235,6 +235,8 @@ class AskedSource(Source):
 class ArrowSource(AskedSource):
     """An engine over Parquet files that answers in Arrow tables, never in rows of private ones."""
 
+    dialect: ClassVar[DecimalDialect]
+
     @abstractmethod
     def _table(self, text: str) -> "pa.Table":
         """The answer to a statement, or a refusal that quotes nothing of the engine's words."""
@@ -247,6 +249,9 @@ class ArrowSource(AskedSource):
             else np.zeros(0, np.int64)
             for place in range(columns)
         ]
+
+    def _list_keys(self, query: exp.Query, place: int, grouping: Grouping, kind: Kind) -> None:
+        values_list(query, place, grouping, kind, self.dialect)
 
     def _sums_query(self, tally: Sums, writer: RelationWriter) -> exp.Query:
         """In one reading of the rows, and in sums of 64 bits as far as they have room."""
