@@ -18,8 +18,20 @@ from hypothesis import given, settings
 
 from noisegate.algebra.expression import Call, Field, Literal
 from noisegate.algebra.relation import Sampled, Table
-from noisegate.algebra.tally import Axis, Cells, Distinct, Grouping, Keys, Marginals, Sums, Term
+from noisegate.algebra.tally import (
+    Axis,
+    Cells,
+    Distinct,
+    Grouping,
+    Keys,
+    Marginals,
+    Sums,
+    Term,
+    Values,
+)
 from noisegate.errors import Unsupported
+from noisegate.sources.asked.statements import is_grouped
+from noisegate.sources.asked.weights import counted_once
 from noisegate.sources.duckdb.source import DuckDBSource
 from refusals import about
 
@@ -229,6 +241,35 @@ def test_cells_beyond_63_bits_keep_their_numbers(engine):
     assert one.cells.tolist() == other.cells.tolist()
     assert one.counts.tolist() == other.counts.tolist()
     assert len(other.cells) > 3
+
+
+@pytest.mark.parametrize("steps", [1 << 10, 1 << 22])  # a sum of an owner in 64 bits, and not
+def test_owners_of_many_rows_are_scaled_alike(engine, steps):
+    source, embedded = shown(engine, Random(23))
+    size = Term(expression=Literal(1), grain=Fraction(1, 1 << 16), low=1 << 16, high=1 << 16)
+    cost = Term(expression=Field("cost"), grain=Fraction(1, steps), low=-9 * steps, high=50 * steps)
+    by = (Grouping(name="g", expression=Field("code"), keys=("a", None), rest=True),)
+    tally = Sums(relation=Table(made.VISITS), by=by, terms=(cost, size), rows_per_unit=2)
+    assert counted_once(tally, source._writer(tally)) is not None
+    held = source.sums(tally)
+    assert held.tolist() == embedded.sums(tally).tolist()
+    assert held.tolist() != embedded.sums(replace(tally, rows_per_unit=100)).tolist()
+
+
+@pytest.mark.parametrize("cap", [None, 2])
+@pytest.mark.parametrize("steps", [1, 1 << 20])  # grouped by value, and sent one by one
+def test_values_are_equal_however_they_are_sent(engine, steps, cap):
+    source, embedded = shown(engine, Random(29))
+    term = Term(expression=Field("cost"), grain=Fraction(1, steps), low=-9 * steps, high=50 * steps)
+    by = (Grouping(name="g", expression=Field("code"), keys=("a", "b", None)),)
+    for each in ((), by):
+        tally = Values(relation=Table(made.VISITS), by=each, term=term, rows_per_unit=cap)
+        assert is_grouped(tally, engine.dialect) == (steps == 1 or engine.name == "Spark")
+        one, other = (
+            [sorted(cell.tolist()) for cell in held.values(tally)] for held in (embedded, source)
+        )
+        assert one == other
+        assert sum(map(len, one)) > 3
 
 
 @pytest.mark.parametrize("bound", [1 << 40, 1 << 59])

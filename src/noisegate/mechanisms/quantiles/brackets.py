@@ -61,8 +61,8 @@ from noisegate.mechanisms.base import (
 from noisegate.mechanisms.quantiles.quantile import (
     checked_tau,
     error_range,
-    grid_points,
     require_grid,
+    sorted_points,
 )
 from noisegate.mechanisms.quantiles.ranks import (
     DENOMINATOR_MAX,
@@ -168,8 +168,7 @@ class Brackets(Repeatable[int]):
 
     def uses(self, exact: Int64Array, count: int, *, bits: Bits = SYSTEM) -> Int64Array:
         """For each level a grid point and the place of a radius; sorting is most of the work."""
-        data = grid_points(exact, low=self.low, high=self.high, step=1)
-        data.sort()
+        data = sorted_points(exact, low=self.low, high=self.high, step=1)
         found = np.empty((count, len(self.taus), 2), np.int64)
         for place in range(len(self.taus)):
             found[:, place] = self._level(data, place, count, bits)

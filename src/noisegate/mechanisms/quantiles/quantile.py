@@ -114,8 +114,7 @@ class Quantile(Repeatable[int]):
 
     def uses(self, exact: Int64Array, count: int, *, bits: Bits = SYSTEM) -> Int64Array:
         """One grid point for all the values (in any order); sorting them is most of the work."""
-        data = grid_points(exact, low=self.low, high=self.high, step=self.step)
-        data.sort()
+        data = sorted_points(exact, low=self.low, high=self.high, step=self.step)
         goal = RankGoal(self.tau, self.factor)
         found = private_ranks(data, goal, count, points=self.points, bits=bits)
         return self.low + self.step * found[:, None]
@@ -168,6 +167,17 @@ def require_grid(mechanism: Mechanism[int], *, width: int, step: int) -> None:
             "The grid does not run from low to high.",
             fix="Use low < high, a whole number of steps apart.",
         )
+
+
+def sorted_points(exact: Int64Array, *, low: int, high: int, step: int) -> Int64Array:
+    """The values as grid positions in rising order. As 32 bits they are sorted twice as fast."""
+    points = grid_points(exact, low=low, high=high, step=step)
+    if (high - low) // step >= 1 << 31:
+        points.sort()
+        return points
+    narrow = points.astype(np.int32)
+    narrow.sort()
+    return narrow.astype(np.int64)
 
 
 def grid_points(exact: Int64Array, *, low: int, high: int, step: int) -> Int64Array:

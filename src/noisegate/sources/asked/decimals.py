@@ -52,16 +52,18 @@ def bounded(query: exp.Query, table: str, most: Mapping[str, int]) -> exp.Query:
 def _in_pieces(value: exp.Expr, most: int) -> exp.Expr:
     """A sum of whole numbers that are at most ``most``, in pieces of 24 bits as BIGINT.
 
-    Claim: no piece overflows for fewer than 2**39 rows, and the sum is exact. Why: a piece is below
-        2**24, with the sign of its number; quotients and rests are rounded towards zero alike.
+    Claim: no piece overflows for fewer than 2**39 rows, and the sum is exact. Why: all pieces but
+        the last are from 0 to 2**24, and the last is what is above them, rounded down.
     """
     if most < 1 << _PIECE:
         return call("SUM", value)
     parts: list[exp.Expr] = []
     for low in range(0, most.bit_length(), _PIECE):
-        piece: exp.Expr = exp.IntDiv(this=exp.paren(value.copy()), expression=whole(1 << low))
+        piece: exp.Expr = exp.paren(value.copy())
+        if low:
+            piece = exp.BitwiseRightShift(this=piece, expression=exp.Literal.number(low))
         if most >> low >= 1 << _PIECE:
-            piece = exp.Mod(this=exp.paren(piece), expression=whole(1 << _PIECE))
+            piece = exp.BitwiseAnd(this=exp.paren(piece), expression=whole((1 << _PIECE) - 1))
         total = exp.Cast(this=call("SUM", piece), to=exp.DataType.build(DECIMAL))
         scale = exp.Cast(this=whole(1 << low), to=exp.DataType.build("DECIMAL(19, 0)"))
         parts.append(binary(exp.Mul, total, scale))

@@ -1,5 +1,6 @@
 """Words that engines share whose sums are decimals, and whose doubles overflow to infinity."""
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Final
@@ -86,6 +87,10 @@ class DecimalDialect(Dialect):
         """Whether a text has no NUL."""
         place = call("INSTR", value.copy(), call("CHR", exp.Literal.number(0)))
         return exp.EQ(this=place, expression=exp.Literal.number(0))
+
+    @abstractmethod
+    def split(self, texts: exp.Expr, size: int) -> exp.Select:
+        """Rows (i, x) of so many texts between commas: of one constant, where VALUES has many."""
 
     def times(self, value: exp.Expr, factor: exp.Expr) -> exp.Expr:
         """Products of doubles do not fail."""

@@ -34,7 +34,7 @@ from noisegate.algebra.tally import (
 )
 from noisegate.errors import PolicyError
 from noisegate.privacy.domain import Key, Kind, TableDomain
-from noisegate.sources.asked.dialect import KIND_OF, READ_AS
+from noisegate.sources.asked.dialect import KIND_OF, READ_AS, DecimalDialect
 from noisegate.sources.asked.opening import (
     require_files,
     require_kinds,
@@ -44,12 +44,13 @@ from noisegate.sources.asked.opening import (
 from noisegate.sources.asked.sampled import SampleWriter
 from noisegate.sources.asked.statements import (
     cells_statement,
+    is_grouped,
     marginals_statement,
     values_list,
     values_statement,
     whole_rows,
 )
-from noisegate.sources.asked.weights import sums_once
+from noisegate.sources.asked.weights import counted_once, sums_once
 from noisegate.sources.batching import batches
 from noisegate.sources.source import SUM_MAX, Batch, Block, Held, HeldCells, Source, Used, Whole
 from noisegate.sources.used import used_columns
@@ -105,9 +106,9 @@ class AskedSource(Source):
         """The statement with the tables where they are."""
         return query
 
+    @abstractmethod
     def _list_keys(self, query: exp.Query, place: int, grouping: Grouping, kind: Kind) -> None:
         """Put the list (i, x) of a grouping's keys into the statement."""
-        values_list(query, place, grouping, kind)
 
     def sums(self, tally: Sums) -> Whole:  # noqa: D102 - see Source
         shape = tuple(grouping.size for grouping in tally.by)
@@ -126,15 +127,18 @@ class AskedSource(Source):
         return [_table_of(found, each, asked) for each in sets]
 
     def values(self, tally: Values) -> list[Whole]:  # noqa: D102 - see Source
-        places = [f"i{place}" for place in range(len(tally.by))]
-        *at, value, times = self._whole(tally, [*places, "v", "n"])
+        names = [*(f"i{place}" for place in range(len(tally.by))), "v"]
+        grouped = is_grouped(tally, self.dialect)
+        found = self._whole(tally, [*names, "n"] if grouped else names)
+        value = found[len(tally.by)]
         if not tally.by:
-            return [np.repeat(value, times)]
-        cells = _cells_of(at, tuple(grouping.size for grouping in tally.by))
+            return [np.repeat(value, found[-1]) if grouped else value]
+        cells = _cells_of(found, tuple(grouping.size for grouping in tally.by))
         order = np.argsort(cells, kind="stable")
-        repeated = np.repeat(cells[order], times[order])
-        bounds = np.searchsorted(repeated, np.arange(1, tally.cells))
-        return np.split(np.repeat(value[order], times[order]), bounds)
+        if grouped:
+            order = np.repeat(order, found[-1][order])
+        bounds = np.searchsorted(cells[order], np.arange(1, tally.cells))
+        return np.split(value[order], bounds)
 
     def distinct(self, tally: Distinct) -> Whole:  # noqa: D102 - see Source
         shape = tuple(grouping.size for grouping in tally.by)
@@ -205,8 +209,8 @@ class AskedSource(Source):
         return rules[type(tally)](tally, self._writer(tally))
 
     def _sums_query(self, tally: Sums, writer: RelationWriter) -> exp.Query:
-        """As it is written for all engines."""
-        return sums_query(tally, writer, wide=True)
+        """As it is written for all engines, but for counted owners."""
+        return counted_once(tally, writer) or sums_query(tally, writer, wide=True)
 
     def _whole(self, tally: Tally, names: Sequence[str]) -> list[Whole]:
         """The whole numbers of a tally by column."""
@@ -263,6 +267,8 @@ class AskedSource(Source):
 class ArrowSource(AskedSource):
     """An engine over Parquet files that answers in Arrow tables, or in a stream of their parts."""
 
+    dialect: ClassVar[DecimalDialect]
+
     @abstractmethod
     def _table(self, text: str) -> "pa.Table":
         """The answer to a statement, or a refusal that quotes nothing of the engine's words."""
@@ -286,6 +292,9 @@ class ArrowSource(AskedSource):
         use: "Callable[[Iterator[pa.RecordBatch]], Used]",
     ) -> Used:
         return self._stream(text, use)
+
+    def _list_keys(self, query: exp.Query, place: int, grouping: Grouping, kind: Kind) -> None:
+        values_list(query, place, grouping, kind, self.dialect)
 
     def _sums_query(self, tally: Sums, writer: RelationWriter) -> exp.Query:
         """In one reading of the rows, and in sums of 64 bits as far as they have room."""

@@ -7,7 +7,9 @@ from sqlglot import exp
 
 from noisegate.algebra.tally import Cells, Grouping, Marginals, Values
 from noisegate.privacy.domain import Key, Kind
+from noisegate.sources.asked.dialect import DecimalDialect
 from noisegate.sources.source import SUM_MAX
+from noisegate.sources.writing.dialect import Dialect
 from noisegate.sources.writing.relations import RelationWriter
 from noisegate.sources.writing.tallies import (
     cells_query,
@@ -27,18 +29,26 @@ from noisegate.sources.writing.words import (
 )
 
 _LOW: Final = 1 << 32
+_MANY: Final = 1 << 16  # different values
 
 
-def values_list(query: exp.Query, place: int, grouping: Grouping, kind: Kind) -> None:
+def values_list(
+    query: exp.Query, place: int, grouping: Grouping, kind: Kind, dialect: DecimalDialect
+) -> None:
     """Put the list (i, x) of a grouping's keys before all other parts of the statement."""
-    rows = [
-        exp.Tuple(expressions=[exp.Literal.number(i), _key(key, kind)])
-        for i, key in enumerate(grouping.keys)
-    ]
-    names = exp.TableAlias(this=exp.to_identifier("k"),
-                           columns=[exp.to_identifier("i"), exp.to_identifier("x")])  # fmt: skip
+    if kind is Kind.INTEGER and None not in grouping.keys:
+        texts = exp.Literal.string(",".join(str(key) for key in grouping.keys))
+        rows: exp.Expr = dialect.split(texts, len(grouping.keys)).subquery("k", copy=False)
+    else:
+        columns = [exp.to_identifier(name) for name in ("i", "x")]
+        names = exp.TableAlias(this=exp.to_identifier("k"), columns=columns)
+        tuples = [
+            exp.Tuple(expressions=[exp.Literal.number(i), _key(key, kind)])
+            for i, key in enumerate(grouping.keys)
+        ]
+        rows = exp.Values(expressions=tuples, alias=names)
     found = exp.select(as_(cast(col("i", "k"), "BIGINT"), "i"), as_(cast(col("x", "k"), kind), "x"))
-    found = found.from_(exp.Values(expressions=rows, alias=names))
+    found = found.from_(rows)
     if None not in grouping.keys:  # then no NULL has a place, and plain equality is quicker
         plain_equality(query, place)
     query.with_(cte(keys_table(place)), as_=found, copy=False)
@@ -63,9 +73,19 @@ def plain_equality(query: exp.Query, place: int) -> None:
             same.replace(exp.EQ(this=same.this, expression=same.expression))
 
 
+def is_grouped(tally: Values, dialect: Dialect) -> bool:
+    """Whether there are so few possible values that grouping them is quicker than sending them."""
+    return not dialect.sends_values or tally.term.high - tally.term.low < _MANY
+
+
 def values_statement(tally: Values, writer: RelationWriter) -> exp.Query:
-    """Columns i0, …, v and n: the different values of each cell, and how often each comes."""
+    """Columns i0, …, v and n: the different values of each cell, and how often each comes.
+
+    Those that are sent one by one have no n.
+    """
     rows = values_query(tally, writer)
+    if not is_grouped(tally, writer.dialect):
+        return rows
     ctes = rows.args.pop("with_", None)
     names = [*(f"i{place}" for place in range(len(tally.by))), "v"]
     query = exp.select(*(col(name, "m") for name in names), as_(exp.Count(this=exp.Star()), "n"))

@@ -5,8 +5,11 @@ Claim: the numbers of `writing/weights.py`, to the unit. Why: there, owners of f
     would read the rows six times. Here every owner is folded, and its norm is a window over its own
     parts. An owner of few rows is within all bounds: its weight is 1 in both ways, and what it adds
     to a cell is the same sum, which is not clamped.
-Whole numbers: where a constant sizes owners up, the norm is that constant times the rows of the
-    parts; 64 bits have room for these, up to 2**63 divided by the constant.
+Counted owners: where a constant sizes owners up and every row is in a cell, bound and norm are that
+    constant times the cap and times the owner's n rows, so that w·v is v · cap / max(n, cap),
+    rounded towards zero: v itself for n of at most the cap. Keys find their places last.
+Whole numbers: of a term of less than 2**27, 64 bits have room for what an owner adds to a cell with
+    fewer than 2**36 rows, and a bound below 2**27 leaves room for what 2**36 owners add.
 """
 
 from sqlglot import exp
@@ -19,6 +22,7 @@ from noisegate.sources.writing.tallies import _rows, sums_query
 from noisegate.sources.writing.weights import (
     _added,
     _folded,
+    _is_counted,
     _least,
     _limits,
     _merged,
@@ -29,21 +33,61 @@ from noisegate.sources.writing.weights import (
     _sizes,
     folded_terms,
 )
-from noisegate.sources.writing.words import as_, by_places, call, case, cast, col, cte, whole
+from noisegate.sources.writing.words import as_, by_places, call, case, cast, col, cte, named, whole
 
 _MOST = (1 << 63) - 1
+_NARROW = 1 << 27
 
 
 def sums_once(tally: Sums, writer: RelationWriter) -> exp.Query:
     """The query of sums; it says of those of rows and of parts how far their values can be."""
     terms = folded_terms(tally)
-    query: exp.Query | None = None
-    if tally.is_weighed and tally.by:
+    query = counted_once(tally, writer)
+    if query is None and tally.is_weighed and tally.by:
         rows, is_owned = _rows(tally.relation, tally.by, terms, writer)
         query = weighed_once(tally, rows, writer.dialect) if is_owned else None
     if query is None:
         query = sums_query(tally, writer, wide=True)
     return bounded(query, "r", {f"e{place}": term.reach for place, term in enumerate(terms)})
+
+
+def counted_once(tally: Sums, writer: RelationWriter) -> exp.Query | None:
+    """The query of counted owners, which reads their rows once; None where others are asked for."""
+    limits, cap = _limits(tally) if tally.is_weighed else [], tally.rows_per_unit
+    if cap is None or not tally.by or not _is_counted(tally, limits):
+        return None
+    rows, is_owned = _rows(tally.relation, tally.by, tally.terms, writer)
+    if not is_owned:
+        return None
+    keys = [f"k{place}" for place in range(len(tally.by))]
+    values = [f"v{place}" for place in range(len(tally.terms))]
+    folded = _folded(tally, limits)[: len(values)]
+    for place, term in enumerate(tally.terms):
+        if term.constant is None and term.reach < _NARROW:
+            few = exp.Coalesce(this=_narrow(col(f"e{place}", "r")), expressions=[whole(0)])
+            folded[place] = as_(few, values[place])
+    groups = [col(name, "r") for name in (OWNER, *keys)]  # in the order of the window
+    parts = exp.select(*groups, as_(exp.Count(this=exp.Star()), "n"), *folded)
+    parts = parts.from_(named("r"), copy=False).group_by(*(g.copy() for g in groups), copy=False)
+    size = cast(_over(call("SUM", col("n", "p"))), "BIGINT")
+    sized = exp.select(*(col(name, "p") for name in (*keys, *values)), as_(size, "n"))
+    sized = sized.from_(parts.subquery("p", copy=False), copy=False)
+    added = exp.select(*(col(name, "w") for name in keys))
+    for place, term in enumerate(tally.terms):
+        divisor = call("GREATEST", col("n", "w"), whole(cap))
+        wide = cast(divisor.copy(), "HUGEINT")
+        part = _scaled(col(values[place], "w"), cap, wide, divisor)
+        total = call("SUM", part) if tally.bound(term) < _NARROW else exp.Sum(this=part)
+        added = added.select(as_(total, f"s{place}"), copy=False)
+    added = added.from_(sized.subquery("w", copy=False), copy=False)
+    added = added.group_by(*(col(name, "w") for name in keys), copy=False)
+    query = _added(tally, by_places(added, tally.by, [f"s{place}" for place in range(len(values))]))
+    return query.with_(cte("r"), as_=rows, copy=False)
+
+
+def _narrow(value: exp.Expr) -> exp.Expr:
+    """The sum of whole numbers of 32 bits in 64."""
+    return call("SUM", cast(value, "INTEGER"))
 
 
 def weighed_once(tally: Sums, rows: exp.Select, dialect: Dialect) -> exp.Select:

@@ -9,7 +9,7 @@ from sqlglot import exp
 from noisegate.sources.asked.decimals import divided, widened
 from noisegate.sources.asked.dialect import DecimalDialect, same_or_missing
 from noisegate.sources.writing.dialect import Writer
-from noisegate.sources.writing.words import call, cast
+from noisegate.sources.writing.words import as_, call, cast
 
 _BEYOND: Final = "10000-01-01"  # a year of five digits is not read, so this day is a number
 _TIME: Final = "CAST(253402300800000000 AS BIGINT)"
@@ -31,6 +31,7 @@ class DataFusion(DecimalDialect):
     """See `Dialect`. Whole numbers wrap where they overflow, so that none does; texts are UTF-8."""
 
     name = "DataFusion"
+    sends_values = True
     correlates = False
 
     @property
@@ -43,6 +44,12 @@ class DataFusion(DecimalDialect):
     def text(self, query: exp.Expr) -> str:
         """With its own types and division."""
         return _spoken(widened(query)).sql(dialect=_Grammar, copy=False)
+
+    def split(self, texts: exp.Expr, size: int) -> exp.Select:
+        """Lists that are unnested side by side are one table."""
+        parts = call("STRING_TO_ARRAY", texts, exp.Literal.string(","))
+        places = call("RANGE", *map(exp.Literal.number, (0, size)))
+        return exp.select(as_(call("UNNEST", places), "i"), as_(call("UNNEST", parts), "x"))
 
     def sha256(self, text: exp.Expr) -> exp.Expr:
         """Of its bytes."""

@@ -35,7 +35,7 @@ class DuckDB(Dialect):
     """See `Dialect`. Trees are in its words already."""
 
     name = "DuckDB"
-    compares_first = True
+    compares_raised = True
     octets = "STRLEN"
     verbatim = True
     # A numeric result of these is NaN or infinite where one of so many leading arguments is.

@@ -42,6 +42,7 @@ class Postgres(Dialect):
     """See `Dialect`. Sums are NUMERIC, texts are compared by their bytes (the collation "C")."""
 
     name = "Postgres"
+    sends_values = True
 
     @property
     def functions(self) -> Mapping[str, Writer]:
@@ -51,8 +52,12 @@ class Postgres(Dialect):
         return WRITERS
 
     def text(self, query: exp.Expr) -> str:
-        """With its own types, collations and null-safe equality."""
-        found = query.transform(_spoken, copy=False).sql(dialect="postgres", copy=False)
+        """With its own types, collations, null-safe equality and quotients."""
+        held = exp.Paren(this=query)  # so that the whole of it can be replaced, too
+        for quotient in reversed(list(held.find_all(exp.IntDiv))):
+            if not any(kind.this.value in _NUMERIC for kind in quotient.find_all(exp.DataType)):
+                quotient.replace(doubles.whole_quotient(quotient.this, quotient.expression))
+        found = str(held.this.transform(_spoken, copy=False).sql(dialect="postgres", copy=False))
         if "\x00" in found:
             raise Unsupported(
                 "A text has a NUL, which Postgres does not store.", fix="Leave it out.", about="nul"

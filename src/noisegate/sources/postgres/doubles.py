@@ -16,7 +16,7 @@ from fractions import Fraction
 
 from sqlglot import exp
 
-from noisegate.sources.writing.words import and_, as_, binary, case, col, number, within
+from noisegate.sources.writing.words import and_, as_, binary, case, cast, col, number, within
 
 Two = Callable[[exp.Expr, exp.Expr], exp.Expr]
 
@@ -106,6 +106,11 @@ def divided(top: exp.Expr, bottom: exp.Expr, *, plain: bool) -> exp.Expr:
 
     usual = _quotient(top, bottom)
     return case((_moderate(top, bottom), usual), otherwise=_bound(odd, top, bottom))
+
+
+def whole_quotient(top: exp.Expr, bottom: exp.Expr) -> exp.Expr:
+    """A quotient of whole numbers of 64 bits, cut off: DIV would make decimals of them."""
+    return _quotient(*(cast(exp.paren(each), "BIGINT") for each in (top, bottom)))
 
 
 def rounded(value: exp.Expr) -> exp.Expr:

@@ -26,7 +26,7 @@ from noisegate.privacy.domain import Key, Kind, TableDomain
 from noisegate.sources.asked.pool import Pool
 from noisegate.sources.asked.source import AskedSource
 from noisegate.sources.postgres.dialect import POSTGRES
-from noisegate.sources.postgres.found import typed_rows, whole_columns
+from noisegate.sources.postgres.found import packed, typed_rows, whole_columns
 from noisegate.sources.postgres.link import Link, Once, cut
 from noisegate.sources.postgres.opening import checked
 from noisegate.sources.postgres.server import (
@@ -260,6 +260,6 @@ def _changed() -> SourceError:
 def _copied(
     connection: "psycopg.Connection[Any]", text: str, columns: int
 ) -> Iterator[list[Whole]]:
-    copying = f"COPY ({text}) TO STDOUT (FORMAT BINARY)"
+    copying = f"COPY ({packed(text, columns)}) TO STDOUT (FORMAT BINARY)"
     with connection.cursor() as cursor, cursor.copy(copying) as copied:
         yield from whole_columns(copied, columns)

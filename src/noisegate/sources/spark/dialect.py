@@ -8,7 +8,7 @@ from sqlglot import exp
 from noisegate.sources.asked.decimals import widened
 from noisegate.sources.asked.dialect import DecimalDialect
 from noisegate.sources.writing.dialect import Writer
-from noisegate.sources.writing.words import call
+from noisegate.sources.writing.words import as_, call, col
 
 
 @final
@@ -31,6 +31,12 @@ class Spark(DecimalDialect):
         for each in found.find_all(exp.TryCast):
             each.set("safe", 1)  # else it is written as a plain cast
         return found.sql(dialect="spark", copy=False)
+
+    def split(self, texts: exp.Expr, size: int) -> exp.Select:  # noqa: ARG002
+        """By a function of rows."""
+        parts = call("POSEXPLODE", call("SPLIT", texts, exp.Literal.string(",")))
+        rows = exp.select(parts).subquery("p", copy=False)
+        return exp.select(as_(col("pos", "p"), "i"), as_(col("col", "p"), "x")).from_(rows)
 
     def is_told(self, value: exp.Expr) -> exp.Expr:
         """UTF-8 without NUL: its texts may be any bytes."""

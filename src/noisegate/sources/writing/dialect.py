@@ -55,7 +55,8 @@ class Dialect(ABC):
     verbatim: ClassVar[bool] = False  # its statements may hold pieces of text
     correlates: ClassVar[bool] = True  # it folds other rows for each row
     octets: ClassVar[str] = "OCTET_LENGTH"  # of a text
-    compares_first: ClassVar[bool] = False  # a sum of doubles may overflow, and comparing is quick
+    sends_values: ClassVar[bool] = False  # of many rows, sooner than it groups them
+    compares_raised: ClassVar[bool] = False  # a sum of doubles may overflow; NaN is not told else
 
     @property
     @abstractmethod

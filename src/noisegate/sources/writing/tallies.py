@@ -299,8 +299,8 @@ def _is_light(term: Term, relation: Relation) -> bool:
 def _light_value(term: Term, relation: Relation, opened: Opened) -> exp.Expr:
     """A double of whole grains, clamped; NULL where there is none.
 
-    Nearly all values are inside, which one comparison of the raised value tells: on the grid, and
-    between ends on the grid. NaN and infinity are not, whatever a file's statistics say of it. What
+    Nearly all values are inside, which one comparison tells. NaN and infinity are not; of a raised
+    value, whatever a file's statistics say of it: on the grid, and between ends on the grid. What
     is outside is clamped and then rounded, which gives the same for a value just beyond an end.
     """
     low, high = term.low * term.grain, term.high * term.grain
@@ -312,15 +312,12 @@ def _light_value(term: Term, relation: Relation, opened: Opened) -> exp.Expr:
         value, (low, high) = opened.stored(term.expression), bounds
         guard = opened.dialect.finite(value.copy())
     moved = on_grid(clamp(value.copy(), number(low), number(high)), term.grain)
-    if not opened.dialect.compares_first:
-        return case((guard, moved))
-    anchor = anchor_of(term.grain)
-    first, last = -(-low // term.grain) * term.grain, high // term.grain * term.grain
-    inside = exp.Between(
-        this=raised(value.copy(), term.grain),
-        low=number(anchor + first),
-        high=number(anchor + last),
-    )
+    compared = value.copy()
+    if opened.dialect.compares_raised:
+        anchor, compared = anchor_of(term.grain), raised(compared, term.grain)
+        low = anchor - (-low // term.grain) * term.grain
+        high = anchor + high // term.grain * term.grain
+    inside = exp.Between(this=compared, low=number(low), high=number(high))
     return case((inside, on_grid(value, term.grain)), (guard, moved))
 
 

@@ -19,10 +19,11 @@ Few rows: an owner of n rows has ‖v‖₂ ≤ ‖v‖₁ ≤ n · reach in eve
     read once for both ways, so that no owner can be on neither or both. A copy states with each
     row how many its owner has in the whole table (``SIZE``), of which n are some: it decides.
 Counted owners: in L1, where a constant sizes owners up and every row is in a cell, N is the
-    constant times the owner's rows. All rows are added as they are, and of an owner of many rows
-    each part is replaced: w·v, rounded, is added and the sum of its rows subtracted. Both are whole
-    numbers of the same rows, which are read once, in 128 bits; that sum is not clamped, so nothing
-    of it stays. With 2**32 rows in a cell, N may be above the norm of what is clamped.
+    constant times the owner's rows, and B times the cap: w is cap / rows. All rows are added as
+    they are, and of an owner of many rows each part is replaced: w·v, rounded, is added and the sum
+    of its rows subtracted. Both are whole numbers of the same rows, which are read once, in 128
+    bits; that sum is not clamped, so nothing of it stays. With 2**32 rows in a cell, N may be above
+    the norm of what is clamped.
 Cells: keys that are in no list are in no cell, or in the rest. Folded by themselves they make an
     L1 norm no smaller; before squares are taken, the rest is added up to one cell.
 Citation: bounds per user [AKMV19]; here all of a user is scaled, and no group is left out.
@@ -109,8 +110,7 @@ def _is_counted(tally: Sums, limits: list[int]) -> bool:
 
 def _counted_sums(tally: Sums, rows: exp.Select, limits: list[int], same: exp.Expr) -> exp.Select:
     """All rows added, and what owners of many rows add instead: see "Counted owners"."""
-    (_, first), names = _sizes(tally)[0], [f"k{place}" for place in range(len(tally.by))]
-    constant, bound = abs(first.constant or 0), tally.bound(first)
+    names, cap = [f"k{place}" for place in range(len(tally.by))], tally.rows_per_unit or 0
     sums = [as_(_total(tally.terms, place), f"s{place}") for place in range(len(tally.terms))]
     owner, size = col(OWNER, "r"), exp.Count(this=exp.Star())
     owners = exp.select(owner, as_(size, "n")).from_(named("r"), copy=False)
@@ -118,16 +118,12 @@ def _counted_sums(tally: Sums, rows: exp.Select, limits: list[int], same: exp.Ex
     folded = [as_(exp.Max(this=col("n", "c")), "n"), *_folded(tally, limits)[: len(sums)]]
     folded += [as_(_total(tally.terms, place), f"t{place}") for place in range(len(sums))]
     parts = joined(_of(tally, [OWNER], folded, exp.true()), named("c"), same, left=False)
-    count, most = col("n", "p"), _MOST // constant
-    norm = exp.Mul(this=cast(count, "HUGEINT"), expression=whole(constant))
-    narrow = exp.Mul(this=call("LEAST", count.copy(), whole(most)), expression=whole(constant))
-    near = case((count.copy() <= whole(most), narrow), otherwise=whole(_MOST))
     instead = exp.select(*(col(name, "p") for name in names))
     for place in range(len(sums)):
-        whole_sum = exp.Coalesce(this=col(f"t{place}", "p"), expressions=[whole(0)])
-        scaled = _scaled(col(f"v{place}", "p"), bound, norm.copy(), near.copy())
-        change = exp.Sub(this=cast(scaled, "HUGEINT"), expression=whole_sum)
-        instead = instead.select(as_(exp.Sum(this=change), f"s{place}"), copy=False)
+        scaled = _scaled(col(f"v{place}", "p"), cap, cast(col("n", "p"), "HUGEINT"), col("n", "p"))
+        whole_sum = exp.Coalesce(this=exp.Sum(this=col(f"t{place}", "p")), expressions=[whole(0)])
+        change = exp.Sub(this=exp.Sum(this=scaled), expression=whole_sum)
+        instead = instead.select(as_(change, f"s{place}"), copy=False)
     instead = instead.from_(parts.subquery("p", copy=False), copy=False)
     instead = instead.group_by(*(col(name, "p") for name in names), copy=False)
     both = exp.union(_of(tally, [], sums, exp.true()), instead, distinct=False, copy=False)
