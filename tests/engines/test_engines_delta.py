@@ -119,6 +119,43 @@ UNKNOWN = {
 }  # fmt: skip
 
 
+STORED = pa.schema({
+    "protocol": pa.struct({"minReaderVersion": pa.int32(), "readerFeatures": pa.list_(pa.string())}),
+    "metaData": pa.struct({"configuration": pa.map_(pa.string(), pa.string())}),
+    "add": pa.struct({
+        "path": pa.string(), "stats": pa.string(), "deletionVector": pa.struct({
+            "storageType": pa.string(), "pathOrInlineDv": pa.string(), "offset": pa.int32(),
+        }),
+    }),
+    "remove": pa.struct({"path": pa.string()}),
+})  # fmt: skip
+
+
+@pytest.mark.parametrize(("more", "found"), [
+    ({"remove": {"path": "p3.parquet"}}, 10 + 20),
+    ({"add": {"path": "p2.parquet", "deletionVector": VECTOR}}, None),
+    ({"protocol": {"minReaderVersion": 3, "readerFeatures": ["v2Checkpoint"]}}, None),
+    ({"metaData": {"configuration": [("delta.columnMapping.mode", "id")]}}, None),
+])  # fmt: skip
+def test_a_checkpoint_of_parts_says_what_commits_say(tmp_path, persons, more, found):
+    """Tombstones of former versions are in it, too; of a later one, a part is missing."""
+    folder, features = table(tmp_path / "visits"), ["deletionVectors"]
+    parts = (
+        [{"protocol": {"minReaderVersion": 3, "readerFeatures": features}}, add("p0.parquet")],
+        [add("p1.parquet"), more],
+    )
+    for place, actions in enumerate(parts, start=1):
+        held = pa.Table.from_pylist(actions, STORED)
+        for version in (1, 2)[:place]:
+            name = f"{version:020}.checkpoint.{place:010}.{2:010}.parquet"
+            pq.write_table(held, folder / "_delta_log" / name)
+    if found is None:
+        with pytest.raises(SourceError, check=about("log")):
+            persons(folder)
+    else:
+        assert persons(folder) == found
+
+
 @pytest.mark.parametrize("why", UNKNOWN)
 def test_what_plain_files_cannot_say_is_refused(tmp_path, persons, why):
     with pytest.raises(SourceError, check=about("log", "file")):

@@ -52,7 +52,7 @@ class Log(Protocol):
 def live_files(log: Log) -> tuple[str, ...]:
     """The files of the newest version, as paths below the folder."""
     found = None
-    with suppress(ValueError, TypeError, KeyError, AttributeError, OSError):
+    with suppress(ValueError, TypeError, KeyError, AttributeError, OSError, RuntimeError):
         found = _live(log)
     if found is None:  # the words of an error may quote what the log says of values
         raise SourceError("The log of a Delta table cannot be read.", fix=COPY, about="log")
