@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import test_sensitivity as made
 from test_engines_gate import QUESTIONS
 from test_engines_spark import REFUSED
 
@@ -404,3 +405,18 @@ def test_without_the_package_the_fix_is_said(clinic, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "datafusion", None)
     with pytest.raises(Unsupported, check=about("package"), match=r"noisegate-dp\[datafusion\]"):
         opened(clinic)
+
+
+def test_a_text_that_is_not_utf_8_is_told_when_the_files_are_opened(tmp_path):
+    """And not by a question that is charged, whose failure would tell of the row."""
+    held = pa.array([b"a", b"\xff"], pa.binary())
+    texts = pa.Array.from_buffers(pa.string(), 2, held.buffers())
+    domain = made.table("odd", [made.column("t", Kind.TEXT)], PrivacyUnit(column=None))
+    for rows in (2, 1):
+        pq.write_table(pa.table({"t": texts.slice(0, rows)}), tmp_path / "odd.parquet")
+        if rows == 1:
+            assert DataFusionSource({"odd": tmp_path / "odd.parquet"}, {"odd": domain})
+        else:
+            with pytest.raises(SourceError, check=about("file")) as told:
+                DataFusionSource({"odd": tmp_path / "odd.parquet"}, {"odd": domain})
+            assert told.value.__context__ is None

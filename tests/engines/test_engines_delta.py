@@ -1,6 +1,8 @@
 """Delta tables by their log: the rows of the newest version, and no row of a former one."""
 
 import json
+from contextlib import suppress
+from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
@@ -111,9 +113,47 @@ UNKNOWN = {
     "a newer protocol": [[{"protocol": {"minReaderVersion": 4}}, add("p0.parquet")]],
     "a clone": [[add("file:///elsewhere/p0.parquet")]],
     "above": [[add("../visits/p0.parquet")]],
+    "removed elsewhere": [[PROTOCOL, add("p0.parquet"), add("p1.parquet")], [remove("file:///visits/p0.parquet")]],
     "no file": [[PROTOCOL, add("p0.parquet")], [remove("p0.parquet")]],
     "no action": [[["add"]]],
 }  # fmt: skip
+
+
+STORED = pa.schema({
+    "protocol": pa.struct({"minReaderVersion": pa.int32(), "readerFeatures": pa.list_(pa.string())}),
+    "metaData": pa.struct({"configuration": pa.map_(pa.string(), pa.string())}),
+    "add": pa.struct({
+        "path": pa.string(), "stats": pa.string(), "deletionVector": pa.struct({
+            "storageType": pa.string(), "pathOrInlineDv": pa.string(), "offset": pa.int32(),
+        }),
+    }),
+    "remove": pa.struct({"path": pa.string()}),
+})  # fmt: skip
+
+
+@pytest.mark.parametrize(("more", "found"), [
+    ({"remove": {"path": "p3.parquet"}}, 10 + 20),
+    ({"add": {"path": "p2.parquet", "deletionVector": VECTOR}}, None),
+    ({"protocol": {"minReaderVersion": 3, "readerFeatures": ["v2Checkpoint"]}}, None),
+    ({"metaData": {"configuration": [("delta.columnMapping.mode", "id")]}}, None),
+])  # fmt: skip
+def test_a_checkpoint_of_parts_says_what_commits_say(tmp_path, persons, more, found):
+    """Tombstones of former versions are in it, too; of a later one, a part is missing."""
+    folder, features = table(tmp_path / "visits"), ["deletionVectors"]
+    parts = (
+        [{"protocol": {"minReaderVersion": 3, "readerFeatures": features}}, add("p0.parquet")],
+        [add("p1.parquet"), more],
+    )
+    for place, actions in enumerate(parts, start=1):
+        held = pa.Table.from_pylist(actions, STORED)
+        for version in (1, 2)[:place]:
+            name = f"{version:020}.checkpoint.{place:010}.{2:010}.parquet"
+            pq.write_table(held, folder / "_delta_log" / name)
+    if found is None:
+        with pytest.raises(SourceError, check=about("log")):
+            persons(folder)
+    else:
+        assert persons(folder) == found
 
 
 @pytest.mark.parametrize("why", UNKNOWN)
@@ -132,6 +172,32 @@ def test_a_log_with_a_gap_and_tables_of_other_kinds_are_refused(tmp_path, person
     for place in (folder, iceberg):
         with pytest.raises(SourceError, check=about("log")):
             persons(place)
+
+
+def test_a_part_of_a_table_and_a_folder_of_tables_are_refused(tmp_path, persons, request):
+    """Files of former versions lie there, and the log that tells them lies elsewhere."""
+    folder = table(tmp_path / "visits", *CHANGED)
+    (folder / "g=1").mkdir()
+    pq.write_table(pa.table({"who": [1]}), folder / "g=1" / "p4.parquet")
+    with pytest.raises(SourceError, check=about("log")):
+        persons(folder / "g=1")
+    if "datafusion" in request.node.name:  # Spark looks into folders of partitions only
+        with pytest.raises(SourceError, check=about("log")):
+            persons(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["a%20b", "[1]", "{a}", "g=a%2Fb/p", "g=x y/é"])
+def test_no_other_file_is_read_than_the_log_names(tmp_path, persons, name):
+    """Whoever reads a name as a pattern, or decodes it once more, finds others."""
+    folder = table(tmp_path / "visits", [PROTOCOL, add(quote(f"{name}.parquet"))])
+    for rows, each in enumerate((name, "a b", "1", "a", "g=a/b/p"), start=7):
+        file = folder / f"{each}.parquet"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table({"who": np.arange(rows)}), file)
+    read = []
+    with suppress(SourceError):
+        read.append(persons(folder))
+    assert read == [7] or ("é" not in name and not read)
 
 
 class Held:
@@ -159,3 +225,37 @@ def test_the_order_of_actions_within_a_commit_does_not_matter():
     ):
         assert live_files(Held(first, second)) == ("a b.parquet", "d.parquet")
     assert live_files(Held([])) == ()
+
+
+def test_a_file_is_the_same_however_its_path_is_written():
+    """One that stayed would bring back whoever was deleted; one that is twice doubles its rows."""
+    for one, other in (("a%2Db", "a-b"), ("a b", "a%20b"), ("./a", "a"), ("g=1//a", "g=1/a")):
+        for first, second in ((one, other), (other, one)):
+            assert live_files(Held([add(first), add("c")], [remove(second)])) == ("c",)
+            assert len(live_files(Held([add(first)], [add(second)]))) == 1
+    assert live_files(Held([add("g=10%3A00/a%2520b")])) == ("g=10:00/a%20b",)
+
+
+def test_texts_of_rows_in_a_log_do_not_end_its_lines():
+    """Commits state the least and the largest values, and JSON need not escape these."""
+    held = Held([])
+    action = add("a", stats=json.dumps({"maxValues": {"t": "x\u2028y\x85z"}}, ensure_ascii=False))
+    held.texts[f"{0:020}.json"] = json.dumps(action, ensure_ascii=False)
+    assert live_files(held) == ("a",)
+
+
+def test_a_vector_is_the_same_in_a_checkpoint_and_in_a_commit():
+    """A checkpoint says of all its parts that they are missing, a commit says nothing of them."""
+    held, at = Held([]), f"{0:020}.checkpoint"
+    stored = {**VECTOR, "offset": None, "maxRowIndex": None}
+    parts = {f"{at}.parquet": [add("a", deletionVector=stored)],
+             f"{at}.{1:010}.{2:010}.parquet": [add("b")],
+             f"{at}.{2:010}.{2:010}.parquet": [add("c")]}  # fmt: skip
+    held.checkpoint = parts.__getitem__
+    held.texts = {
+        **dict.fromkeys(parts),
+        f"{1:020}.json": json.dumps(remove("a", deletionVector=VECTOR))
+        + "\n"
+        + json.dumps(add("d")),
+    }
+    assert live_files(held) == ("d",)  # the whole one, since parts may be of several writers

@@ -13,6 +13,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from posixpath import normpath
 from typing import Any, Final, Protocol
 from urllib.parse import unquote
 
@@ -24,6 +25,7 @@ _COMMIT: Final = re.compile(r"(\d{20})\.json")
 _CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet")
 _FEATURES: Final = frozenset({"deletionVectors", "timestampNtz", "vacuumProtocolCheck"})
 _READER_MAX: Final = 3  # the last version of the protocol for readers
+_VECTOR: Final = ("storageType", "pathOrInlineDv", "offset")  # which tell one from another
 _MAPPING: Final = "delta.columnMapping.mode"
 COLUMNS: Final = (  # of a checkpoint: what it says of values is not read
     "add.path", "add.deletionVector", "metaData.configuration",
@@ -50,7 +52,7 @@ class Log(Protocol):
 def live_files(log: Log) -> tuple[str, ...]:
     """The files of the newest version, as paths below the folder."""
     found = None
-    with suppress(ValueError, TypeError, KeyError, AttributeError, OSError):
+    with suppress(ValueError, TypeError, KeyError, AttributeError, OSError, RuntimeError):
         found = _live(log)
     if found is None:  # the words of an error may quote what the log says of values
         raise SourceError("The log of a Delta table cannot be read.", fix=COPY, about="log")
@@ -69,7 +71,7 @@ def _live(log: Log) -> tuple[str, ...]:
             about="log",
         )
     for version in after:
-        lines = log.commit(f"{version:020}.json").splitlines()
+        lines = log.commit(f"{version:020}.json").split("\n")  # texts may have other ends of lines
         actions += [json.loads(line) for line in lines if line.strip()]
     return tuple(sorted(_replayed(actions)))
 
@@ -83,21 +85,29 @@ def _checkpoint(log: Log, names: Sequence[str]) -> tuple[int, list[Action]]:
     whole = {at: held for at, held in parts.items() if len(held) == at[1]}
     if not whole:
         return -1, []
-    at = max(whole)
+    at = max(whole, key=lambda each: (each[0], -each[1]))  # parts may be of several writers
     return at[0], [action for name in sorted(whole[at]) for action in log.checkpoint(name)]
 
 
 def _replayed(actions: Iterable[Action]) -> set[str]:
     """What is left; a file with a vector is another one than the same without."""
-    live: set[tuple[str, str]] = set()
+    live: set[tuple[str, tuple[Any, ...]]] = set()
     for action in actions:
-        for kind, change in (("add", live.add), ("remove", live.discard)):
+        for kind in ("add", "remove"):
             each = action.get(kind) or {}
-            if each.get("path") is not None:
-                vector = json.dumps(each.get("deletionVector"), sort_keys=True, default=str)
-                change((each["path"], vector))
+            if each.get("path") is None:
+                continue
+            vector = each.get("deletionVector") or {}
+            told = tuple(vector.get(part) for part in _VECTOR) if vector else ()
+            file = _plain(each["path"]), told
+            if kind == "add":
+                live.add(file)
+            elif file in live:
+                live.remove(file)
+            else:
+                raise _unknown("removes a file that it does not have", "Write it anew")
         _require_known(action)
-    if any(vector != "null" for _, vector in live):
+    if any(vector for _, vector in live):
         raise _unknown("has rows that are deleted by a vector", "Run REORG TABLE … APPLY (PURGE)")
     return {_below(path) for path, _ in live}
 
@@ -112,12 +122,16 @@ def _require_known(action: Action) -> None:
         raise _unknown("has columns by another name than its files", "Write it anew")
 
 
+def _plain(path: str) -> str:
+    """A path of a log, which is that of a URI, in the one way to write it; whole ones begin so."""
+    return f"/{path}" if ":" in path.partition("/")[0] else normpath(unquote(path))
+
+
 def _below(path: str) -> str:
-    """A path of a log, which is that of a URI; only those below the table's folder."""
-    plain = unquote(path)
-    if ":" in path.partition("/")[0] or plain.startswith("/") or ".." in plain.split("/"):
+    """Only files below the table's folder."""
+    if path.partition("/")[0] in ("", ".."):
         raise _unknown("has files outside of its folder, as a shallow clone does", "Clone it whole")
-    return plain
+    return path
 
 
 def _unknown(what: str, instead: str) -> SourceError:
@@ -129,10 +143,11 @@ def _unknown(what: str, instead: str) -> SourceError:
 
 
 def not_plain(folder: str) -> SourceError:
-    """Of a folder that has such another one, of a table of another kind."""
-    kind = "a Hudi" if folder == ".hoodie" else "an Iceberg"
+    """Of a folder that has such another one, of a table of another kind, or in or above it."""
+    kind = {FOLDER: "a part of a Delta", ".hoodie": "the folder of a Hudi"}
     return SourceError(
-        f"This is the folder of {kind} table: its files also hold rows of former versions.",
+        f"This is {kind.get(folder, 'the folder of an Iceberg')} table, or holds one: its files "
+        "also hold rows of former versions.",
         fix=COPY,
         about="log",
     )

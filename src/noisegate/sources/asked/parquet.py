@@ -127,8 +127,11 @@ def _listed(path: Path) -> Sequence[Path]:
     if (path / delta.FOLDER).is_dir():
         found = [path / each for each in delta.live_files(_Log(path / delta.FOLDER))]
         return found or _nothing(path)
-    for folder, ending in delta.OTHERS.items():
-        if any(each.name.endswith(ending) for each in (path / folder).glob("*")):
+    around = (each / delta.FOLDER for each in path.resolve().parents)
+    if any(each.is_dir() for each in (*around, *path.rglob(delta.FOLDER))):
+        raise delta.not_plain(delta.FOLDER)
+    for folder, part in delta.OTHERS.items():
+        if any(part in each.name for each in (path / folder).glob("*")):
             raise delta.not_plain(folder)
     found = sorted(path.rglob("*.parquet"))
     found = [f for f in found if not {p[0] for p in f.relative_to(path).parts} & {"_", "."}]

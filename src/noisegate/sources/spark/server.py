@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, final
+from urllib.parse import unquote
 
 from noisegate.errors import DEBUG, PolicyError, SourceError
 from noisegate.extras import extra
@@ -203,7 +204,14 @@ def stored_table(session: Any, place: Place) -> Stored:  # noqa: ANN401 - a Spar
     """The files of a table and its columns, as of now. Reads no row."""
     root = place.table if place.is_folder else _location(session, place.table)
     files = _files(session, root.rstrip("/"))
-    schema = session.read.option("basePath", root).parquet(*files).schema
+    frame = session.read.option("basePath", root).parquet(*files)
+    if sorted(frame.inputFiles()) != [*files]:
+        raise SourceError(
+            "Files of a table are not found by their names.",
+            fix="Name them by letters, digits, dots and dashes.",
+            about="file",
+        )
+    schema = frame.schema
     said = {each.name: each.dataType.simpleString() for each in schema.fields}
     scales = {name: _DECIMAL.fullmatch(kind) for name, kind in said.items()}
     return Stored(
@@ -220,17 +228,23 @@ def _files(session: Any, root: str) -> tuple[str, ...]:  # noqa: ANN401 - a Spar
     log = _Log(session, f"{root}/{delta.FOLDER}")
     if log.files:
         base = log.files[0].rpartition(f"/{delta.FOLDER}/")[0]
-        held = [f"{base}/{each}" for each in delta.live_files(log)]
-        found = session.read.parquet(*held).inputFiles() if held else []
-        if not found or len(found) != len(held):
+        held = delta.live_files(log)
+        found = (
+            session.read.parquet(*(f"{base}/{each}" for each in held)).inputFiles() if held else []
+        )
+        named = {f"{unquote(base)}/{each}" for each in held}
+        if not found or {*map(unquote, found)} != named:  # a name may be read as a pattern
             raise SourceError(
-                "The log of a Delta table names files that are not there, or none.",
+                "The log of a Delta table names files that are not found by their names, or none.",
                 fix=delta.COPY,
                 about="log",
             )
         return tuple(sorted(found))
-    for folder, ending in delta.OTHERS.items():
-        if any(each.endswith(ending) for each in _Log(session, f"{root}/{folder}").files):
+    whole = _PARTITION.sub("", root)
+    if whole != root and _Log(session, f"{whole}/{delta.FOLDER}").files:
+        raise delta.not_plain(delta.FOLDER)
+    for folder, part in delta.OTHERS.items():
+        if any(part in each for each in _Log(session, f"{root}/{folder}").files):
             raise delta.not_plain(folder)
     return tuple(sorted(session.read.parquet(root).inputFiles()))
 
