@@ -1,10 +1,18 @@
 """Norms as rows: what a cap on norms loses of rows, where units spread over groups or do not."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
+from noisegate.algebra.expression import Field
+from noisegate.privacy.domain import Kind
 from noisegate.sql.bounds.profiles import STEPS, Profile
+from noisegate.sql.drafts.recipe import Recipe
+from noisegate.sql.estimates.losses import Lost, raised
 from noisegate.sql.estimates.norms import alike_of, lump_of, rows_of
+from noisegate.sql.laws.intervals import Interval
+from noisegate.sql.question import Aggregate, Function
 
 
 def units_of(kind, groups=12):
@@ -55,3 +63,24 @@ def test_norms_and_rows_of_each_other():
     kept = float(units * np.minimum(1, 4 / norms) @ rows_of(norms, 0.3, 1.0))
     assert alike_of(norms, units, 4.0, kept, 1.0, cells=12) == pytest.approx(0.3)
     assert lump_of(norms, np.array([1.0, 8.0, 1.0])) == 3.0
+
+
+@pytest.mark.parametrize("is_norm", [True, False])
+def test_sums_of_both_signs_lose_as_much_where_they_cancel(is_norm):
+    """Groups that add up to nothing say nothing of how many rows a cap keeps."""
+    profile = Profile(table="t", units=(500, 400, 300, 200, 100, 50, *[0] * 41), scale=2.0)
+    lost = Lost(loss=profile.loss(3), is_norm=is_norm, units={0: 10.0}, signed=frozenset({0}))
+    asked = Aggregate(name="s", function=Function.SUM, args=(Field("y"),))
+    recipe = Recipe(aggregate=asked, kind=Kind.INTEGER, direct=0)
+    factors, widths = [], []
+    for at in (0, 10, 10_000):
+        values = np.array([at, -at], np.int64)
+        shown, bars, _ = raised(
+            lost, recipe, values, lambda _, at=values: Interval(at - 1.0, at + 1.0)
+        )
+        ends = bars(Fraction(95, 100))
+        widths.append(float((ends.high - ends.low)[0]) / 2)
+        factors.append(shown[0] / at if at else None)
+    assert widths[0] > 10 * np.sqrt(np.median(lost.loss.squares))
+    assert widths[:2] == pytest.approx([widths[0]] * 2, rel=0.05)
+    assert factors[2] == pytest.approx(lost.loss.factor, rel=0.01)

@@ -105,6 +105,22 @@ def test_looks_with_geometric_noise_are_found_in_older_ledgers_of_rho(monkeypatc
     assert (looked, again) == ("geometric/1", "discrete-gaussian/1")
 
 
+@pytest.mark.parametrize(("accountant", "first"), [("pure", "0.15"), ("zcdp", "0.5")])
+def test_a_question_by_an_earlier_look_stays_paid_whatever_looks_follow(accountant, first):
+    """A look by itself is as good as a former one at ε = 1; at ε = 8 there is one more, whose cap
+    is another one in most runs."""
+    rows = pa.table({"who": np.repeat(np.arange(900), 1 + 300_000 // np.arange(30, 930) ** 2)})
+    sql = "SELECT COUNT(*) AS n FROM t"
+    gate = ng.open(
+        rows, epsilon=1000, table="t", unit="who", delta=1e-6, accountant=accountant
+    )  # fmt: skip
+    gate.caps("t", epsilon=first)
+    bought = gate.sql(sql, epsilon=1)
+    assert gate.sql(sql, epsilon=8).cost.epsilon > 7
+    assert gate.plan(sql, epsilon=1).free
+    assert {*gate.sql(sql, epsilon=1).request_ids} >= {*bought.request_ids}
+
+
 def test_averages_of_units_that_differ_less_have_smaller_caps():
     coins = np.random.default_rng(5)
     found = profile(np.maximum(1, coins.lognormal(2, 1, 4000).astype(int)), 8.0)

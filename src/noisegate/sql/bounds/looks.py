@@ -95,6 +95,7 @@ class Sight:
     """What a look showed: noisy numbers, the scale of their noise, and whether that is Gaussian."""
 
     release: Release
+    seq: int  # of its entry in the ledger
     values: tuple[int, ...]
     scale: float
     gaussian: bool = False
@@ -173,10 +174,11 @@ def looks_of(
                     for block, counted in wanted
                 ]
 
-    caps = next(found := ways())
-    if not all(map(sight, caps)):
-        caps = next((each for each in found if all(map(sight, each))), caps)
-    return (*caps, *ranges)
+    def since(looks: list[Look]) -> float:
+        """When the last of them was seen: a later look, of any way, changes no question."""
+        return max((inf if at is None else at.seq for at in map(sight, looks)), default=0)
+
+    return (*min(ways(), key=since), *ranges)
 
 
 def _funds(
@@ -253,11 +255,10 @@ def _first(
     for offer in shelf.offers(query, 0):
         noise = offer.noise
         if offer.cells == 1 and isinstance(noise, kinds) and _scale(noise) <= scale:
-            values = tuple(offer.values.tolist())
-            gaussian = type(noise) is DiscreteGaussian
             return Sight(
-                release=offer.release, values=values, scale=_scale(noise), gaussian=gaussian
-            )
+                release=offer.release, seq=offer.seq, values=tuple(offer.values.tolist()),
+                scale=_scale(noise), gaussian=type(noise) is DiscreteGaussian,
+            )  # fmt: skip
     return None
 
 
@@ -493,8 +494,7 @@ def known_profile(
     shelf: Shelf, block: Block, accountant: str
 ) -> tuple[tuple[Profile, ...], Release | None]:
     """How large units are in a block, if that was ever looked at: the first look, released."""
-    looked = shelf.is_grouped_by(BIN)
-    for counted in counted_of(block, accountant, apart=False) if looked else ():
+    for counted in counted_of(block, accountant, apart=False) if shelf.is_grouped_by(BIN) else ():
         if sight := _first(shelf, counted.query):
             return (_profile(block, counted, sight),), sight.release
     return (), None

@@ -243,11 +243,13 @@ def _scaled(lost: Lost, recipe: Recipe, centre: Floats) -> tuple[float, float]:
     """What a cap keeps of all there is, and what a row's worth is, in the unit of the number.
 
     Why: groups that hold all rows add up to what is kept, with noise of their own and not that of
-        the look; where that is mostly noise, the look tells more. Where it is not known what a
-        row's worth is, all groups together are taken to be what is kept.
+        the look; where that is mostly noise, or cancels, the look tells more. Where it is not known
+        what a row's worth is, all groups together are taken to be what is kept.
     """
     unit = _unit(lost, recipe)
     measured = max(float(np.abs(centre).sum()), 1e-300)
+    if unit is not None and _is_signed(lost, recipe):
+        return lost.loss.kept * unit, unit
     if unit is None or (lost.is_norm and _is_all(lost, recipe)):
         return measured, measured / lost.loss.kept
     kept = lost.loss.kept * unit

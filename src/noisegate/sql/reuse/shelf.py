@@ -51,6 +51,7 @@ class Stored:
     values: NDArray[np.int64]
     noise: Noise
     release: Release
+    seq: int  # of its entry in the ledger
 
 
 @final
@@ -62,6 +63,7 @@ class Offer:
     cells: int
     noise: Noise
     release: Release
+    seq: int
     words: str
 
     @property
@@ -342,15 +344,11 @@ def _stored_sums(settled: Settled) -> Iterator[Stored]:
     sums = _sums(record, 0, len(record["tally"]["sums"]))
     for place, asked in enumerate(sums):
         yield Stored(
-            rows=asked.rows,
-            conditions=asked.conditions,
-            by=asked.by,
-            term=asked.term,
-            tables=asked.tables,
-            values=release.values[place],
+            rows=asked.rows, conditions=asked.conditions, by=asked.by, term=asked.term,
+            tables=asked.tables, values=release.values[place],
             noise=as_noise(from_record(question["mechanisms"][place])),
-            release=release,
-        )
+            release=release, seq=settled.seq,
+        )  # fmt: skip
 
 
 def _sums(record: Json, first: int, last: int) -> Iterator[_Asked]:
@@ -451,7 +449,7 @@ def _read_off(
         words = "picked from released groups"
     return Offer(
         values=values, cells=flat.shape[1], noise=stored.noise, release=stored.release,
-        words=words,
+        seq=stored.seq, words=words,
     )  # fmt: skip
 
 
