@@ -4,9 +4,11 @@ from fractions import Fraction
 from functools import partial
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from scipy.optimize import brentq
 
+import noisegate
 from noisegate.accounting.accountant import Charge
 from noisegate.accounting.accountants import accountant_named
 from noisegate.accounting.amplification import SAMPLED_DELTA, poisson_zcdp
@@ -157,13 +159,26 @@ def test_noise_is_bought_that_costs_what_was_asked_and_hardly_less(accountant, s
     epsilon, p = Fraction(1, 10), Fraction(share)
     rho = inner_rho_down(epsilon, probability=p, accountant=accountant)
     step = PoissonSampled(event=DeclaredZCDPEvent(rho=rho), probability=p)
-    if accountant == "zcdp":
-        found, goal = zcdp_loss(step).rho, epsilon**2 / 2
-    else:
+    parts = [zcdp_loss(step).rho / (epsilon**2 / 2)]
+    if accountant != "zcdp":  # an order alone does not imply that the step is (ε, δ)-private
         order = Fraction(accountant.removeprefix("renyi-"))
-        found, goal = renyi_loss(step, order=order)[0], order * epsilon**2 / 2
-    assert Fraction(9999, 10**4) * goal < found <= goal
+        parts.append(renyi_loss(step, order=order)[0] / (order * epsilon**2 / 2))
+    assert Fraction(9999, 10**4) < max(parts) <= 1
     assert rho > 2 * epsilon**2 / 2
+
+
+@pytest.mark.parametrize("accountant", ["zcdp", "renyi-2", "renyi-8"])
+@pytest.mark.parametrize("epsilon", ["0.1", 1, 8])
+def test_no_question_about_a_sample_is_told_to_cost_more_than_was_asked(accountant, epsilon):
+    rows = pa.table({"w": np.arange(400) % 4})
+    gate = noisegate.open(
+        rows, epsilon=1000, delta=1e-6, table="t", accountant=accountant,
+        columns={"w": {"in": [0, 1, 2, 3]}},
+    )  # fmt: skip
+    sql = "SELECT w, COUNT(*) AS n FROM t GROUP BY w"
+    planned = gate.sample(Fraction(3, 10)).plan(sql, epsilon=epsilon).price.epsilon
+    assert gate.sample(Fraction(3, 10)).sql(sql, epsilon=epsilon).cost.epsilon == planned
+    assert planned <= Fraction(epsilon)
 
 
 def test_an_order_without_a_price_for_samples_buys_no_gaussian_noise():

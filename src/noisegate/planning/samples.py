@@ -21,25 +21,30 @@ def inner_rho_down(
 
     None where the account has no price for it: sampled noise has whole Rényi orders only.
 
-    Claim: its price is at most that of ρ', in the account's own measure. Why: it was asked for.
+    Claim: its price is at most that of ρ', in the account's own measure and in ρ. Why: an order is
+        to be (ε, δ)-private by itself, which ρ' implies; the order of a Rényi account alone does
+        not imply it.
     """
     goal = epsilon**2 / 2
-    payer = accountant_named(accountant)
-    most = payer.loss(DeclaredZCDPEvent(rho=goal))[0]
+    payers = [accountant_named(each) for each in {accountant, "zcdp"}]
 
     def past(rho: Fraction) -> float:
         """The logarithm of its price in parts of the goal; below 0 where it keeps the goal."""
         step = PoissonSampled(event=DeclaredZCDPEvent(rho=rho), probability=probability)
-        found = payer.loss(step)[0]
-        if not found:  # rounded to nothing
-            return -1.0
-        return math.log(found / most) if found > most else min(math.log(found / most), -1e-12)
+        return max(_past(payer.loss(step)[0], payer.loss(whole)[0]) for payer in payers)
 
+    whole = DeclaredZCDPEvent(rho=goal)
     high = digits_down(Fraction(math.log1p(2 * goal / probability**2) / 2), _DIGITS)
     try:
         return _largest(past, goal, max(goal, high))
     except Unsupported:
         return None
+
+
+def _past(found: Fraction, most: Fraction) -> float:
+    if not found:  # rounded to nothing
+        return -1.0
+    return math.log(found / most) if found > most else min(math.log(found / most), -1e-12)
 
 
 def _largest(past: Callable[[Fraction], float], low: Fraction, high: Fraction) -> Fraction:
