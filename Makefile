@@ -59,12 +59,12 @@ $(SPARK): tests/engines/spark.lock | $(STAMP)
 		--exclude '*/connect-repl/*' --exclude '*/rocksdbjni-*' --exclude '*/kubernetes-*' && touch $@
 
 # Tests are compiled once, and kept whatever the environment says: each process would take 13 s for that.
-# Four processes fill two cores: some of them often wait for a program's fixed time, a server or a disk. More threads for
+# Three processes fill two cores: one of them often waits for a program's fixed time, a server or a disk; four took 18 minutes, too. More threads for
 # small matrices would only wait for each other.
 test: lint $(BROWSER)  ## everything a contributor needs, under fifteen minutes on two cores
 	@mkdir -p .spark && touch .spark/.installing && { $(MAKE) -s $(SPARK) >.spark/log 2>&1; rm -f .spark/.installing; } &
 	@-$(RUN)python tests/compiled.py
-	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(RUN)python -m pytest -m "not audit" -q -n 4 --dist worksteal --durations=25
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(RUN)python -m pytest -m "not audit" -q -n 3 --dist worksteal --durations=25
 
 check: lint  ## format, lint, strict types, the rules of the house
 	$(RUN)python -m pytest -q -n 2 tests/house
