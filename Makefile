@@ -59,8 +59,8 @@ $(SPARK): tests/engines/spark.lock | $(STAMP)
 		--exclude '*/connect-repl/*' --exclude '*/rocksdbjni-*' --exclude '*/kubernetes-*' && touch $@
 
 # Tests are compiled once, and kept whatever the environment says: each process would take 13 s for that.
-# Three processes fill two cores: one of them often waits for a program's fixed time, a server or a disk; four took 18 minutes, too. More threads for
-# small matrices would only wait for each other.
+# Three processes fill two cores: one of them often waits for a program's fixed time, a server or a disk. Four are not
+# faster. More threads for small matrices would only wait for each other.
 test: lint $(BROWSER)  ## everything a contributor needs, under fifteen minutes on two cores
 	@mkdir -p .spark && touch .spark/.installing && { $(MAKE) -s $(SPARK) >.spark/log 2>&1; rm -f .spark/.installing; } &
 	@-$(RUN)python tests/compiled.py
