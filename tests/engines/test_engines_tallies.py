@@ -33,6 +33,7 @@ from noisegate.errors import Unsupported
 from noisegate.sources.asked.statements import is_grouped
 from noisegate.sources.asked.weights import counted_once
 from noisegate.sources.duckdb.source import DuckDBSource
+from noisegate.sources.writing.weights import is_by_row
 from refusals import about
 
 EXAMPLES = 2  # of each test below, with `questions` each; NOISEGATE_EXPLORE=1 tries others
@@ -243,14 +244,15 @@ def test_cells_beyond_63_bits_keep_their_numbers(engine):
     assert len(other.cells) > 3
 
 
+@pytest.mark.parametrize("grains", [8, 1 << 16])  # owners are folded, or their rows weighed
 @pytest.mark.parametrize("steps", [1 << 10, 1 << 22])  # a sum of an owner in 64 bits, and not
-def test_owners_of_many_rows_are_scaled_alike(engine, steps):
+def test_owners_of_many_rows_are_scaled_alike(engine, steps, grains):
     source, embedded = shown(engine, Random(23))
-    size = Term(expression=Literal(1), grain=Fraction(1, 1 << 16), low=1 << 16, high=1 << 16)
+    size = Term(expression=Literal(1), grain=Fraction(1, grains), low=grains, high=grains)
     cost = Term(expression=Field("cost"), grain=Fraction(1, steps), low=-9 * steps, high=50 * steps)
     by = (Grouping(name="g", expression=Field("code"), keys=("a", None), rest=True),)
     tally = Sums(relation=Table(made.VISITS), by=by, terms=(cost, size), rows_per_unit=2)
-    assert counted_once(tally, source._writer(tally)) is not None
+    assert (counted_once(tally, source._writer(tally)) is None) == is_by_row(tally) == (grains > 8)
     held = source.sums(tally)
     assert held.tolist() == embedded.sums(tally).tolist()
     assert held.tolist() != embedded.sums(replace(tally, rows_per_unit=100)).tolist()

@@ -85,9 +85,10 @@ class Sums(_OverCells):
     (L1) where ``rows_per_unit`` is given, the Euclidean norm rounded up (L2) where
     ``squares_per_unit`` is. The bound of a term is what so many rows at its reach have at most, see
     `bound`. An owner has one weight, the least of 1 and bound / N over ``terms`` and ``sized``; all
-    it adds is multiplied by that, and rounded towards zero. So no cell is dropped, and ratios of
-    sums are those of weighted rows. ``sized`` are terms that count for the weight without being
-    asked for; a constant there makes it the weight of the owner's rows. Without any bound the
+    it adds is multiplied by that, and rounded towards zero: what it adds to a cell, or what each
+    row does where that loses little (`sources/writing/weights.py`). So no cell is dropped, and
+    ratios of sums are those of weighted rows. ``sized`` are terms that count for the weight without
+    being asked for; a constant there makes it the weight of the owner's rows. Without any bound the
     relation must limit an owner's rows itself.
 
     Cells are all combinations of the groupings' keys, the last varying fastest.

@@ -7,7 +7,10 @@ Claim: the numbers of `writing/weights.py`, to the unit. Why: there, owners of f
     to a cell is the same sum, which is not clamped.
 Counted owners: where a constant sizes owners up and every row is in a cell, bound and norm are that
     constant times the cap and times the owner's n rows, so that w·v is v · cap / max(n, cap),
-    rounded towards zero: v itself for n of at most the cap. Keys find their places last.
+    rounded towards zero: v itself for n of at most the cap. Keys find their places last. With 2**32
+    rows in a cell, the norm may be above that of what is clamped.
+Row by row: what is written so there is written so here. The rows of one table are then read twice
+    by one statement, as files that do not change meanwhile.
 Whole numbers: of a term of less than 2**27, 64 bits have room for what an owner adds to a cell with
     fewer than 2**36 rows, and a bound below 2**27 leaves room for what 2**36 owners add.
 """
@@ -18,11 +21,10 @@ from noisegate.algebra.tally import Sums
 from noisegate.sources.asked.decimals import bounded
 from noisegate.sources.writing.dialect import Dialect
 from noisegate.sources.writing.relations import OWNER, RelationWriter
-from noisegate.sources.writing.tallies import _rows, sums_query
+from noisegate.sources.writing.tallies import _is_scan, _rows, sums_query
 from noisegate.sources.writing.weights import (
     _added,
     _folded,
-    _is_counted,
     _least,
     _limits,
     _merged,
@@ -32,18 +34,20 @@ from noisegate.sources.writing.weights import (
     _scaled,
     _sizes,
     folded_terms,
+    is_by_row,
 )
 from noisegate.sources.writing.words import as_, by_places, call, case, cast, col, cte, named, whole
 
 _MOST = (1 << 63) - 1
 _NARROW = 1 << 27
+_ROWS_MAX = 1 << 32  # of one owner in one cell, that are counted without a clamp
 
 
 def sums_once(tally: Sums, writer: RelationWriter) -> exp.Query:
     """The query of sums; it says of those of rows and of parts how far their values can be."""
     terms = folded_terms(tally)
     query = counted_once(tally, writer)
-    if query is None and tally.is_weighed and tally.by:
+    if query is None and tally.is_weighed and tally.by and not _is_by_row(tally):
         rows, is_owned = _rows(tally.relation, tally.by, terms, writer)
         query = weighed_once(tally, rows, writer.dialect) if is_owned else None
     if query is None:
@@ -54,7 +58,7 @@ def sums_once(tally: Sums, writer: RelationWriter) -> exp.Query:
 def counted_once(tally: Sums, writer: RelationWriter) -> exp.Query | None:
     """The query of counted owners, which reads their rows once; None where others are asked for."""
     limits, cap = _limits(tally) if tally.is_weighed else [], tally.rows_per_unit
-    if cap is None or not tally.by or not _is_counted(tally, limits):
+    if cap is None or not tally.by or _is_by_row(tally) or not _is_counted(tally, limits):
         return None
     rows, is_owned = _rows(tally.relation, tally.by, tally.terms, writer)
     if not is_owned:
@@ -83,6 +87,19 @@ def counted_once(tally: Sums, writer: RelationWriter) -> exp.Query | None:
     added = added.group_by(*(col(name, "w") for name in keys), copy=False)
     query = _added(tally, by_places(added, tally.by, [f"s{place}" for place in range(len(values))]))
     return query.with_(cte("r"), as_=rows, copy=False)
+
+
+def _is_by_row(tally: Sums) -> bool:
+    """Whether `sums_query` weighs the rows one by one."""
+    return _is_scan(tally.relation) and is_by_row(tally)
+
+
+def _is_counted(tally: Sums, limits: list[int]) -> bool:
+    """Whether the number of an owner's rows tells its norm."""
+    first, squares = _sizes(tally)[0][1], tally.squares_per_unit
+    roomy = limits[folded_terms(tally).index(first)] >= _ROWS_MAX * first.reach
+    is_counted = abs(first.constant or 0) == first.reach > 0 and squares is None and roomy
+    return is_counted and all(grouping.rest for grouping in tally.by)
 
 
 def _narrow(value: exp.Expr) -> exp.Expr:

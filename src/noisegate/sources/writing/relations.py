@@ -259,12 +259,12 @@ class RelationWriter:
             return Written(query, names, is_owned=False, stored=stored)
         owner, here = table.unit.column, alias
         for step, there in way:
-            one, other = self._as_owner(step.column, here), self._as_owner(step.key, there)
+            one, other = self.as_owner(step.column, here), self.as_owner(step.key, there)
             condition = exp.EQ(this=one, expression=other)
             joined = as_(self._base(step.table), there)
             query = query.join(joined, on=condition, join_type="inner", copy=False)
             here = there
-        value = self._as_owner(owner, here)
+        value = self.as_owner(owner, here)
         query = query.select(as_(value, OWNER), copy=False)
         query = query.where(is_not_null(value.copy()), copy=False)
         if self._coins is not None:
@@ -272,7 +272,15 @@ class RelationWriter:
             query = query.where(coins.heads(value.copy(), dialect), copy=False)
         return Written(query, names, is_owned=True, stored=stored)
 
-    def _as_owner(self, column: str, alias: str) -> exp.Expr:
+    def stored_as(self, table: str, column: str) -> str:
+        """The engine's type of a column."""
+        return self._types[table][column]
+
+    def keeps_owners(self, table: TableDomain) -> bool:  # noqa: ARG002
+        """Whether the owners of these rows lie beside them."""
+        return False
+
+    def as_owner(self, column: str, alias: str) -> exp.Expr:
         """An id as it is compared: whole numbers where every table has them, else text.
 
         Ids are never parsed or rounded: that could make two owners one.
@@ -294,7 +302,9 @@ class RelationWriter:
         return found
 
     def _join(self, relation: Join) -> Written:
-        left, right = self.write(relation.left), self.write(relation.right)
+        from noisegate.sources.writing.links import sides  # noqa: PLC0415 - for joins alone
+
+        left, right = map(self.write, sides(relation, self))
         one, other = self._alias(), self._alias()
         condition = self._equal(
             relation.on, relation.left, relation.right, (left, one), (right, other)

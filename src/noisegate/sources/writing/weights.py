@@ -18,12 +18,13 @@ Few rows: an owner of n rows has ‖v‖₂ ≤ ‖v‖₁ ≤ n · reach in eve
     is folded. Its own rows alone decide whether they are added as they are or folded; rows are
     read once for both ways, so that no owner can be on neither or both. A copy states with each
     row how many its owner has in the whole table (``SIZE``), of which n are some: it decides.
-Counted owners: in L1, where a constant sizes owners up and every row is in a cell, N is the
-    constant times the owner's rows, and B times the cap: w is cap / rows. All rows are added as
-    they are, and of an owner of many rows each part is replaced: w·v, rounded, is added and the sum
-    of its rows subtracted. Both are whole numbers of the same rows, which are read once, in 128
-    bits; that sum is not clamped, so nothing of it stays. With 2**32 rows in a cell, N may be above
-    the norm of what is clamped.
+    Where keeping the rows would cost more than that saves, as with joins, all are folded.
+Row by row: in L1, where a constant C sizes owners up and every row is in a cell, N is C times the
+    owner's n rows and B is C times the cap: w is cap / n. Each row adds its e times that, rounded
+    towards zero, at most reach · cap / n; no product exceeds B. It takes no fold, which is most of
+    the work, and loses up to a grain a row instead of a cell. So it is done where C is at least 32
+    (cap + 1): of an owner's n > cap rows the bound loses n - cap ≥ n / (cap + 1), and rounding at
+    most n / C, which is no more than 1 / 32 of it. Public numbers alone decide this.
 Cells: keys that are in no list are in no cell, or in the rest. Folded by themselves they make an
     L1 norm no smaller; before squares are taken, the rest is added up to one cell.
 Citation: bounds per user [AKMV19]; here all of a user is scaled, and no group is left out.
@@ -55,7 +56,7 @@ from noisegate.sources.writing.words import (
 
 FOLDED_MAX: Final = 1 << 62  # what an owner adds to a cell, before it is scaled
 _MOST: Final = (1 << 63) - 1
-_ROWS_MAX: Final = 1 << 32  # of one owner in one cell, that are counted without a clamp
+_LITTLE: Final = 32  # the part that rounding row by row may lose of what a bound loses
 SQUARED_MAX: Final = 1 << 50  # the same where squares are added: 2**24 of them fit into 128 bits
 
 
@@ -68,8 +69,11 @@ def folded_terms(tally: Sums) -> tuple[Term, ...]:
     return (*tally.terms, *others)
 
 
-def weighed_sums(tally: Sums, rows: exp.Select, dialect: Dialect) -> exp.Select:
-    """Columns i0, i1, … and s0, s1, … of rows k0, …, e0, … (`folded_terms`) with their owners."""
+def weighed_sums(tally: Sums, rows: exp.Select, dialect: Dialect, *, kept: bool) -> exp.Select:
+    """Columns i0, i1, … and s0, s1, … of rows k0, …, e0, … (`folded_terms`) with their owners.
+
+    Owners of few rows are told apart where rows are ``kept``, or each row tells how many there are.
+    """
     limits, sized = _limits(tally), SIZE in rows.named_selects
     if not tally.by and not sized:
         parts = exp.select(col(OWNER, "r")).select(*_folded(tally, limits), copy=False)
@@ -77,22 +81,26 @@ def weighed_sums(tally: Sums, rows: exp.Select, dialect: Dialect) -> exp.Select:
         query = _added(tally, _scaled_parts(tally))
         query = query.with_(cte("r"), as_=rows, materialized=False, copy=False)
         return query.with_(cte("p"), as_=parts, materialized=False, copy=False)
-    same = exp.EQ(this=col(OWNER, "c"), expression=col(OWNER, "r"))
-    if not sized and _is_counted(tally, limits):
-        return _counted_sums(tally, rows, limits, same)
-    found = exp.Exists(this=exp.select("1").from_(named("c"), copy=False).where(same, copy=False))
-    many = _many(col(SIZE, "r"), tally) if sized else found
+    many: exp.Expr = exp.true()
+    if sized:
+        many = _many(col(SIZE, "r"), tally)
+    elif kept:
+        same = exp.EQ(this=col(OWNER, "c"), expression=col(OWNER, "r"))
+        many = exp.Exists(this=exp.select("1").from_(named("c"), copy=False).where(same))
     parts = _of(tally, [OWNER], _folded(tally, limits), many)
     parts = by_places(parts, tally.by, [OWNER, *(f"v{place}" for place in range(len(limits)))])
     if tally.squares_per_unit is not None and any(grouping.rest for grouping in tally.by):
         parts = _merged(parts, tally, limits)
-    sums = [as_(_total(tally.terms, place), f"s{place}") for place in range(len(tally.terms))]
-    names = [f"s{place}" for place in range(len(sums))]
-    plain = by_places(_of(tally, [], sums, exp.not_(many)), tally.by, names)
-    heavy = _added(tally, _scaled_parts(tally), limit=None)
-    query = _added(tally, exp.union(heavy, plain, distinct=False, copy=False))
-    query = query.with_(cte("r"), as_=rows, materialized=not sized, copy=False)
-    if not sized:
+    both: exp.Query = _added(tally, _scaled_parts(tally), limit=None)
+    if sized or kept:
+        sums = [as_(_total(tally.terms, place), f"s{place}") for place in range(len(tally.terms))]
+        names = [f"s{place}" for place in range(len(sums))]
+        plain = by_places(_of(tally, [], sums, exp.not_(many)), tally.by, names)
+        both = exp.union(both, plain, distinct=False, copy=False)
+    query = _added(tally, both).with_(
+        cte("r"), as_=rows, materialized=kept and not sized, copy=False
+    )
+    if kept and not sized:
         owners = exp.select(col(OWNER, "r")).from_(named("r")).group_by(col(OWNER, "r"), copy=False)
         owners = owners.having(_many(exp.Count(this=exp.Star()), tally), copy=False)
         query = query.with_(cte("c"), as_=owners, materialized=True, copy=False)
@@ -100,39 +108,34 @@ def weighed_sums(tally: Sums, rows: exp.Select, dialect: Dialect) -> exp.Select:
     return query.with_(cte("h"), as_=_heavy(tally, dialect), materialized=False, copy=False)
 
 
-def _is_counted(tally: Sums, limits: list[int]) -> bool:
-    """Whether the number of an owner's rows tells its norm."""
-    first, squares = _sizes(tally)[0][1], tally.squares_per_unit
-    roomy = limits[folded_terms(tally).index(first)] >= _ROWS_MAX * first.reach
-    is_counted = abs(first.constant or 0) == first.reach > 0 and squares is None and roomy
-    return is_counted and all(grouping.rest for grouping in tally.by)
+def is_by_row(tally: Sums) -> bool:
+    """Whether rows are weighed one by one: see "Row by row"."""
+    cap, first = tally.rows_per_unit, _sizes(tally)[0][1]
+    if cap is None or not tally.by or not all(grouping.rest for grouping in tally.by):
+        return False
+    return abs(first.constant or 0) == first.reach >= _LITTLE * (cap + 1)
 
 
-def _counted_sums(tally: Sums, rows: exp.Select, limits: list[int], same: exp.Expr) -> exp.Select:
-    """All rows added, and what owners of many rows add instead: see "Counted owners"."""
-    names, cap = [f"k{place}" for place in range(len(tally.by))], tally.rows_per_unit or 0
-    sums = [as_(_total(tally.terms, place), f"s{place}") for place in range(len(tally.terms))]
-    owner, size = col(OWNER, "r"), exp.Count(this=exp.Star())
-    owners = exp.select(owner, as_(size, "n")).from_(named("r"), copy=False)
+def weighed_rows(tally: Sums, query: exp.Select, rows: exp.Select) -> exp.Select:
+    """The query of sums over r, where r are the ``rows`` with weighed values e0, e1 and so on."""
+    owner, size, cap = col(OWNER, "q"), exp.Count(this=exp.Star()), whole(tally.rows_per_unit or 0)
+    owners = exp.select(owner, as_(size, "n")).from_(named("q"), copy=False)
+    if SIZE in rows.named_selects:  # who has no more in all of the table has no more here
+        owners = owners.where(_many(col(SIZE, "q"), tally), copy=False)
     owners = owners.group_by(owner.copy(), copy=False).having(_many(size.copy(), tally), copy=False)
-    folded = [as_(exp.Max(this=col("n", "c")), "n"), *_folded(tally, limits)[: len(sums)]]
-    folded += [as_(_total(tally.terms, place), f"t{place}") for place in range(len(sums))]
-    parts = joined(_of(tally, [OWNER], folded, exp.true()), named("c"), same, left=False)
-    instead = exp.select(*(col(name, "p") for name in names))
-    for place in range(len(sums)):
-        scaled = _scaled(col(f"v{place}", "p"), cap, cast(col("n", "p"), "HUGEINT"), col("n", "p"))
-        whole_sum = exp.Coalesce(this=exp.Sum(this=col(f"t{place}", "p")), expressions=[whole(0)])
-        change = exp.Sub(this=exp.Sum(this=scaled), expression=whole_sum)
-        instead = instead.select(as_(change, f"s{place}"), copy=False)
-    instead = instead.from_(parts.subquery("p", copy=False), copy=False)
-    instead = instead.group_by(*(col(name, "p") for name in names), copy=False)
-    both = exp.union(_of(tally, [], sums, exp.true()), instead, distinct=False, copy=False)
-    shown = [f"s{place}" for place in range(len(sums))]
-    added = exp.select(*(col(name, "u") for name in (*names, *shown)))
-    added = added.from_(both.subquery("u", copy=False), copy=False)
-    query = _added(tally, by_places(added, tally.by, shown))
-    query = query.with_(cte("r"), as_=rows, materialized=True, copy=False)
-    return query.with_(cte("c"), as_=owners, materialized=False, copy=False)
+    weighed = exp.select(*(col(f"k{place}", "q") for place in range(len(tally.by))))
+    few = exp.Is(this=col("n", "c"), expression=exp.null())
+    for place, term in enumerate(tally.terms):
+        value = col(f"e{place}", "q") if term.constant is None else whole(term.constant)
+        product = exp.Mul(this=value.copy(), expression=cap.copy())
+        less = exp.IntDiv(this=exp.paren(product, copy=False), expression=col("n", "c"))
+        shown = case((few.copy(), value), otherwise=cast(less, "BIGINT"))
+        weighed = weighed.select(as_(shown, f"e{place}"), copy=False)
+    same = exp.EQ(this=col(OWNER, "q"), expression=col(OWNER, "c"))
+    weighed = joined(weighed.from_(named("q"), copy=False), named("c"), same, left=True)
+    query = query.with_(cte("q"), as_=rows, materialized=True, copy=False)
+    query = query.with_(cte("c"), as_=owners, materialized=False, copy=False)
+    return query.with_(cte("r"), as_=weighed, materialized=False, copy=False)
 
 
 def _of(tally: Sums, others: list[str], sums: list[exp.Expr], which: exp.Expr) -> exp.Select:
