@@ -39,7 +39,7 @@ class SampleWriter(RelationWriter):
         table = self._tables[name]
         if self._coins is None or table.unit is None or table.unit.column is not None:
             return super()._base(name)
-        types, columns = self._types[name], used_columns(name, self._tables, self._types[name])
+        types, columns = self.types[name], used_columns(name, self._tables, self.types[name])
         coins = self._coins.apart(f"rows of table {list(self._tables).index(name)}")
         names: list[exp.Expr] = [col(each, "b") for each in columns]
         rows = exp.select(*(names or [as_(exp.true(), "row")]))

@@ -63,7 +63,7 @@ def _is_link(here: tuple[Table, str], there: tuple[Table, str], writer: Relation
 
 def _is_read_as_id(table: Table, name: str, writer: RelationWriter) -> bool:
     """Whether equal values of a column are equal ids, whatever is stored."""
-    column, stored = table.domain.columns[name], writer.stored_as(table.domain.name, name)
+    column, stored = table.domain.columns[name], writer.types[table.domain.name][name]
     if column.kind not in (Kind.INTEGER, Kind.TEXT) or stored == "bpchar":  # which has its padding
         return False
     read = base_value(column, stored, col(name, "t"), writer.dialect)

@@ -148,7 +148,7 @@ class RelationWriter:
         *,
         dialect: Dialect,
     ) -> None:
-        self._tables, self._types, self._used, self._names = tables, types, used, count()
+        self._tables, self.types, self._used, self._names = tables, types, used, count()
         self._view, self._coins, self._dialect = view, coins, dialect
         self.read: tuple[str, ...] = ()  # other tables than those views, by the engine's names
 
@@ -202,8 +202,7 @@ class RelationWriter:
 
     def _inside(self, relation: Relation) -> tuple[Written, Callable[[str], exp.Expr]]:
         """The relation as a derived table, with all its columns selected again."""
-        below = self.write(relation)
-        alias = self._alias()
+        below, alias = self.write(relation), self._alias()
         names = list(dict.fromkeys([*below.columns.values(), *below.stored.values()]))
         names += below.carried or ([] if names else ["row"])
         query = exp.select(*(col(name, alias) for name in names))
@@ -229,10 +228,9 @@ class RelationWriter:
 
     def _table(self, relation: Table) -> Written:
         table, alias = relation.domain, self._alias()
-        types, dialect = self._types[table.name], self._dialect
-        way, at = [(step, self._alias()) for step in table.path], self._types
-        # What the first step's partner has as well is shown from there: an engine then sees that a
-        # further join with that table is about the same rows of it.
+        types, dialect = self.types[table.name], self._dialect
+        way, at = [(step, self._alias()) for step in table.path], self.types
+        # Shown from the first step's partner: so an engine sees that a join is about its rows.
         same = {
             s.column: col(s.key, t)
             for s, t in way[:1]
@@ -272,10 +270,6 @@ class RelationWriter:
             query = query.where(coins.heads(value.copy(), dialect), copy=False)
         return Written(query, names, is_owned=True, stored=stored)
 
-    def stored_as(self, table: str, column: str) -> str:
-        """The engine's type of a column."""
-        return self._types[table][column]
-
     def keeps_owners(self, table: TableDomain) -> bool:  # noqa: ARG002
         """Whether the owners of these rows lie beside them."""
         return False
@@ -296,9 +290,9 @@ class RelationWriter:
                 continue
             at = table.name
             for step in table.path:
-                found |= {self._types[at][step.column], self._types[step.table][step.key]}
+                found |= {self.types[at][step.column], self.types[step.table][step.key]}
                 at = step.table
-            found.add(self._types[at][table.unit.column])
+            found.add(self.types[at][table.unit.column])
         return found
 
     def _join(self, relation: Join) -> Written:

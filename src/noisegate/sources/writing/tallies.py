@@ -65,36 +65,30 @@ def sums_query(tally: Sums, writer: RelationWriter, *, wide: bool) -> exp.Query:
     then says where that was not exact: such a query is to be asked again, wide. What is exact holds
     in whatever order rows are added: every partial sum is a whole number of at most 2**53 grains.
     """
+    by_row = False
     if tally.is_weighed:
         from noisegate.sources.writing import weights  # noqa: PLC0415 - where owners have many rows
 
         rows, is_owned = _rows(tally.relation, tally.by, weights.folded_terms(tally), writer)
-        kept = _is_scan(tally.relation)
-        if is_owned and kept and weights.is_by_row(tally):
-            rows, _ = _rows(tally.relation, tally.by, tally.terms, writer)
-            values: list[exp.Expr] = [col(f"e{place}", "r") for place in range(len(tally.terms))]
-            sums = _added(_sums(tally, values), tally, (), writer.dialect)
-            return weights.weighed_rows(tally, sums, rows)
-        if is_owned:
+        by_row = is_owned and _is_scan(tally.relation) and weights.is_by_row(tally)
+        if is_owned and not by_row:
+            kept = _is_scan(tally.relation)
             return weights.weighed_sums(tally, rows, writer.dialect, kept=kept)
     light = () if wide or tally.is_weighed else _light(tally)
-    rows, _ = _rows(tally.relation, tally.by, tally.terms, writer, light=light)
-    terms = enumerate(tally.terms)
-    values = [col(f"e{n}", "r") if t.constant is None else whole(t.constant) for n, t in terms]
-    sums = _sums(tally, values)
+    rows, is_owned = _rows(tally.relation, tally.by, tally.terms, writer, light=light)
+    groups = [f"k{place}" for place in range(len(tally.by))]
+    sums = exp.select(*(col(name, "r") for name in groups)).from_(named("r"), copy=False)
+    for place, term in enumerate(tally.terms):
+        is_column = by_row or term.constant is None
+        value = col(f"e{place}", "r") if is_column else whole(term.constant or 0)
+        sums = sums.select(as_(summed(value), f"s{place}"), copy=False)
+    sums = sums.group_by(*(col(name, "r") for name in groups), copy=False)
     if light:
         sums = sums.select(as_(exp.Count(this=exp.Star()), "n"), copy=False)
     query = _added(sums, tally, light, writer.dialect)
+    if by_row:
+        return weights.weighed_rows(tally, query, rows)
     return query.with_(cte("r"), as_=rows, materialized=not _is_scan(tally.relation), copy=False)
-
-
-def _sums(tally: Sums, values: Sequence[exp.Expr]) -> exp.Select:
-    """The sums of values of the rows r, by their keys."""
-    groups = [col(f"k{place}", "r") for place in range(len(tally.by))]
-    sums = exp.select(*groups).from_(named("r"), copy=False)
-    for place, value in enumerate(values):
-        sums = sums.select(as_(summed(value), f"s{place}"), copy=False)
-    return sums.group_by(*(group.copy() for group in groups), copy=False) if groups else sums
 
 
 def marginals_query(tally: Marginals, writer: RelationWriter) -> exp.Query:
