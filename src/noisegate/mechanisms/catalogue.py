@@ -61,7 +61,7 @@ _LISTED: Final[Mapping[str, tuple[str, str, str]]] = MappingProxyType({  # capab
     "smooth-lognormal/1": ("smooth", "smooth.smooth", "SmoothLognormal"),
     "propose-test-release/1": ("smooth", "smooth.propose", "ProposeTestRelease"),
     "barred-smooth/1": ("smooth", "smooth.barred", "Barred"),
-    "local-quantile/1": ("smooth", "quantiles.local_quantile", "LocalQuantile"),
+    "local-quantile/1": ("smooth", "smooth.local_quantile", "LocalQuantile"),
     "local-trimmed-mean/1": ("smooth", "smooth.estimators", "LocalTrimmedMean"),
     "local-huber/1": ("smooth", "smooth.estimators", "LocalHuber"),
     "graph-number/1": ("graphs", "smooth.graph_numbers", "GraphNumber"),

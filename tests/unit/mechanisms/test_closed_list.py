@@ -19,8 +19,8 @@ from noisegate.mechanisms.additive.laplace import Laplace
 from noisegate.mechanisms.base import Mechanism, NoiseMechanism, Takes
 from noisegate.mechanisms.catalogue import all_kinds, capabilities_of, kind_named
 from noisegate.mechanisms.partitions.privtree import PrivTree
-from noisegate.mechanisms.quantiles.local_quantile import LocalQuantile
 from noisegate.mechanisms.quantiles.quantile import Quantile
+from noisegate.mechanisms.smooth.local_quantile import LocalQuantile
 from noisegate.mechanisms.smooth.smooth import SmoothStudent
 from noisegate.privacy.capability import CAPABILITIES
 from noisegate.privacy.distance import L1, L2, LInf1

@@ -37,7 +37,6 @@ from noisegate.mechanisms.partitions.small_database import SmallDatabase
 from noisegate.mechanisms.partitions.splits import Splits
 from noisegate.mechanisms.partitions.unevenness import Unevenness
 from noisegate.mechanisms.quantiles.brackets import Brackets, EvenBrackets
-from noisegate.mechanisms.quantiles.local_quantile import LocalQuantile
 from noisegate.mechanisms.quantiles.quantile import Quantile
 from noisegate.mechanisms.quantiles.quantiles import Quantiles
 from noisegate.mechanisms.quantiles.winsorised import Winsorised
@@ -53,6 +52,7 @@ from noisegate.mechanisms.selection.top_k import TopK
 from noisegate.mechanisms.smooth.barred import Barred
 from noisegate.mechanisms.smooth.estimators import LocalHuber, LocalTrimmedMean
 from noisegate.mechanisms.smooth.graph_numbers import GraphNumber, LocalGraph, WeightedCut
+from noisegate.mechanisms.smooth.local_quantile import LocalQuantile
 from noisegate.mechanisms.smooth.propose import ProposeTestRelease
 from noisegate.mechanisms.smooth.smooth import SmoothLaplace, SmoothLognormal, SmoothStudent
 from noisegate.privacy.distance import L1, L2, LInf1
