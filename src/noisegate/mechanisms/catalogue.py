@@ -42,7 +42,6 @@ _LISTED: Final[Mapping[str, tuple[str, str, str]]] = MappingProxyType({  # capab
     "key-selection/1": (_ALWAYS, "keys.key_selection", "KeySelection"),
     "thresholded-geometric/1": (_ALWAYS, "keys.key_selection", "ThresholdedGeometric"),
     "thresholded-gaussian/1": (_ALWAYS, "keys.key_selection", "ThresholdedGaussian"),
-    "private-bounds/1": (_ALWAYS, "selection.bounds", "PrivateBounds"),
     "least-sum/1": (_ALWAYS, "additive.least_sum", "LeastSum"),
     "privtree/1": ("partitions", "partitions.privtree", "PrivTree"),
     "splits/1": ("partitions", "partitions.splits", "Splits"),
