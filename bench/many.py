@@ -17,9 +17,8 @@ import pyarrow as pa
 import noisegate
 from grids import random_ranges
 from noisegate.noise.bits import SYSTEM
-from noisegate.releases.cells.workload import Workload
+from noisegate.releases.cells.workload import Workload, boxes_matrix
 from noisegate.releases.fit.multiplicative import build
-from noisegate.releases.thresholds.above import boxes_matrix
 from section import DATA, Effort, Shown, standard_error
 from show import Column, Row
 from trials import TrialAsk

@@ -20,9 +20,9 @@ from noisegate.noise.bits import SYSTEM
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.unit import PrivacyUnit
-from noisegate.releases.ask.provenance import Making, Spec, workload_of
 from noisegate.releases.ask.transcript import Listening, Told
 from noisegate.releases.cells.axes import Axis
+from noisegate.releases.forms.provenance import Making, Spec, workload_of
 from noisegate.releases.forms.table import TableRelease
 from noisegate.releases.recipes import RECIPES, recipe
 from section import DATA, Effort, Shown, released, sample, standard_error

@@ -20,7 +20,7 @@ from noisegate.algebra.tally import Term
 from noisegate.curator.series import Counter, questions
 from noisegate.desk.terms.price import variance_of
 from noisegate.noise.bits import SYSTEM
-from noisegate.releases.series.running import predicted, totals_of
+from noisegate.releases.forms.running import predicted, totals_of
 from section import DATA, Effort, Shown, standard_error
 from show import Column, Row
 

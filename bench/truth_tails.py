@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from noisegate.sql.bounds.profiles import PART, PARTS, STEPS, Profile
 from noisegate.sql.bounds.shares import share_of
+from noisegate.sql.estimates.profiles import PART, PARTS, STEPS, Profile
 
 Rows = NDArray[Any]
 Law = Callable[[np.random.Generator, int], Rows]

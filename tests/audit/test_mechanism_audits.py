@@ -14,7 +14,7 @@ from audit_tools import count_event, passes
 from scipy.stats import chi2
 
 from noisegate.mechanisms.quantiles.quantile import Quantile
-from noisegate.mechanisms.quantiles.ranks import RankGoal, private_rank
+from noisegate.mechanisms.quantiles.ranks import RankGoal, private_ranks
 from noisegate.mechanisms.selection.above_threshold import AboveThreshold
 from noisegate.noise.bits import SYSTEM
 
@@ -62,7 +62,10 @@ def test_a_race_near_the_goal_has_the_law_of_the_whole_race(reach):
     )
     expected = np.exp(-errors / 4)
     expected *= trials / expected.sum()
-    drawn = [private_rank(data, goal, points=9, bits=SYSTEM, reach=reach) for _ in range(trials)]
+    drawn = [
+        int(private_ranks(data, goal, 1, points=9, bits=SYSTEM, reach=reach)[0])
+        for _ in range(trials)
+    ]
     counted = np.bincount(drawn, minlength=9)
     assert ((counted - expected) ** 2 / expected).sum() < chi2.isf(1e-9, 8)
 

@@ -14,9 +14,9 @@ from noisegate.accounting.zcdp import zcdp_loss
 from noisegate.errors import SpecError
 from noisegate.exact import exp_down, exp_up
 from noisegate.mechanisms.additive.geometric import Geometric
-from noisegate.mechanisms.quantiles.local_quantile import quantile_reaches
 from noisegate.mechanisms.smooth.barred import FINE, Barred, quantile_up
 from noisegate.mechanisms.smooth.estimators import trimmed_reaches
+from noisegate.mechanisms.smooth.local_quantile import quantile_reaches
 from noisegate.mechanisms.smooth.smooth import (
     UNIT,
     SmoothLaplace,

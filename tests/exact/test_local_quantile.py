@@ -9,7 +9,7 @@ import pytest
 
 from noisegate.accounting.pure import pure_loss
 from noisegate.exact import enclose
-from noisegate.mechanisms.quantiles.local_quantile import LocalQuantile, quantile_reaches
+from noisegate.mechanisms.smooth.local_quantile import LocalQuantile, quantile_reaches
 from noisegate.mechanisms.smooth.propose import ProposeTestRelease
 from noisegate.mechanisms.smooth.smooth import UNIT, SmoothLaplace, SmoothStudent
 

@@ -311,7 +311,7 @@ def test_a_threshold_one_too_low_is_caught(epsilon, delta):
 
 
 def rank_law(data, goal, points):
-    """The law of `private_rank`, point by point, from its runs."""
+    """The law of `private_ranks`, point by point, from its runs."""
     runs, is_all = runs_near(np.array(data, np.int64), goal[0], points=points, reach=len(data) + 1)
     assert is_all
     weights = [arb(0)] * points

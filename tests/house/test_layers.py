@@ -2,6 +2,7 @@
 
 import ast
 from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 SRC = Path(__file__).parents[2] / "src" / "noisegate"
@@ -103,6 +104,24 @@ def test_rooms_import_downwards_only():
         for other in imported_rooms(file) - {room}:
             below = FLOOR_OF[other] < FLOOR_OF[room] or (room, other) in SAME_FLOOR
             assert below, f"{file.relative_to(SRC)} may not import noisegate.{other}"
+
+
+def test_folders_of_a_room_import_each_other_one_way_only():
+    folders = {init.parent for init in SRC.glob("*/*/__init__.py")}
+    uses = {
+        each: {
+            other
+            for other in folders - {each}
+            if other.parent == each.parent
+            and any(
+                f"{name}.".startswith(f"noisegate.{other.parent.name}.{other.name}.")
+                for file in each.rglob("*.py")
+                for name in imported_names(file)
+            )
+        }
+        for each in folders
+    }
+    assert tuple(TopologicalSorter(uses).static_order())  # refuses circles
 
 
 def test_rooms_above_the_door_hold_no_key():

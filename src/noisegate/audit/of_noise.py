@@ -5,11 +5,9 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Final
 
-import numpy as np
-
 from noisegate.accounting.crowd import histogram_delta
 from noisegate.audit.audit import Audit
-from noisegate.audit.confidence import Floats, curve_claims
+from noisegate.audit.confidence import curve_claims
 from noisegate.audit.draws import each, many
 from noisegate.audit.events import AtLeast
 from noisegate.mechanisms.additive.biased_crowd import BiasedCrowd
@@ -29,7 +27,6 @@ from noisegate.mechanisms.keys.key_selection import (
 from noisegate.mechanisms.keys.sparse_geometric import SparseGeometric
 from noisegate.mechanisms.keys.sparse_priority import SparsePriority
 from noisegate.mechanisms.partitions.unevenness import Unevenness
-from noisegate.mechanisms.selection.bounds import PrivateBounds
 from noisegate.planning.calibrate import discrete_gaussian_count_delta_up, gaussian_delta_up
 from noisegate.privacy.distance import L1, L2, LInf1
 
@@ -115,18 +112,6 @@ def _thresholded_gaussian() -> Audit:
     return many("thresholded-gaussian", keys, ((count,), (count - 1,)), words, claims=claims)
 
 
-def _bounds() -> Audit:
-    bounds = PrivateBounds(scale=Fraction(1, 2), threshold=4, digits=3)
-    cells = (0, 0, 0, 0, 0, 4, 0), (0, 0, 0, 0, 0, 3, 0)
-    words = "4 values of three digits, which is the threshold, and 3"
-    return each("private-bounds", bounds, cells, words, width=2, moved=L1(1), event=_is_third)
-
-
-def _is_third(outputs: Floats) -> Floats:
-    """The upper bound found has three digits."""
-    return np.asarray(outputs[:, 1] == 3, np.float64)
-
-
 def _least_sum() -> Audit:
     noise = LeastSum(scale=Fraction(1, 2))
     words = "sums of 1 each, and of 0 each"
@@ -189,7 +174,6 @@ AUDITS: Final[dict[str, Callable[[], Audit]]] = {
     "key-selection of one unit": _key_selection_first,
     "thresholded-geometric": _thresholded,
     "thresholded-gaussian": _thresholded_gaussian,
-    "private-bounds": _bounds,
     "least-sum": _least_sum,
     "unevenness": _unevenness,
     "sparse-geometric": _sparse_geometric,

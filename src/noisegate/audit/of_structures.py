@@ -22,10 +22,10 @@ from noisegate.mechanisms.objective.perturbed_logistic import PerturbedLogistic
 from noisegate.mechanisms.partitions.dawa_partition import DawaPartition
 from noisegate.mechanisms.partitions.fourier_cut import FourierCut
 from noisegate.mechanisms.partitions.privtree import PrivTree
-from noisegate.mechanisms.quantiles.local_quantile import LocalQuantile
 from noisegate.mechanisms.smooth.barred import Barred
 from noisegate.mechanisms.smooth.estimators import LocalHuber, LocalTrimmedMean
 from noisegate.mechanisms.smooth.graph_numbers import GraphNumber, LocalGraph, WeightedCut
+from noisegate.mechanisms.smooth.local_quantile import LocalQuantile
 from noisegate.mechanisms.smooth.propose import ProposeTestRelease
 from noisegate.mechanisms.smooth.smooth import SmoothLaplace, SmoothLognormal, SmoothStudent
 from noisegate.privacy.distance import L1

@@ -43,8 +43,8 @@ from noisegate.mechanisms.catalogue import all_kinds
 from noisegate.mechanisms.keys.sparse_geometric import SparseGeometric, Summarised
 from noisegate.mechanisms.partitions.fourier_cut import FourierCut
 from noisegate.mechanisms.partitions.unevenness import Unevenness
-from noisegate.mechanisms.quantiles.local_quantile import LocalQuantile
 from noisegate.mechanisms.smooth.graph_numbers import GraphNumber, LocalGraph
+from noisegate.mechanisms.smooth.local_quantile import LocalQuantile
 from noisegate.mechanisms.smooth.smooth import SmoothNoise
 from noisegate.privacy.event import Event
 from noisegate.root import Rehearsal

@@ -24,8 +24,8 @@ from noisegate.ledger.entry import Entry
 from noisegate.privacy.domain import Column, TableDomain
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.unit import PrivacyUnit
-from noisegate.sql.bounds.profiles import Profile
 from noisegate.sql.choices.choice import Choice
+from noisegate.sql.estimates.profiles import Profile
 
 if TYPE_CHECKING:
     from noisegate.learners.expectations import Expectations

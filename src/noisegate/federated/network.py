@@ -14,7 +14,7 @@ Claim: the assumption of `curator.owner` that keys arrive as they were sent hold
 
 import socket
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from time import monotonic
@@ -93,7 +93,6 @@ def collect(
     *,
     seconds: float = 60.0,
     patience: float = 60.0,
-    heard: Callable[[str, int], None] | None = None,
 ) -> OwnersRelease:
     """Wait so many seconds for the owners, then add up; ``patience`` is for one step."""
     connections: dict[int, Connection] = {}
@@ -109,8 +108,6 @@ def collect(
                     connection.close()
                     continue
                 connections[number] = connection
-                if heard is not None:
-                    heard(pact.owners[number][0], len(connections))
         if len(connections) < pact.agreement.threshold:
             raise too_few()
         return aggregate(pact.agreement, connections, patience=patience, grain=pact.grain)

@@ -16,7 +16,7 @@ from noisegate.desk.plan import Expected, Plan
 from noisegate.errors import SpecError
 from noisegate.exact import Number
 from noisegate.orders.releases import ReleasePlans, Releases
-from noisegate.sql.bounds.profiles import Profile
+from noisegate.sql.estimates.profiles import Profile
 from noisegate.sql.order import SqlOrder
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from noisegate.desk.desk import Desk
 from noisegate.desk.terms.terms import Terms
 from noisegate.errors import SpecError
 from noisegate.exact import Number, positive
-from noisegate.mechanisms.quantiles.local_quantile import LocalQuantile, OfValues
 from noisegate.mechanisms.smooth.estimators import LocalHuber, LocalTrimmedMean
+from noisegate.mechanisms.smooth.local_quantile import LocalQuantile, OfValues
 from noisegate.mechanisms.smooth.smooth import LocalNoise
 from noisegate.robust.paying import ByReaches, Found, ReachesOrder, ReachesTerms, RobustJob, Till
 from noisegate.sql.bounds.limits import caps_of

@@ -34,10 +34,10 @@ from noisegate.privacy.guarantee import Guarantee, names_of, units_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.release import Release
 from noisegate.sql.bounds.clipping import clipping
-from noisegate.sql.bounds.profiles import CAPS_SINCE, OWN_SINCE
 from noisegate.sql.bounds.sized import has_both
-from noisegate.sql.drafts.accuracy import Goal
 from noisegate.sql.drafts.within import SINCE, is_narrowed
+from noisegate.sql.estimates.accuracy import Goal
+from noisegate.sql.estimates.profiles import CAPS_SINCE, OWN_SINCE
 from noisegate.sql.plan import AnswerExpected, AnswerPlan
 from noisegate.sql.question import Question, sampled
 from noisegate.sql.reaching import MOST, goal_of, least, require_foreseen, require_reached

@@ -23,8 +23,8 @@ from noisegate.desk.display.numbers import bare
 from noisegate.desk.terms.terms import USUAL, Terms
 from noisegate.errors import NoisegateError, Unsupported
 from noisegate.privacy.loss import decimal_up
-from noisegate.sql.drafts.accuracy import Goal, cheapest, limits_of
 from noisegate.sql.drafts.recipe import COUNTS
+from noisegate.sql.estimates.accuracy import Goal, cheapest, limits_of
 from noisegate.sql.plan import readable, shown_names
 from noisegate.sql.question import Function
 

@@ -28,8 +28,8 @@ from noisegate.privacy.event import Event, decode, encode
 from noisegate.privacy.guarantee import Guarantee, guarantee_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.releases.ask.order import ReleaseOrder, RowsTerms
-from noisegate.releases.ask.provenance import plain_options
 from noisegate.releases.fit.residuals import Axes
+from noisegate.releases.forms.provenance import plain_options
 from noisegate.synthetic.asking import DoorTables
 from noisegate.synthetic.basis import Basis, basis_of, uncut, wanted_of
 from noisegate.synthetic.columns import Layout

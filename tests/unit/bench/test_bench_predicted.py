@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from noisegate.releases.ask.provenance import workload_of
 from noisegate.releases.ask.transcript import Told
+from noisegate.releases.forms.provenance import workload_of
 from noisegate.releases.recipes import RECIPES, recipe
 from noisegate.releases.trees import covers, hierarchy
 

@@ -19,8 +19,8 @@ from noisegate.releases.describe.description import Description
 from noisegate.releases.forms.boxplots import BoxplotRelease
 from noisegate.releases.forms.cdf import CdfRelease
 from noisegate.releases.forms.cube import CubeRelease
+from noisegate.releases.forms.running import SeriesRelease
 from noisegate.releases.forms.table import TableRelease
-from noisegate.releases.series.running import SeriesRelease
 from noisegate.releases.sparse.summary import SparseRelease
 from noisegate.releases.thresholds.above import AboveRelease
 from noisegate.synthetic.release import SyntheticRelease

@@ -19,8 +19,8 @@ from noisegate.mechanisms.additive.laplace import Laplace
 from noisegate.mechanisms.base import Mechanism, NoiseMechanism, Takes
 from noisegate.mechanisms.catalogue import all_kinds, capabilities_of, kind_named
 from noisegate.mechanisms.partitions.privtree import PrivTree
-from noisegate.mechanisms.quantiles.local_quantile import LocalQuantile
 from noisegate.mechanisms.quantiles.quantile import Quantile
+from noisegate.mechanisms.smooth.local_quantile import LocalQuantile
 from noisegate.mechanisms.smooth.smooth import SmoothStudent
 from noisegate.privacy.capability import CAPABILITIES
 from noisegate.privacy.distance import L1, L2, LInf1
@@ -167,7 +167,7 @@ def test_a_listed_mechanism_without_a_rule_is_refused():
         Measurement(query=count_query(), mechanisms=(Laplace(scale=1),))
     silent = {name for name, kind in all_kinds().items() if kind.require is Mechanism.require}
     assert silent == {
-        "laplace/1", "truncated-geometric/1", "gaussian/1", "private-bounds/1", "outside-band/1",
+        "laplace/1", "truncated-geometric/1", "gaussian/1", "outside-band/1",
         "winsorised/1", "smooth-student/1", "smooth-laplace/1", "smooth-lognormal/1",
         "propose-test-release/1", "barred-smooth/1",
     }  # fmt: skip

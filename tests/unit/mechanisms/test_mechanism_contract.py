@@ -37,12 +37,10 @@ from noisegate.mechanisms.partitions.small_database import SmallDatabase
 from noisegate.mechanisms.partitions.splits import Splits
 from noisegate.mechanisms.partitions.unevenness import Unevenness
 from noisegate.mechanisms.quantiles.brackets import Brackets, EvenBrackets
-from noisegate.mechanisms.quantiles.local_quantile import LocalQuantile
 from noisegate.mechanisms.quantiles.quantile import Quantile
 from noisegate.mechanisms.quantiles.quantiles import Quantiles
 from noisegate.mechanisms.quantiles.winsorised import Winsorised
 from noisegate.mechanisms.selection.above_threshold import AboveThreshold
-from noisegate.mechanisms.selection.bounds import PrivateBounds
 from noisegate.mechanisms.selection.exponential import Exponential
 from noisegate.mechanisms.selection.noisy_max import NoisyMax
 from noisegate.mechanisms.selection.outside_band import OutsideBand
@@ -53,6 +51,7 @@ from noisegate.mechanisms.selection.top_k import TopK
 from noisegate.mechanisms.smooth.barred import Barred
 from noisegate.mechanisms.smooth.estimators import LocalHuber, LocalTrimmedMean
 from noisegate.mechanisms.smooth.graph_numbers import GraphNumber, LocalGraph, WeightedCut
+from noisegate.mechanisms.smooth.local_quantile import LocalQuantile
 from noisegate.mechanisms.smooth.propose import ProposeTestRelease
 from noisegate.mechanisms.smooth.smooth import SmoothLaplace, SmoothLognormal, SmoothStudent
 from noisegate.privacy.distance import L1, L2, LInf1
@@ -81,7 +80,6 @@ EXAMPLES = (
     KeySelection(epsilon=THIRD, delta=Fraction(1, 10**6)),
     ThresholdedGeometric(scale=THIRD, threshold=4),
     ThresholdedGaussian(variance=THIRD, threshold=4),
-    PrivateBounds(scale=THIRD, threshold=4, digits=20),
     PrivTree(scale=THIRD, decay=2, threshold=0, depth=3, shape=(4, 3)),
     Splits(factor=THIRD, shape=(4, 3), boxes=(0, 0, 3, 1, 0)),
     DawaPartition(scale=THIRD, penalty=7, sides=(4, 3)),
@@ -256,10 +254,6 @@ REFUSED = [
     lambda: ThresholdedGaussian(variance=0, threshold=2),
     lambda: ThresholdedGaussian(variance=1, threshold=1),
     lambda: ThresholdedGaussian.for_budget(1, "1e-6", keys_per_unit=0),
-    lambda: PrivateBounds(scale=0, threshold=1, digits=1),
-    lambda: PrivateBounds(scale=1, threshold=0, digits=1),
-    lambda: PrivateBounds(scale=1, threshold=1, digits=61),
-    lambda: PrivateBounds(scale=1, threshold=1, digits=2).sample(np.zeros(4, np.int64)),
     lambda: SmoothStudent(scale=0, beta=1, **GRID),
     lambda: SmoothStudent(scale=1, beta="1e-5", **GRID),
     lambda: SmoothStudent(scale=1, beta=1, low=10, high=0),
@@ -351,9 +345,6 @@ EPSILON = Fraction(7, 30)
         Quantile.for_epsilon(EPSILON, tau="1/5", values_per_unit=3, **GRID).event(3),
         Quantiles.for_epsilon(EPSILON, taus=("1/5", "1/2"), values_per_unit=3, **GRID).event(3),
         Brackets.for_epsilon(EPSILON, taus=("1/5", "1/2"), values_per_unit=3, **GRID).event(3),
-        PrivateBounds.for_epsilon(EPSILON, sensitivity=L1(3), digits=9, confidence="0.99").event(
-            L1(3)
-        ),
     ],
     ids=lambda event: event.name,
 )

@@ -13,7 +13,6 @@ from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.additive.laplace import Laplace
 from noisegate.mechanisms.additive.rounded_gaussian import RoundedGaussian
 from noisegate.mechanisms.additive.truncated_geometric import TruncatedGeometric
-from noisegate.mechanisms.selection.bounds import PrivateBounds
 from noisegate.privacy.distance import L1
 
 CONFIDENCES = [Fraction(1, 2), Fraction(9, 10), Fraction(19, 20), Fraction(999, 1000), "0.999999"]
@@ -132,13 +131,3 @@ def test_draws_fall_inside_the_interval_as_often_as_claimed(mechanism):
     spread = 6.2 * sqrt(0.09 * trials)
     one_step = 0.01 * trials  # the law on whole numbers may cover up to one step more
     assert 0.9 * trials - spread <= covered.sum() <= 0.9 * trials + spread + one_step
-
-
-def test_private_bounds_state_when_a_counter_is_surely_kept():
-    bounds = PrivateBounds.for_epsilon(1, sensitivity=L1(1), digits=31, confidence="0.99")
-    alpha = exp(-1)
-    assert 63 * alpha**bounds.threshold / (1 + alpha) <= 0.01
-    assert 63 * alpha ** (bounds.threshold - 1) / (1 + alpha) > 0.01
-    slack = bounds.surely_kept("0.99") - bounds.threshold
-    assert 63 * alpha ** (slack + 1) / (1 + alpha) <= 0.01
-    assert 63 * alpha**slack / (1 + alpha) > 0.01

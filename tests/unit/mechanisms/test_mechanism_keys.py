@@ -1,4 +1,4 @@
-"""Key selection and private bounds: who is shown, who never is, and what range comes out."""
+"""Key selection: who is shown, and who never is."""
 
 from fractions import Fraction
 from itertools import pairwise
@@ -13,8 +13,6 @@ from noisegate.mechanisms.keys.key_selection import (
     ThresholdedGaussian,
     ThresholdedGeometric,
 )
-from noisegate.mechanisms.selection.bounds import PrivateBounds
-from noisegate.privacy.distance import L1
 from refusals import about
 
 KEYS = KeySelection(epsilon=1, delta="1e-5")
@@ -85,44 +83,3 @@ def test_a_chance_that_is_too_small_to_be_written_down_is_rounded_up(mechanism):
         assert LEAK_MIN <= found.event(1).delta <= Fraction(1, 10**6)
     with pytest.raises(SpecError, check=about("delta")):
         mechanism.for_budget(1, "1e-1001", keys_per_unit=1)
-
-
-# --- bounds --------------------------------------------------------------------------------------
-
-BOUNDS = PrivateBounds.for_epsilon(1, sensitivity=L1(1), digits=20, confidence="0.999999999")
-
-
-def test_values_are_counted_by_sign_and_number_of_digits():
-    values = np.array([0, 1, -1, 2, 3, 4, 7, 8, -5, 1 << 19, (1 << 20) - 1, 1 << 40, -(1 << 62)])
-    expected = np.zeros(41, np.int64)
-    for value in values.tolist():
-        length = min(abs(value).bit_length(), 20)
-        expected[20 + (length if value > 0 else -length)] += 1
-    assert BOUNDS.histogram(values).tolist() == expected.tolist()
-
-
-@pytest.mark.parametrize(
-    ("values", "low", "high"),
-    [
-        ([5, 6, 100], 4, 127),
-        ([-3, 9], -3, 15),
-        ([-40, -33], -63, -32),
-        ([0], 0, 0),
-        ([0, 1], 0, 1),
-        ([1 << 30], 1 << 19, (1 << 20) - 1),
-    ],
-)
-def test_the_range_is_that_of_the_occupied_counters(values, low, high):
-    """Missed once in 10⁹ runs: that is the confidence of the threshold and of what is kept."""
-    crowd = np.repeat(np.array(values), BOUNDS.surely_kept("0.999999999"))
-    assert BOUNDS.sample(BOUNDS.histogram(crowd)).tolist() == [low, high]
-
-
-def test_too_few_values_give_the_whole_ladder():
-    top = (1 << 20) - 1
-    assert BOUNDS.sample(np.zeros(41, np.int64)).tolist() == [-top, top]
-
-
-def test_a_lone_outlier_does_not_stretch_the_range():
-    values = np.append(np.full(1000, 5), 10**6)
-    assert BOUNDS.sample(BOUNDS.histogram(values)).tolist() == [4, 7]

@@ -14,7 +14,6 @@ from noisegate.mechanisms.quantiles.ranks import (
     ERROR_MAX,
     RankGoal,
     _scores,
-    private_rank,
     private_ranks,
     rank_error_up,
     runs_near,
@@ -100,7 +99,7 @@ def test_a_word_of_zeros_sends_the_winner_far_and_one_of_ones_keeps_it_near():
     data, goal = np.arange(1000), RankGoal(HALF, Fraction(1, 100))
     for word, is_far in ((0, True), ((1 << 64) - 1, False)):
         for _ in range(5):
-            found = private_rank(data, goal, points=1000, bits=FirstWord(word), reach=50)
+            (found,) = private_ranks(data, goal, 1, points=1000, bits=FirstWord(word), reach=50)
             assert (not 450 <= found < 550) == is_far
 
 

@@ -22,12 +22,11 @@ from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.selection.above_threshold import AboveThreshold
 from noisegate.privacy.domain import Kind
 from noisegate.privacy.event import DeclaredEvent
-from noisegate.releases.cells.workload import all_ranges, ranges
+from noisegate.releases.cells.workload import all_ranges, boxes_matrix, ranges
 from noisegate.releases.thresholds.above import (
     AboveOrder,
     AboveRelease,
     above_job,
-    boxes_matrix,
 )
 from noisegate.sources.duckdb.source import DuckDBSource
 from noisegate.transforms.query import Query

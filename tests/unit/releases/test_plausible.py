@@ -13,13 +13,13 @@ from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.unit import PrivacyUnit
 from noisegate.releases.ask.asking import Noisy
-from noisegate.releases.ask.provenance import Making, workload_of
 from noisegate.releases.ask.transcript import Listening
 from noisegate.releases.cells.axes import Axis
 from noisegate.releases.cells.finish import finish
 from noisegate.releases.cells.spatial import Boxes, fit
 from noisegate.releases.cells.workload import all_ranges, cells, prefixes, ranges
 from noisegate.releases.fit.plausible import DRAWS, Plausible
+from noisegate.releases.forms.provenance import Making, workload_of
 from noisegate.releases.forms.table import TableRelease
 from noisegate.releases.recipes import recipe
 from noisegate.releases.trees import hierarchy as hierarchy_module

@@ -41,7 +41,7 @@ from noisegate.ledger.open import open_ledger
 from noisegate.noise.bits import SYSTEM
 from noisegate.privacy.domain import Column, Kind
 from noisegate.privacy.loss import ApproxDP
-from noisegate.releases.series.running import SeriesRelease, predicted, totals_of
+from noisegate.releases.forms.running import SeriesRelease, predicted, totals_of
 from noisegate.sources.duckdb.source import DuckDBSource
 from refusals import about, listed
 

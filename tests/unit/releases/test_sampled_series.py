@@ -18,7 +18,7 @@ from noisegate.curator.series import Series
 from noisegate.errors import SpecError, Unsupported
 from noisegate.privacy.event import DeclaredEvent, PoissonSampled
 from noisegate.privacy.loss import ApproxDP
-from noisegate.releases.series.running import SeriesRelease
+from noisegate.releases.forms.running import SeriesRelease
 from refusals import about
 
 P = Fraction(1, 4)

@@ -10,7 +10,7 @@ import noisegate as ng
 from noisegate.curator.measurement import Measurement
 from noisegate.desk.desk import Desk
 from noisegate.errors import NoisegateError, OverBudget, Unsupported
-from noisegate.mechanisms.quantiles.local_quantile import LocalQuantile
+from noisegate.mechanisms.smooth.local_quantile import LocalQuantile
 from noisegate.mechanisms.smooth.smooth import SmoothStudent
 from noisegate.robust.quantiles import SmoothOrder
 

@@ -9,8 +9,8 @@ import pytest
 from scipy.special import ndtri
 
 import noisegate as ng
-from noisegate.sql.bounds.profiles import PART, PARTS, STEPS, Profile
 from noisegate.sql.estimates import hidden, unseen
+from noisegate.sql.estimates.profiles import PART, PARTS, STEPS, Profile
 from noisegate.sql.estimates.tails import Loss, Sizes, noise_tail
 
 SURE = Fraction(95, 100)

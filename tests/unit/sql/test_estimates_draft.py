@@ -18,10 +18,10 @@ from noisegate.mechanisms.quantiles.quantiles import Quantiles
 from noisegate.privacy.domain import Column, Kind, TableDomain
 from noisegate.privacy.event import Sequential
 from noisegate.privacy.unit import PrivacyUnit
-from noisegate.sql.drafts.accuracy import Goal, decimal, epsilon_for
 from noisegate.sql.drafts.draft import draft
 from noisegate.sql.drafts.groups import Caps, key_questions
 from noisegate.sql.drafts.purchase import extreme_level, purchase
+from noisegate.sql.estimates.accuracy import Goal, decimal, epsilon_for
 from noisegate.sql.estimates.estimate import predicted
 from noisegate.sql.question import Aggregate, Block, Function, GroupKey
 from refusals import about

@@ -7,10 +7,10 @@ import pytest
 
 from noisegate.algebra.expression import Field
 from noisegate.privacy.domain import Kind
-from noisegate.sql.bounds.profiles import STEPS, Profile
 from noisegate.sql.drafts.recipe import Recipe
 from noisegate.sql.estimates.losses import Lost, raised
 from noisegate.sql.estimates.norms import alike_of, lump_of, rows_of
+from noisegate.sql.estimates.profiles import STEPS, Profile
 from noisegate.sql.laws.intervals import Interval
 from noisegate.sql.question import Aggregate, Function
 

@@ -16,13 +16,13 @@ from noisegate.algebra.schema import schema_of
 from noisegate.privacy.domain import Column, Kind, TableDomain
 from noisegate.privacy.unit import PrivacyUnit
 from noisegate.sources.duckdb.source import DuckDBSource
-from noisegate.sql.bounds.profiles import STEPS, Profile
 from noisegate.sql.bounds.sized import counted_of
 from noisegate.sql.bounds.weighing import Paid, weighed_of
 from noisegate.sql.drafts.draft import draft
 from noisegate.sql.drafts.groups import Caps
 from noisegate.sql.drafts.purchase import purchase
 from noisegate.sql.estimates.estimate import estimate
+from noisegate.sql.estimates.profiles import STEPS, Profile
 from noisegate.sql.question import Aggregate, Block, Function, GroupKey
 
 COLUMNS = (

@@ -11,9 +11,9 @@ import pytest
 import noisegate as ng
 from noisegate.sql import job
 from noisegate.sql.bounds.looks import looks_of
-from noisegate.sql.bounds.profiles import STEPS, Profile
 from noisegate.sql.bounds.shares import former_share_of, share_of
 from noisegate.sql.bounds.sized import _of_sums
+from noisegate.sql.estimates.profiles import STEPS, Profile
 from noisegate.sql.steps import asked
 
 PRICES = [Fraction(each, 100) for each in (1, 5, 10, 20, 24, 30, 50, 100, 130, 160, 200, 1000)]

@@ -8,9 +8,16 @@ import pytest
 
 import noisegate
 from noisegate.errors import SpecError, Unsupported
-from noisegate.sql.bounds.profiles import PART, PARTS, STEPS, Profile, range_of, rows_per_unit_query
 from noisegate.sql.drafts.draft import draft
 from noisegate.sql.drafts.groups import Caps
+from noisegate.sql.estimates.profiles import (
+    PART,
+    PARTS,
+    STEPS,
+    Profile,
+    range_of,
+    rows_per_unit_query,
+)
 from noisegate.sql.reading.reader import read
 from refusals import about
 

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 import noisegate as ng
-from noisegate.sql.bounds.profiles import STEPS, Profile
 from noisegate.sql.estimates import estimate
+from noisegate.sql.estimates.profiles import STEPS, Profile
 from noisegate.sql.estimates.tails import Loss
 from noisegate.sql.estimates.unseen import DRAWS
 

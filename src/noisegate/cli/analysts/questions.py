@@ -29,7 +29,7 @@ from noisegate.cli.printing import print_answer, say, say_csv, say_json, say_mad
 if TYPE_CHECKING:
     from noisegate.desk.plan import Plan
     from noisegate.orders import SqlOrder
-    from noisegate.sql.bounds.profiles import Profile
+    from noisegate.sql.estimates.profiles import Profile
     from noisegate.sql.plan import AnswerExpected
 
 

@@ -74,17 +74,6 @@ def rank_error_up(factor: Fraction, *, points: int, failure: Fraction) -> int:
     return max(0, ceil(bound))
 
 
-def private_rank(
-    data: Int64Array, goal: RankGoal, *, points: int, bits: Bits, reach: int | None = None
-) -> int:
-    """A point, drawn with probability proportional to e^(-factor · rank error); ``data`` is sorted.
-
-    Claim: exact for every ``reach`` ≥ 1. Why: a winner is first placed near or far with its exact
-        probability, then drawn among those; that is the law of the whole race.
-    """
-    return int(private_ranks(data, goal, 1, points=points, bits=bits, reach=reach)[0])
-
-
 def private_ranks(
     data: Int64Array,
     goal: RankGoal,
@@ -94,7 +83,12 @@ def private_ranks(
     bits: Bits,
     reach: int | None = None,
 ) -> Int64Array:
-    """So many independent points of that law."""
+    """So many points, each with probability proportional to e^(-factor · rank error).
+
+    ``data`` is sorted. Claim: exact for every ``reach`` ≥ 1, and all are independent. Why: a winner
+        is first placed near or far with its exact probability, then drawn among those; that is the
+        law of the whole race.
+    """
     ranks = goal.reach(points) if reach is None else reach
     if ranks >= ERROR_MAX:
         ranks = max(data.size, 1)

@@ -21,7 +21,7 @@ import numpy as np
 from noisegate.errors import SpecError
 from noisegate.exact import fraction, shown
 from noisegate.mechanisms.base import INPUT_MAX, clamped, require_whole, store
-from noisegate.mechanisms.quantiles.local_quantile import OfValues
+from noisegate.mechanisms.smooth.local_quantile import OfValues
 from noisegate.mechanisms.smooth.smooth import LocalNoise, require_local
 from noisegate.noise.chunks import Int64Array
 

@@ -9,12 +9,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
-from typing import final
+from typing import Final, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
+from noisegate.transforms.strategy import Matrix
+
+ENTRIES_MAX: Final = 1 << 26  # cells of all questions together
 
 
 @final
@@ -114,3 +117,26 @@ def marginals(shape: Sequence[int], sets: Sequence[Sequence[int]]) -> Workload:
     return Workload(
         tuple(shape), np.vstack(lows).astype(np.int64), np.vstack(highs).astype(np.int64), words
     )
+
+
+def boxes_matrix(asked: Workload) -> Matrix:
+    """The questions as rows over the cells."""
+    from scipy.sparse import csr_array  # noqa: PLC0415 - slow to load
+
+    sizes = np.prod(asked.highs - asked.lows + 1, axis=1)
+    if int(sizes.sum()) > ENTRIES_MAX:
+        raise SpecError(
+            f"The questions cover more than {ENTRIES_MAX:,} cells in total.",
+            fix="Ask fewer or smaller ones, or use wider bins.",
+        )
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    cells = np.concatenate([_cells(asked.shape, *box) for box in zip(asked.lows, asked.highs)])  # noqa: B905
+    shape = (asked.size, int(np.prod(asked.shape)))
+    return Matrix(csr_array((np.ones(cells.size, np.int64), cells, starts), shape=shape))
+
+
+def _cells(
+    shape: Sequence[int], lows: NDArray[np.int64], highs: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    places = np.ix_(*(np.arange(low, high + 1) for low, high in zip(lows, highs, strict=True)))
+    return np.ravel_multi_index(np.broadcast_arrays(*places), tuple(shape)).reshape(-1)

@@ -20,12 +20,12 @@ from noisegate.errors import SpecError
 from noisegate.exact import Number as Numeric
 from noisegate.exact import fraction
 from noisegate.mechanisms.base import failure_of
-from noisegate.releases.ask.provenance import Making
 from noisegate.releases.ask.transcript import pack, unpack
 from noisegate.releases.cells.axes import Axis, keys_of, runs_of
 from noisegate.releases.cells.estimate import Floats, Side
 from noisegate.releases.cells.tails import reach, tail_factor
 from noisegate.releases.cells.workload import Workload, cells
+from noisegate.releases.forms.provenance import Making
 
 FORMAT: Final = "noisegate-release/1"
 _MAPS: Final = (".geojson", ".geoparquet")

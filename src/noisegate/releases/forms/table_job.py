@@ -25,9 +25,15 @@ from noisegate.errors import NoisegateError, SpecError
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.event import Event, decode, encode
 from noisegate.releases.ask.asking import DoorAsk
-from noisegate.releases.ask.expected import TableExpected
 from noisegate.releases.ask.order import CellsOrder, CellsTerms, MethodOrder, agreed
-from noisegate.releases.ask.provenance import (
+from noisegate.releases.ask.transcript import Listening, Rounds, Told, pack, unpack
+from noisegate.releases.cells.estimate import Predicted
+from noisegate.releases.cells.finish import finish
+from noisegate.releases.cells.grid import Grid, asked_sql, grid_of
+from noisegate.releases.cells.workload import Workload
+from noisegate.releases.forms.cdf import CdfRelease
+from noisegate.releases.forms.expected import TableExpected
+from noisegate.releases.forms.provenance import (
     Making,
     Spec,
     plain_options,
@@ -35,16 +41,10 @@ from noisegate.releases.ask.provenance import (
     spec_of,
     workload_of,
 )
-from noisegate.releases.ask.transcript import Listening, Rounds, Told, pack, unpack
-from noisegate.releases.cells.estimate import Predicted
-from noisegate.releases.cells.finish import finish
-from noisegate.releases.cells.grid import Grid, asked_sql, grid_of
-from noisegate.releases.cells.workload import Workload
-from noisegate.releases.forms.cdf import CdfRelease
+from noisegate.releases.forms.running import SeriesJob, SeriesRelease, series_job
 from noisegate.releases.forms.table import FORMAT, TableRelease, endings_of
 from noisegate.releases.recipes import CHOOSING, FROM_ZERO, RECIPES, recipe
 from noisegate.releases.recipes import Recipe as TableRecipe
-from noisegate.releases.series.running import SeriesJob, SeriesRelease, series_job
 from noisegate.sql.reading.reader import read
 
 Key: TypeAlias = int | float | str | date

@@ -16,7 +16,7 @@ import numpy as np
 from noisegate.errors import SpecError
 from noisegate.releases.ask.asking import Ask, one_sum
 from noisegate.releases.cells.estimate import Estimate, Floats, Guess, Ints, Predicted
-from noisegate.releases.cells.workload import Workload
+from noisegate.releases.cells.workload import ENTRIES_MAX, Workload, boxes_matrix
 from noisegate.releases.fit.multiplicative import (
     REPLAYS,
     ROUNDS_MAX,
@@ -26,7 +26,6 @@ from noisegate.releases.fit.multiplicative import (
     build,
 )
 from noisegate.releases.recipes import require_same
-from noisegate.releases.thresholds.above import ENTRIES_MAX, boxes_matrix
 from noisegate.releases.trees.levels import evenly, noise_only
 
 _ROWS: Final = (10_000, 1_000_000)

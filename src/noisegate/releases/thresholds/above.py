@@ -38,17 +38,16 @@ from noisegate.mechanisms.selection.above_threshold import AboveThreshold
 from noisegate.privacy.distance import L1
 from noisegate.privacy.release import Release as Measurements
 from noisegate.releases.ask.order import CellsOrder, CellsTerms
-from noisegate.releases.ask.provenance import spec_of, workload_of
 from noisegate.releases.cells.axes import Axis
 from noisegate.releases.cells.grid import Grid, asked_sql, grid_of
-from noisegate.releases.cells.workload import Workload
+from noisegate.releases.cells.workload import Workload, boxes_matrix
+from noisegate.releases.forms.provenance import spec_of, workload_of
 from noisegate.sql.laws.laws import Draws, Law
 from noisegate.sql.laws.sampling import Sampling, sampling_of
 from noisegate.sql.reading.reader import read
 from noisegate.transforms.query import Query
-from noisegate.transforms.strategy import Matrix, Strategy
+from noisegate.transforms.strategy import Strategy
 
-ENTRIES_MAX: Final = 1 << 26  # cells of all questions together
 _BARS_MAX: Final = 40  # in a picture
 _YES, _NO, _OPEN = "reaches it", "does not", "no answer"
 
@@ -347,29 +346,6 @@ class AboveJob(Measured[AboveRelease, AboveExpected]):
             words=self.notes,
             **receipt.standing,
         )
-
-
-def boxes_matrix(asked: Workload) -> Matrix:
-    """The questions as rows over the cells."""
-    from scipy.sparse import csr_array  # noqa: PLC0415 - slow to load
-
-    sizes = np.prod(asked.highs - asked.lows + 1, axis=1)
-    if int(sizes.sum()) > ENTRIES_MAX:
-        raise SpecError(
-            f"The questions cover more than {ENTRIES_MAX:,} cells in total.",
-            fix="Ask fewer or smaller ones, or use wider bins.",
-        )
-    starts = np.concatenate([[0], np.cumsum(sizes)])
-    cells = np.concatenate([_cells(asked.shape, *box) for box in zip(asked.lows, asked.highs)])  # noqa: B905
-    shape = (asked.size, int(np.prod(asked.shape)))
-    return Matrix(csr_array((np.ones(cells.size, np.int64), cells, starts), shape=shape))
-
-
-def _cells(
-    shape: Sequence[int], lows: NDArray[np.int64], highs: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    places = np.ix_(*(np.arange(low, high + 1) for low, high in zip(lows, highs, strict=True)))
-    return np.ravel_multi_index(np.broadcast_arrays(*places), tuple(shape)).reshape(-1)
 
 
 def above_job(desk: Desk, order: AboveOrder) -> AboveJob:

@@ -31,7 +31,6 @@ from noisegate.sql.reading.hints import take_hints
 Form: TypeAlias = Literal["catalogue", "public", "preview", "empty", "scan", "aggregate"]
 DIALECT: Final = "duckdb"
 SCHEMA: Final = "public"
-_SYSTEM: Final = frozenset({"pg_catalog", "information_schema"})
 _AGGREGATES: Final = frozenset(  # that sqlglot does not know as such
     {"covar_samp", "mode", "histogram", "approx_quantile", "quantile_disc", "count_star"}
 )

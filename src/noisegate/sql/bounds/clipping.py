@@ -5,11 +5,11 @@ from typing import Final
 
 from noisegate.algebra.relation import Table
 from noisegate.sql.bounds.looks import owner_table
-from noisegate.sql.bounds.profiles import Profile
 from noisegate.sql.bounds.sized import own_rows
 from noisegate.sql.drafts.purchase import Purchase
 from noisegate.sql.drafts.words import capped_words
 from noisegate.sql.estimates.losses import lost_of
+from noisegate.sql.estimates.profiles import Profile
 
 _MODEL: Final = (
     "A private estimate from these rows says that the contribution bound loses about {lost}: "

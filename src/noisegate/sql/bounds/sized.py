@@ -14,11 +14,11 @@ from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import Distinct, Sums, Term, Values
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Kind
-from noisegate.sql.bounds.profiles import PART, rows_per_unit_query
 from noisegate.sql.drafts.draft import Part, draft
 from noisegate.sql.drafts.groups import Caps, is_single
 from noisegate.sql.drafts.recipe import ADDITIVE, COUNTS
 from noisegate.sql.drafts.words import amount, sums_words
+from noisegate.sql.estimates.profiles import PART, rows_per_unit_query
 from noisegate.sql.question import Block, Function
 from noisegate.transforms.query import Query
 from noisegate.transforms.stability import stability_of

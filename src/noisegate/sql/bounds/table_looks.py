@@ -19,7 +19,7 @@ from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.release import Release
 from noisegate.sql.bounds.looks import NO_RANGE, scale_of
-from noisegate.sql.bounds.profiles import (
+from noisegate.sql.estimates.profiles import (
     Profile,
     range_of,
     range_query,

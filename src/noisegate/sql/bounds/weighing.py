@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from math import hypot, prod, sqrt
 from typing import Final, TypeAlias, final
 
-from noisegate.sql.bounds.profiles import Profile
 from noisegate.sql.bounds.sized import Counted, has_both
 from noisegate.sql.drafts.recipe import CHOSEN, COUNTS
 from noisegate.sql.drafts.within import alike
+from noisegate.sql.estimates.profiles import Profile
 from noisegate.sql.estimates.tails import DIFFER
 from noisegate.sql.question import Aggregate, Block, Function
 

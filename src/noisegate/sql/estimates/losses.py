@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 
 from noisegate.algebra.tally import Sums, Values
 from noisegate.privacy.domain import Kind
-from noisegate.sql.bounds.profiles import Profile
 from noisegate.sql.drafts.purchase import Purchase
 from noisegate.sql.drafts.recipe import COUNTS, Recipe
 from noisegate.sql.drafts.terms import is_count
+from noisegate.sql.estimates.profiles import Profile
 from noisegate.sql.estimates.tails import Loss
 from noisegate.sql.estimates.unseen import even_normal
 from noisegate.sql.laws.intervals import Interval

@@ -21,8 +21,6 @@ from noisegate.privacy.event import Event, KeySelectionEvent, ThresholdedGaussia
 from noisegate.privacy.release import Release
 from noisegate.sql.bounds.limits import caps_of
 from noisegate.sql.bounds.looks import known_profile, text_of
-from noisegate.sql.bounds.profiles import Profile
-from noisegate.sql.drafts.accuracy import Goal, epsilon_for
 from noisegate.sql.drafts.draft import Draft, Part, draft
 from noisegate.sql.drafts.groups import Caps
 from noisegate.sql.drafts.purchase import (
@@ -32,6 +30,7 @@ from noisegate.sql.drafts.purchase import (
     purchase,
     require_findable,
 )
+from noisegate.sql.estimates.accuracy import Goal, epsilon_for
 from noisegate.sql.estimates.clipped import Clipped
 from noisegate.sql.estimates.estimate import COUNTED, Estimates, estimate
 from noisegate.sql.estimates.losses import (
@@ -42,6 +41,7 @@ from noisegate.sql.estimates.losses import (
     rank_slack,
     slack_of,
 )
+from noisegate.sql.estimates.profiles import Profile
 from noisegate.sql.question import Block
 from noisegate.sql.reuse.shelf import Needed, Shelf
 from noisegate.sql.steps.asked import Asked

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.desk.terms.price import Price
-from noisegate.releases.ask.provenance import Making
 from noisegate.releases.cells.estimate import Floats, whole
 from noisegate.releases.cells.grid import Grid
 from noisegate.releases.fit.weights import projected
+from noisegate.releases.forms.provenance import Making
 from noisegate.releases.forms.table import TableRelease
 
 _LEAST: Final = 1e-9  # of the total: what a table's cell is at least, or it could never come back

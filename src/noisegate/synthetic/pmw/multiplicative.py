@@ -25,13 +25,13 @@ from noisegate.ledger.ledger import Ledger
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.event import Event, decode, encode
 from noisegate.releases.ask.asking import DoorAsk
-from noisegate.releases.ask.expected import TableExpected
 from noisegate.releases.ask.order import PriceTerms, ReleaseOrder
 from noisegate.releases.ask.transcript import Rounds, pack, unpack
 from noisegate.releases.cells.estimate import Floats, whole
 from noisegate.releases.cells.grid import Grid
 from noisegate.releases.cells.tails import tail_factor
 from noisegate.releases.fit.multiplicative import ROUNDS_MAX, answers, build, checked
+from noisegate.releases.forms.expected import TableExpected
 from noisegate.releases.forms.table import TableRelease, endings_of
 from noisegate.sql.laws.sampling import sampling_of
 from noisegate.synthetic.pmw.cells_model import cells_table

@@ -39,11 +39,11 @@ from noisegate.privacy.domain import Key, TableDomain, ordinal
 from noisegate.privacy.event import Event
 from noisegate.privacy.guarantee import Guarantee, guarantee_of
 from noisegate.privacy.loss import ApproxDP
-from noisegate.releases.ask.expected import TableExpected
 from noisegate.releases.cells.axes import Axis, require_names
 from noisegate.releases.cells.estimate import Floats
 from noisegate.releases.cells.grid import Grid
 from noisegate.releases.cells.tails import tail_factor
+from noisegate.releases.forms.expected import TableExpected
 from noisegate.releases.forms.table import Number
 from noisegate.sql.laws.sampling import Sampling, sample_words, sampling_of
 from noisegate.sql.question import Block

@@ -1,1 +1,0 @@
-"""Running totals of a table that grows."""
