@@ -63,6 +63,7 @@ from noisegate.sources.writing.tallies import (
     rows_query,
     sums_query,
 )
+from noisegate.sources.writing.weights import WEIGHED
 from noisegate.sources.writing.words import as_, base_value, col, is_not_null, shown_value
 
 if TYPE_CHECKING:
@@ -209,8 +210,15 @@ class AskedSource(Source):
         return rules[type(tally)](tally, self._writer(tally))
 
     def _sums_query(self, tally: Sums, writer: RelationWriter) -> exp.Query:
-        """As it is written for all engines, but for counted owners."""
-        return counted_once(tally, writer) or sums_query(tally, writer, wide=True)
+        """As it is written for all engines, but for counted owners.
+
+        Rows that are weighed are read twice instead of kept: both times are of one moment.
+        """
+        query = counted_once(tally, writer) or sums_query(tally, writer, wide=True)
+        for part in query.find_all(exp.CTE):
+            if part.alias == WEIGHED:
+                part.set("materialized", value=False)
+        return query
 
     def _whole(self, tally: Tally, names: Sequence[str]) -> list[Whole]:
         """The whole numbers of a tally by column."""

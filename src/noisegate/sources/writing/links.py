@@ -72,7 +72,8 @@ def _is_read_as_id(table: Table, name: str, writer: RelationWriter) -> bool:
 
 def _uncast(value: exp.Expr) -> exp.Expr:
     """Without casts, which between whole numbers and texts change no id."""
-    return value.transform(lambda node: node.this if type(node) is exp.Cast else node)
+    plain: exp.Expr = value.transform(lambda e: e.this if type(e) is exp.Cast else e)
+    return plain
 
 
 def _unowned(relation: Relation) -> Relation:

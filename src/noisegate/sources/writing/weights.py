@@ -56,6 +56,7 @@ from noisegate.sources.writing.words import (
 
 FOLDED_MAX: Final = 1 << 62  # what an owner adds to a cell, before it is scaled
 _MOST: Final = (1 << 63) - 1
+WEIGHED: Final = "q"  # the rows that are weighed one by one, as they were
 _LITTLE: Final = 32  # the part that rounding row by row may lose of what a bound loses
 SQUARED_MAX: Final = 1 << 50  # the same where squares are added: 2**24 of them fit into 128 bits
 
@@ -118,22 +119,26 @@ def is_by_row(tally: Sums) -> bool:
 
 def weighed_rows(tally: Sums, query: exp.Select, rows: exp.Select) -> exp.Select:
     """The query of sums over r, where r are the ``rows`` with weighed values e0, e1 and so on."""
-    owner, size, cap = col(OWNER, "q"), exp.Count(this=exp.Star()), whole(tally.rows_per_unit or 0)
-    owners = exp.select(owner, as_(size, "n")).from_(named("q"), copy=False)
+    owner, size, cap = (
+        col(OWNER, WEIGHED),
+        exp.Count(this=exp.Star()),
+        whole(tally.rows_per_unit or 0),
+    )
+    owners = exp.select(owner, as_(size, "n")).from_(named(WEIGHED), copy=False)
     if SIZE in rows.named_selects:  # who has no more in all of the table has no more here
-        owners = owners.where(_many(col(SIZE, "q"), tally), copy=False)
+        owners = owners.where(_many(col(SIZE, WEIGHED), tally), copy=False)
     owners = owners.group_by(owner.copy(), copy=False).having(_many(size.copy(), tally), copy=False)
-    weighed = exp.select(*(col(f"k{place}", "q") for place in range(len(tally.by))))
+    weighed = exp.select(*(col(f"k{place}", WEIGHED) for place in range(len(tally.by))))
     few = exp.Is(this=col("n", "c"), expression=exp.null())
     for place, term in enumerate(tally.terms):
-        value = col(f"e{place}", "q") if term.constant is None else whole(term.constant)
+        value = col(f"e{place}", WEIGHED) if term.constant is None else whole(term.constant)
         product = exp.Mul(this=value.copy(), expression=cap.copy())
         less = exp.IntDiv(this=exp.paren(product, copy=False), expression=col("n", "c"))
         shown = case((few.copy(), value), otherwise=cast(less, "BIGINT"))
         weighed = weighed.select(as_(shown, f"e{place}"), copy=False)
-    same = exp.EQ(this=col(OWNER, "q"), expression=col(OWNER, "c"))
-    weighed = joined(weighed.from_(named("q"), copy=False), named("c"), same, left=True)
-    query = query.with_(cte("q"), as_=rows, materialized=True, copy=False)
+    same = exp.EQ(this=col(OWNER, WEIGHED), expression=col(OWNER, "c"))
+    weighed = joined(weighed.from_(named(WEIGHED), copy=False), named("c"), same, left=True)
+    query = query.with_(cte(WEIGHED), as_=rows, materialized=True, copy=False)
     query = query.with_(cte("c"), as_=owners, materialized=False, copy=False)
     return query.with_(cte("r"), as_=weighed, materialized=False, copy=False)
 
