@@ -300,7 +300,8 @@ def poisson(mean: Floats, at: Floats, normal: Floats) -> Floats:
         term *= own / number
         below += term
         more = at_own > below
-        left, own, at_own, below, term = (x[more] for x in (left, own, at_own, below, term))
+        left, own, at_own = left[more], own[more], at_own[more]
+        below, term = below[more], term[more]
     found: Floats = np.rint(np.maximum(mean + np.sqrt(mean) * normal, 0.0))
     found[~(mean > _FEW)] = 0.0
     found[rare] = counted
