@@ -46,10 +46,10 @@ def fraction(value: Number, *, name: str = "value") -> Fraction:
     >>> fraction(0.1), fraction("1/3"), fraction("1e-6")
     (Fraction(1, 10), Fraction(1, 3), Fraction(1, 1000000))
     """
-    if isinstance(value, bool) or not isinstance(value, (AnyReal, str, Decimal)):
+    if isinstance(value, bool) or not isinstance(value, (int, Fraction, str, AnyReal, Decimal)):
         raise _not_a_number(value, name)
     try:
-        if isinstance(value, Rational):
+        if isinstance(value, (int, Fraction, Rational)):  # the first two need no look at a registry
             exact = Fraction(int(value.numerator), int(value.denominator))
         else:
             text = str(value)

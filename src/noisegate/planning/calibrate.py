@@ -13,8 +13,9 @@ from bisect import bisect_left
 from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
-from math import ceil, floor
-from typing import TypeAlias, TypeVar
+from math import ceil, exp, expm1, floor, log, log1p, sqrt
+from statistics import NormalDist
+from typing import Final, TypeAlias, TypeVar
 
 from noisegate.accounting.search import digits_up, largest, least
 from noisegate.accounting.tails import (
@@ -29,6 +30,7 @@ from noisegate.privacy.distance import L1, L2
 from noisegate.privacy.loss import ApproxDP
 
 S = TypeVar("S", L1, L2)
+_TINY: Final = 1e-200  # doubles go on far below and above
 
 # --- loss to noise
 
@@ -172,11 +174,27 @@ def _least_error(tail: Tail, noise: Fraction, confidence: Fraction, cells: int) 
     def holds(within: int) -> bool:
         return _kept(lambda: tail(noise, within), confidence, cells)
 
-    high = 1
-    while not holds(high):
-        high *= 2
-    low = high // 2 if high > 1 else -1
+    at, step = _about(tail, noise, confidence, cells), 1
+    if holds(at):
+        low, high = at - 1, at
+        while low >= 0 and holds(low):
+            low, high, step = max(low - step, -1), low, 2 * step
+    else:
+        low, high = at, at + 1
+        while not holds(high):
+            low, high, step = high, high + step, 2 * step
     return bisect_left(range(high), x=True, lo=low + 1, key=holds)
+
+
+def _about(tail: Tail, noise: Fraction, confidence: Fraction, cells: int) -> int:
+    """About the least error, in doubles: where a certified search begins, whatever it is."""
+    miss = float(1 - confidence)
+    each = -expm1(log1p(-miss) / cells) if miss < 1 else 1.0
+    if not (_TINY < each < 1 and _TINY < noise < 1 / _TINY):
+        return 1
+    if tail is geometric_tail:
+        return int(float(noise) * log(2 / (each * (1 + exp(-1 / float(noise))))))
+    return int(-NormalDist().inv_cdf(each / 2) * sqrt(noise))
 
 
 @lru_cache(maxsize=4096)

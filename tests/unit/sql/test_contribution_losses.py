@@ -118,7 +118,8 @@ def test_units_of_one_size_may_be_anywhere_in_their_bin_and_others_not():
 def test_even_draws_of_hidden_units_are_as_many_as_expected():
     """Numbers by the law that they are drawn from: the mean of even draws is nearly exact."""
     for mean in (0.01, 0.5, 3.0, 7.9, 8.1, 400.0):
-        drawn = unseen.poisson(np.full(unseen.DRAWS, mean), unseen.even(5))
+        even, normal = unseen.even(5), unseen.even_normal(5)
+        drawn = unseen.poisson(np.full(unseen.DRAWS, mean), even, normal)
         assert drawn.mean() == pytest.approx(mean, rel=0.02, abs=0.01)
         assert drawn.var() == pytest.approx(mean, rel=0.05, abs=0.02)
 

@@ -79,16 +79,15 @@ def counted_of(block: Block, accountant: str, *, apart: bool) -> tuple[Counted, 
         return (Counted(query=rows_per_unit_query(rows)),)
     parts, sought = drafted.parts, drafted.decided is not None
     weighed = [part for part in parts if _is_weighed(part)]
-    sums = [
-        replace(_of_sums(part, rows, zeros=block.former), divides=caps.divided)
-        for part in weighed
-        if part.apart is not None
-    ]
+    direct = [part for part in weighed if part.apart is not None]
     plain = [part for part in weighed if part.apart is None and not part.is_people]
-    loose = any(_is_loose(term) for each in sums for term in each.sums)
+    loose = any(_is_loose(term) for part in direct for term in _terms(part))
     counts = any(each.function in COUNTS for each in block.aggregates)
-    if sums and plain and not (loose or (has_both(block) and not counts and not block.shared)):
+    if direct and plain and not (loose or (has_both(block) and not counts and not block.shared)):
         return counted_of(block, accountant, apart=False)
+    sums = [
+        replace(_of_sums(part, rows, zeros=block.former), divides=caps.divided) for part in direct
+    ]
     people = [part.query.tally.relation for part in weighed if part.is_people]
     listed = any(isinstance(part.query.tally, Values | Distinct) for part in parts)
     sized = _largest(plain, former=block.former, alone=not (people or listed))
@@ -101,8 +100,10 @@ def counted_of(block: Block, accountant: str, *, apart: bool) -> tuple[Counted, 
         for each in people[:1]
     ]  # fmt: skip
     if plain or listed:
-        by_rows = Counted(query=rows_per_unit_query(rows))
-        by_size = by_rows if sized is None else _of_sums(sized, rows, zeros=block.former)
+        if sized is None:
+            by_size = Counted(query=rows_per_unit_query(rows))
+        else:
+            by_size = _of_sums(sized, rows, zeros=block.former)
         return (by_size, *sums, *(groups if sought else ()))
     if people and rows is not block.relation:  # about all units, not about a sample
         return counted_of(replace(block, relation=rows), accountant, apart=apart)

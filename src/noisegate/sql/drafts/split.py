@@ -63,16 +63,18 @@ def _split(errors: tuple[tuple[tuple[int, float], ...], ...], pieces: int, power
             squares[row, piece] = max(weight, 1e-6) ** 2
     multipliers = np.full(len(errors), 1 / len(errors))
     best, worst = np.full(pieces, 1 / pieces), inf
+    add, largest = np.add.reduce, np.maximum.reduce
     for _ in range(ROUNDS):
         shares = np.maximum(multipliers @ squares, 1e-18) ** (1 / (power + 1))
-        shares /= shares.sum()
-        variances = (squares / shares**power).sum(axis=1)
-        if variances.max() < worst:
-            best, worst = shares, float(variances.max())
-        if variances.max() - multipliers @ variances <= GAP * variances.max():
+        shares /= add(shares)
+        variances = add(squares / shares**power, axis=1)
+        top = float(largest(variances))
+        if top < worst:
+            best, worst = shares, top
+        if top - float(multipliers @ variances) <= GAP * top:
             break  # no shares are better: Σ λ_k V_k is least at these, for any λ that sum to 1
-        multipliers *= variances / variances.max()
-        multipliers /= multipliers.sum()
+        multipliers *= variances / top
+        multipliers /= add(multipliers)
     return Split(_rounded(best), worst)
 
 

@@ -5,13 +5,15 @@ it could not leak. Narrower bounds mean less noise for the same ε.
 """
 
 from dataclasses import replace
+from fractions import Fraction
+from math import ceil, floor
 from typing import Final
 
 from noisegate.algebra.expression import Expression, Field, Schema
 from noisegate.algebra.known import remembered
 from noisegate.algebra.relation import Relation
 from noisegate.algebra.schema import schema_of
-from noisegate.privacy.domain import Domain, Kind, ordinal
+from noisegate.privacy.domain import Domain, Key, Kind, ordinal
 from noisegate.sql.drafts.recipe import ADDITIVE, conditions_of
 from noisegate.sql.question import Block, Function
 from noisegate.sql.reading.conditions.facts import Facts
@@ -24,11 +26,14 @@ _KINDS: Final = (Kind.INTEGER, Kind.NUMBER, Kind.DATE, Kind.TIMESTAMP)
 
 def schema_within(block: Block, where: Expression | None = None) -> Schema:
     """The columns of a block's rows, of those for which ``where`` holds too."""
-    schema = schema_of(block.relation)
-    if block.wide:
-        return schema
-    facts = _facts(block.relation)
+    return schema_of(block.relation) if block.wide else _schema(block.relation, where)
+
+
+@remembered
+def _schema(relation: Relation, where: Expression | None) -> Schema:
+    facts = _facts(relation)
     facts = facts if where is None else narrowed(facts, where)
+    schema = schema_of(relation)
     return {name: _within(domain, name, facts) for name, domain in schema.items()}
 
 
@@ -65,5 +70,15 @@ def _within(domain: Domain, name: str, facts: Facts) -> Domain:
     if not lows or not highs or max(lows) > min(highs):
         return domain
     low, high = max(lows), min(highs)
-    keys = domain.keys and tuple(key for key in domain.keys if low <= ordinal(key) <= high)
+    keys = domain.keys and _between(domain.keys, low, high)
     return domain if keys == () else replace(domain, low=low, high=high, keys=keys)
+
+
+def _between(keys: tuple[Key, ...], low: Fraction, high: Fraction) -> tuple[Key, ...]:
+    """Keys within bounds; whole ones are compared as such, which fractions take long over."""
+    first, last = ceil(low), floor(high)
+    return tuple(
+        key
+        for key in keys
+        if (first <= key <= last if type(key) is int else low <= ordinal(key) <= high)
+    )

@@ -180,7 +180,8 @@ class Hidden:
         ending = rows[:, 5] == 0
         deep = ending & (rows[:, 6] == 0)
         parts = ((heights, shape, prior), (deeper, shape[deep], prior[deep]))
-        curves = np.concatenate([np.kron(np.exp(at)[:, None], each) for at, each, _ in parts])
+        high = [np.exp(at)[:, None, None] * each for at, each, _ in parts]
+        curves = np.concatenate([each.reshape(-1, middle.size) for each in high])
         chances = np.concatenate([np.tile(each, at.size) for at, _, each in parts])
         ends = np.ones(len(curves), np.bool_)
         ends[: heights.size * ending.size] = np.tile(ending, heights.size)

@@ -78,6 +78,12 @@ def evens() -> Floats:
 
 
 @cache
+def even_normals() -> Floats:
+    """The same for each bin."""
+    return np.stack([even_normal(place + 4) for place in range(REACH)], axis=1)
+
+
+@cache
 def normals() -> Floats:
     """The same of the standard normal law, for bins that curves are fitted to."""
     return np.stack([even_normal(place + 4 + REACH) for place in range(_BACK + 1)], axis=1)
@@ -271,27 +277,32 @@ def numbers(curve: Floats, seen: Floats, misfit: Floats, scale: float) -> Floats
     rest = _ROUGH * np.sqrt(1 - told[:, clear:])
     hidden = np.maximum(mean[:, clear:], 0.0)
     hidden = hidden * np.exp(even_normal(0)[:, None] * rest - rest**2 / 2)
-    found[:, clear:] = poisson(hidden, evens()[:, : size - clear])
+    bins = slice(size - clear)
+    found[:, clear:] = poisson(hidden, evens()[:, bins], even_normals()[:, bins])
     return found
 
 
-def poisson(mean: Floats, at: Floats) -> Floats:
-    """Poisson numbers by their distribution function; large ones by the normal law."""
-    from scipy.special import ndtri  # noqa: PLC0415 - only when asked for
+def poisson(mean: Floats, at: Floats, normal: Floats) -> Floats:
+    """Poisson numbers by their distribution function; large ones by the normal law.
 
-    few = np.zeros_like(mean)
+    ``at`` are their places in the distribution, ``normal`` the normal numbers there.
+    """
     rare = (mean > 0) & (mean <= _FEW)
     own, at_own = mean[rare], at[rare]
-    term = np.exp(-own)
-    below, counted = term.copy(), np.zeros_like(own)
+    below, counted = np.exp(-own), np.zeros_like(own)
+    left = np.flatnonzero(at_own > below)  # few: most are 0
+    own, at_own, below = own[left], at_own[left], below[left]
+    term = below.copy()
     for number in range(1, _TERMS):
-        more = at_own > below
-        if not more.any():
+        if not left.size:
             break
-        counted += more
+        counted[left] = number
         term *= own / number
         below += term
-    few[rare] = counted
-    many = np.rint(np.maximum(mean + np.sqrt(mean) * ndtri(at), 0.0))
-    found: Floats = np.where(mean > _FEW, many, few)
+        more = at_own > below
+        left, own, at_own = left[more], own[more], at_own[more]
+        below, term = below[more], term[more]
+    found: Floats = np.rint(np.maximum(mean + np.sqrt(mean) * normal, 0.0))
+    found[~(mean > _FEW)] = 0.0
+    found[rare] = counted
     return found

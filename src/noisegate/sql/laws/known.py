@@ -108,7 +108,8 @@ def pooled(answers: Sequence[Known]) -> Known:
 def _average(answers: Sequence[Known]) -> Known:
     """The weighted average with the least variance."""
     precisions = [1 / Fraction(max(answer.law.variance, float_info.min)) for answer in answers]
-    weights = [precision / sum(precisions) for precision in precisions]
+    total = sum(precisions)
+    weights = [precision / total for precision in precisions]
     pairs = list(zip(weights, answers, strict=True))
     values = sum((float(weight) * answer.values for weight, answer in pairs), np.zeros(1))
     return Known(values, combined([(weight, answer.law) for weight, answer in pairs]))

@@ -163,9 +163,7 @@ class Shelf:
     def _found(
         self, query: Query, term: int, known: _Known, *, strictly: bool = True
     ) -> list[Offer]:
-        asked = _asked(query, term)
-        if not strictly:
-            asked = replace(asked, weights=None)
+        asked = _asked(query, term) if strictly else replace(_asked(query, term), weights=None)
         found = known.sums.get((asked.rows, asked.term), ())
         offers = (_offer(stored, asked) for stored in found)
         return [offer for offer in offers if offer is not None]
@@ -403,7 +401,7 @@ def _weigh_alike(stored: Stored, asked: _Asked) -> bool:
         an L1 norm of numbers of one sign over any cells that hold all rows: it is their sum.
     """
     _, squares, sized = asked.weights
-    one, other = ({e: set(map(_name, keys)) for e, keys in each.by} for each in (stored, asked))
+    one, other = ({e: _places_of(keys).keys() for e, keys in each.by} for each in (stored, asked))
     whole = all(_name(REST) in keys for by in (one, other) for keys in by.values())
     signed = any(low < 0 < high for _, _, low, high in sized)
     return one == other or (whole and squares is None and not signed)
@@ -417,11 +415,10 @@ def _places(
         return None
     places: list[list[int]] = []
     for expression, keys in stored.by:
-        place_of = {_name(key): place for place, key in enumerate(keys)}
-        asked = [_name(key) for key in wanted.get(expression, keys)]
-        chosen = {_name(key) for key in picked.get(expression, keys)}
+        place_of, asked = _places_of(keys), _places_of(wanted.get(expression, keys))
+        chosen = {_name(key) for key in picked[expression]} if expression in picked else place_of
         shown = [name for name in asked if name in chosen]
-        if not place_of.keys() >= set(asked) or (expression in wanted and shown != asked):
+        if not place_of.keys() >= asked.keys() or (expression in wanted and shown != [*asked]):
             return None
         if expression not in wanted and expression not in picked and _name(REST) not in place_of:
             return None  # rows without a listed key are in no cell, so cells are not the total
@@ -451,6 +448,12 @@ def _read_off(
         values=values, cells=flat.shape[1], noise=stored.noise, release=stored.release,
         seq=stored.seq, words=words,
     )  # fmt: skip
+
+
+@remembered
+def _places_of(keys: tuple[Json, ...]) -> Mapping[tuple[type, str], int]:
+    """Where in a list of keys each is, in their order."""
+    return {_name(key): place for place, key in enumerate(keys)}
 
 
 def _name(key: Json) -> tuple[type, str]:
