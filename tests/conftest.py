@@ -86,7 +86,13 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
-    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    """Run a test, twice if chance may have failed it. Of many processes, one says little of it.
+
+    Each message between processes costs as much as a small test, and there are five of each.
+    """
+    among_others = hasattr(item.config, "workerinput")
+    if not among_others:
+        item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     before = DRAWN[0]
     reports = runtestprotocol(item, nextitem=nextitem, log=False)
     failed = next((each for each in reports if each.when == "call" and each.failed), None)
@@ -97,9 +103,17 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
         why = (line for line in failed.longreprtext.splitlines() if line.startswith("E "))
         reports[-1].user_properties.append(("repeated", next(why, "")))
     for each in reports:
-        item.ihook.pytest_runtest_logreport(report=each)
-    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+        if not (among_others and _says_nothing(each)):
+            item.ihook.pytest_runtest_logreport(report=each)
+    if not among_others:
+        item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
     return True
+
+
+def _says_nothing(report: pytest.TestReport) -> bool:
+    """What stood before or after a test went well, and quickly."""
+    quick = report.duration < 0.1
+    return report.when != "call" and report.passed and quick and not report.user_properties
 
 
 @pytest.hookimpl(wrapper=True)
