@@ -36,6 +36,11 @@ gc.set_threshold(100_000, 20, 100)  # a search among all tests and modules finds
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as where a shell starts a run behind itself
     signal.signal(signal.SIGINT, signal.default_int_handler)
 DRAWN = [0]  # how often noise was drawn in this process
+# Files of tests that take ten seconds or more each; the last is where Spark may be installed still.
+LONGEST = (
+    "test_types.py", "test_every_feature.py", "test_fuzz.py", "test_sensitivity.py",
+    "test_ledger_crash.py", "test_documents.py", "test_engines_jvm.py",
+)  # fmt: skip
 CERTAIN = {"security", "exact", "golden", "house"}  # folders where nothing is left to chance
 
 
@@ -76,8 +81,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest test first: whoever came to it last would keep all others waiting."""
-    items.sort(key=lambda item: item.path.name != "test_types.py")
+    """The longest tests first: whoever came to one last would keep all others waiting."""
+    places = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path.name, len(places)))
 
 
 def pytest_collection_finish() -> None:
