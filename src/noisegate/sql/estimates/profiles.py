@@ -181,7 +181,7 @@ class Profile:
     @property
     def fine(self) -> Sizes:
         """The same, as smaller caps are chosen by them."""
-        return _sizes(self.units, self.scale, self.part, people=self.people, model=Model.FINE)
+        return self._modelled(Model.FINE)
 
     @property
     def bars(self) -> Sizes:
@@ -195,10 +195,13 @@ class Profile:
 
     def _bars(self, *, wide: bool) -> Sizes:
         model = Model.LEAKY if self.filtered else Model.FINE
+        return self._modelled(model, wide=wide, step=self.step)
+
+    def _modelled(self, model: Model, *, wide: bool = False, step: Fraction | None = None) -> Sizes:
+        """All of it said, so that caps and bars of the same look share what is made of it."""
         return _sizes(
-            self.units, self.scale, self.part, people=self.people, model=model, wide=wide,
-            step=self.step,
-        )  # fmt: skip
+            self.units, self.scale, self.part, people=self.people, model=model, wide=wide, step=step
+        )
 
     @property
     def rows(self) -> float:
