@@ -258,6 +258,33 @@ def test_owners_of_many_rows_are_scaled_alike(engine, steps, grains):
     assert held.tolist() != embedded.sums(replace(tally, rows_per_unit=100)).tolist()
 
 
+@pytest.mark.parametrize("rest", [False, True])
+@pytest.mark.parametrize(
+    ("name", "keys"),
+    [
+        ("who", (1, 2, 3)),
+        ("who", (3, 1, 2)),
+        ("who", (2,)),
+        ("who", tuple(range(-100, 0, 1))),
+        ("who", tuple(range(0, 200, 2))),
+        ("who", (-(2**63) + 1, 2**63 - 1)),
+        ("who", (1, None)),
+        ("code", ("a", "b")),
+        ("code", ("b", None, "a")),
+        ("code", ("a", *(one + other for one in "abcdefghi" for other in "abcdefghi"))),
+    ],
+)
+def test_keys_have_their_places_however_these_are_found(engine, name, keys, rest):
+    source, embedded = shown(engine, Random(31))
+    by = (Grouping(name="g", expression=Field(name), keys=tuple(dict.fromkeys(keys)), rest=rest),)
+    row = Term(expression=Literal(1), grain=Fraction(1), low=0, high=1)
+    for cap in (2, 100):
+        tally = Sums(relation=Table(made.VISITS), by=by, terms=(row,), rows_per_unit=cap)
+        held = source.sums(tally)
+        assert held.tolist() == embedded.sums(tally).tolist()
+        assert held.any() or not rest
+
+
 @pytest.mark.parametrize("cap", [None, 2])
 @pytest.mark.parametrize("steps", [1, 1 << 20])  # grouped by value, and sent one by one
 def test_values_are_equal_however_they_are_sent(engine, steps, cap):

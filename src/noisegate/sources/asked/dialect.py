@@ -41,6 +41,7 @@ class DecimalDialect(Dialect):
     keeps_spoilt = {"add": 2, "subtract": 2, "multiply": 2, "negate": 1, "abs": 1}  # noqa: RUF012
     spoils = frozenset({"add", "subtract", "multiply", "divide", "int_divide", "modulo", "exp",
                         "power", "bin"})  # fmt: skip
+    finds_places = False  # of a value in a short list
 
     def read_as(self, column: Column, stored: str, value: exp.Expr) -> exp.Expr:
         """Every stored value has a result: no cast here can fail."""

@@ -19,10 +19,13 @@ from noisegate.sources.writing.tallies import (
 )
 from noisegate.sources.writing.words import (
     as_,
+    call,
+    case,
     cast,
     clamp,
     col,
     cte,
+    is_not_null,
     keys_table,
     whole,
     write_value,
@@ -30,12 +33,18 @@ from noisegate.sources.writing.words import (
 
 _LOW: Final = 1 << 32
 _MANY: Final = 1 << 16  # different values
+_SHORT: Final = 64  # keys that each group is compared with
 
 
 def values_list(
     query: exp.Query, place: int, grouping: Grouping, kind: Kind, dialect: DecimalDialect
 ) -> None:
-    """Put the list (i, x) of a grouping's keys before all other parts of the statement."""
+    """Put the list (i, x) of a grouping's keys before all other parts of the statement.
+
+    Where a number or a short list tells the place, no table is joined: that is a stage of a job.
+    """
+    if _calculated(query, place, grouping, kind, dialect):
+        return
     if kind is Kind.INTEGER and None not in grouping.keys:
         texts = exp.Literal.string(",".join(str(key) for key in grouping.keys))
         rows: exp.Expr = dialect.split(texts, len(grouping.keys)).subquery("k", copy=False)
@@ -54,6 +63,44 @@ def values_list(
     query.with_(cte(keys_table(place)), as_=found, copy=False)
     parts = query.args["with_"].expressions
     parts.insert(0, parts.pop())
+
+
+def _calculated(
+    query: exp.Query, place: int, grouping: Grouping, kind: Kind, dialect: DecimalDialect
+) -> bool:
+    """Write the places of keys as expressions, if that is quick whatever the rows hold."""
+    keys, table = grouping.keys, keys_table(place)
+    numbers = [key for key in keys if isinstance(key, int) and not isinstance(key, bool)]
+    is_range = len(numbers) == len(keys) and kind is Kind.INTEGER
+    if is_range and numbers == list(range(numbers[0], numbers[0] + len(keys))):
+        first, last = whole(numbers[0]), whole(numbers[-1])
+
+        def at(value: exp.Expr) -> exp.Expr:
+            inside = exp.Between(this=value, low=first.copy(), high=last.copy())
+            near = clamp(value.copy(), first.copy(), last.copy())  # so that nothing overflows
+            return case((inside, exp.Sub(this=near, expression=first.copy())))
+
+    elif dialect.finds_places and kind in (Kind.INTEGER, Kind.TEXT) and len(keys) <= _SHORT:
+        if None in keys:
+            return False
+
+        def at(value: exp.Expr) -> exp.Expr:
+            found = call(
+                "ARRAY_POSITION", call("ARRAY", *(_key(each, kind) for each in keys)), value
+            )
+            zero, one = map(exp.Literal.number, (0, 1))
+            return cast(exp.Sub(this=call("NULLIF", found, zero), expression=one), "BIGINT")
+
+    else:
+        return False
+    for join in [each for each in query.find_all(exp.Join) if each.this.name == table]:
+        select, same = join.parent_select, join.args["on"]
+        if join.side != "LEFT":
+            select.where(is_not_null(at(same.this.copy())), copy=False)
+        join.pop()
+        for column in [each for each in select.find_all(exp.Column) if each.table == table]:
+            column.replace(at(same.this.copy()))
+    return True
 
 
 def _key(key: Key | None, kind: Kind) -> exp.Expr:

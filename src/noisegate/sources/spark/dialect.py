@@ -18,6 +18,8 @@ class Spark(DecimalDialect):
     name = "Spark"
     correlates = False
 
+    finds_places = True
+
     @property
     def functions(self) -> Mapping[str, Writer]:
         """Those that mean the same; loaded for calls only."""
