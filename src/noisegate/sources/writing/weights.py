@@ -55,10 +55,10 @@ from noisegate.sources.writing.words import (
 )
 
 FOLDED_MAX: Final = 1 << 62  # what an owner adds to a cell, before it is scaled
-_MOST: Final = (1 << 63) - 1
-WEIGHED: Final = "q"  # the rows that are weighed one by one, as they were
-_LITTLE: Final = 32  # the part that rounding row by row may lose of what a bound loses
 SQUARED_MAX: Final = 1 << 50  # the same where squares are added: 2**24 of them fit into 128 bits
+WEIGHED: Final = "q"  # the rows that are weighed one by one, as they were
+_LITTLE: Final = 32  # rounding row by row loses at most so small a part of what the bound loses
+_MOST: Final = (1 << 63) - 1
 
 
 def folded_terms(tally: Sums) -> tuple[Term, ...]:
@@ -119,11 +119,8 @@ def is_by_row(tally: Sums) -> bool:
 
 def weighed_rows(tally: Sums, query: exp.Select, rows: exp.Select) -> exp.Select:
     """The query of sums over r, where r are the ``rows`` with weighed values e0, e1 and so on."""
-    owner, size, cap = (
-        col(OWNER, WEIGHED),
-        exp.Count(this=exp.Star()),
-        whole(tally.rows_per_unit or 0),
-    )
+    owner, size = col(OWNER, WEIGHED), exp.Count(this=exp.Star())
+    cap = whole(tally.rows_per_unit or 0)
     owners = exp.select(owner, as_(size, "n")).from_(named(WEIGHED), copy=False)
     if SIZE in rows.named_selects:  # who has no more in all of the table has no more here
         owners = owners.where(_many(col(SIZE, WEIGHED), tally), copy=False)
