@@ -97,10 +97,10 @@ def test_rows_weighed_one_by_one_add_their_part_rounded_towards_zero(vectors, bo
     found = source.sums(tally).reshape(2, len(VECTORS) + 1, CELLS)
     assert not found[:, -1].any()
     for place, vector in enumerate(VECTORS):
-        size = max(sum(map(abs, vector)), bound)
+        weight = 256 * bound // max(sum(map(abs, vector)), bound)
         expected = [
-            [abs(each) * (256 * bound // size) for each in vector],
-            [each * (10 * bound // size) for each in vector],
+            [abs(each) * weight for each in vector],
+            [each * (10 * weight // 256) for each in vector],
         ]
         assert found[:, place].tolist() == expected
         assert np.abs(found[:, place]).sum(axis=1).tolist() <= [256 * bound, 10 * bound]
@@ -118,6 +118,24 @@ def test_rows_are_weighed_one_by_one_only_where_that_loses_little(vectors):
     assert not weights.is_by_row(replace(tally, rows_per_unit=None, squares_per_unit=9))
     assert not weights.is_by_row(replace(tally, terms=(SIGN,)))
     assert weights.is_by_row(replace(tally, terms=(SIGN,), sized=(row,)))
+    far = replace(row, expression=Field("s"), low=-(1 << 40), high=1 << 40)
+    fine = replace(row, grain=Fraction(1, 1 << 24), low=0, high=1 << 24)
+    assert weights.is_by_row(replace(tally, terms=(far, row)))
+    assert not weights.is_by_row(replace(tally, terms=(far, fine)))  # beyond 64 bits
+
+
+def test_an_average_of_rows_weighed_one_by_one_is_theirs():
+    """997 rows of 256 steps have room for 1.8 steps each: whatever the count loses of it, the sum loses, too."""
+    here = table("t", "u", *((name, Kind.INTEGER) for name in ("u", "g", "x")))
+    source, rows = source_of(here, u=[1] * 997, g=[0] * 997, x=[-3] * 500 + [5] * 497)
+    count = Term(expression=Literal(1), grain=Fraction(1, 256), low=0, high=256)
+    value = Term(expression=Field("x"), grain=Fraction(1, 1 << 20), low=-5 << 20, high=5 << 20)
+    groups = (replace(by("g", 0), rest=True),)
+    tally = Sums(relation=rows, by=groups, terms=(value, count), rows_per_unit=7)
+    assert weights.is_by_row(tally)
+    (total, _), (size, _) = source.sums(tally).tolist()
+    assert 0 < size <= 256 * 7
+    assert total * value.grain / (size * count.grain) == Fraction(-3 * 500 + 5 * 497, 997)
 
 
 # neighbours, by enumeration
@@ -224,11 +242,11 @@ def test_a_unit_moves_sums_of_weighed_rows_by_what_its_rows_add(worlds, bound):
     moved = found[:, :-1].reshape(2, len(HELD), 2, code.size)
     moved = moved[:, :, 0] - moved[:, :, 1]
     for place, held in enumerate(HELD):
-        expected, size = np.zeros((2, 3), int), max(len(held), bound)
+        expected, weight = np.zeros((2, 3), int), 128 * bound // max(len(held), bound)
         for (key, cost), _ in held:
             cell = code.keys.index(key) if key in code.keys else 2
-            expected[0, cell] += int(Fraction((cost or 0) * bound, size))  # cuts towards zero
-            expected[1, cell] += 128 * bound // size
+            expected[0, cell] += int(Fraction((cost or 0) * weight, 128))  # cuts towards zero
+            expected[1, cell] += weight
         assert moved[:, place].tolist() == expected.tolist()
     sizes = np.abs(moved).sum(axis=2).max(axis=1)
     assert (sizes <= [each.value for each in query.l1s]).all()

@@ -20,11 +20,13 @@ Few rows: an owner of n rows has ‖v‖₂ ≤ ‖v‖₁ ≤ n · reach in eve
     row how many its owner has in the whole table (``SIZE``), of which n are some: it decides.
     Where keeping the rows would cost more than that saves, as with joins, all are folded.
 Row by row: in L1, where a constant C sizes owners up and every row is in a cell, N is C times the
-    owner's n rows and B is C times the cap: w is cap / n. Each row adds its e times that, rounded
-    towards zero, at most reach · cap / n; no product exceeds B. It takes no fold, which is most of
-    the work, and loses up to a grain a row instead of a cell. So it is done where C is at least 32
-    (cap + 1): of an owner's n > cap rows the bound loses n - cap ≥ n / (cap + 1), and rounding at
-    most n / C, which is no more than 1 / 32 of it. Public numbers alone decide this.
+    owner's n rows and B is C times the cap: w is cap / n, here rounded down to W = ⌊C · cap / n⌋ in
+    parts of C. Each row adds its e times that, rounded towards zero, at most reach · cap / n; no
+    product exceeds reach · C, which 64 bits hold. Rows that count C add W exactly, so that averages
+    are those of rows of one weight. It takes no fold, which is most of the work, and loses up to a
+    grain a row instead of a cell. So it is done where C is at least 32 (cap + 1): of an owner's
+    n > cap rows the bound loses n - cap ≥ n / (cap + 1), and rounding the weight at most n / C,
+    which is no more than 1 / 32 of it. Public numbers alone decide this.
 Cells: keys that are in no list are in no cell, or in the rest. Folded by themselves they make an
     L1 norm no smaller; before squares are taken, the rest is added up to one cell.
 Citation: bounds per user [AKMV19]; here all of a user is scaled, and no group is left out.
@@ -114,26 +116,24 @@ def is_by_row(tally: Sums) -> bool:
     cap, first = tally.rows_per_unit, _sizes(tally)[0][1]
     if cap is None or not tally.by or not all(grouping.rest for grouping in tally.by):
         return False
-    return abs(first.constant or 0) == first.reach >= _LITTLE * (cap + 1)
+    most = first.reach * max(term.reach for term in folded_terms(tally))
+    return abs(first.constant or 0) == first.reach >= _LITTLE * (cap + 1) and most <= _MOST
 
 
 def weighed_rows(tally: Sums, query: exp.Select, rows: exp.Select) -> exp.Select:
     """The query of sums over r, where r are the ``rows`` with weighed values e0, e1 and so on."""
-    owner, size, cap = (
-        col(OWNER, WEIGHED),
-        exp.Count(this=exp.Star()),
-        whole(tally.rows_per_unit or 0),
-    )
-    owners = exp.select(owner, as_(size, "n")).from_(named(WEIGHED), copy=False)
+    owner, size, first = col(OWNER, WEIGHED), exp.Count(this=exp.Star()), _sizes(tally)[0][1]
+    weight = exp.IntDiv(this=whole(tally.bound(first)), expression=size)
+    owners = exp.select(owner, as_(weight, "w")).from_(named(WEIGHED), copy=False)
     if SIZE in rows.named_selects:  # who has no more in all of the table has no more here
         owners = owners.where(_many(col(SIZE, WEIGHED), tally), copy=False)
     owners = owners.group_by(owner.copy(), copy=False).having(_many(size.copy(), tally), copy=False)
     weighed = exp.select(*(col(f"k{place}", WEIGHED) for place in range(len(tally.by))))
-    few = exp.Is(this=col("n", "c"), expression=exp.null())
+    few = exp.Is(this=col("w", "c"), expression=exp.null())
     for place, term in enumerate(tally.terms):
         value = col(f"e{place}", WEIGHED) if term.constant is None else whole(term.constant)
-        product = exp.Mul(this=value.copy(), expression=cap.copy())
-        less = exp.IntDiv(this=exp.paren(product, copy=False), expression=col("n", "c"))
+        product = exp.Mul(this=value.copy(), expression=col("w", "c"))
+        less = exp.IntDiv(this=exp.paren(product, copy=False), expression=whole(first.reach))
         shown = case((few.copy(), value), otherwise=cast(less, "BIGINT"))
         weighed = weighed.select(as_(shown, f"e{place}"), copy=False)
     same = exp.EQ(this=col(OWNER, WEIGHED), expression=col(OWNER, "c"))
