@@ -244,7 +244,7 @@ def test_cells_beyond_63_bits_keep_their_numbers(engine):
     assert len(other.cells) > 3
 
 
-@pytest.mark.parametrize("grains", [8, 1 << 16])  # owners are folded, or their rows weighed
+@pytest.mark.parametrize("grains", [8, 128, 1 << 16])  # owners folded, some, rows weighed
 @pytest.mark.parametrize("steps", [1 << 10, 1 << 22])  # a sum of an owner in 64 bits, and not
 def test_owners_of_many_rows_are_scaled_alike(engine, steps, grains):
     source, embedded = shown(engine, Random(23))

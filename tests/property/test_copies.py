@@ -29,7 +29,16 @@ from test_sensitivity import (
 
 import noisegate.sources.duckdb.source as engine
 from noisegate.algebra.expression import Call, Field, Literal
-from noisegate.algebra.relation import Among, Filter, Ordering, Table, Window, Windowed
+from noisegate.algebra.relation import (
+    Among,
+    Filter,
+    Join,
+    Ordering,
+    Project,
+    Table,
+    Window,
+    Windowed,
+)
 from noisegate.algebra.tally import Grouping, Sums, Term
 from noisegate.errors import SourceError
 from noisegate.privacy.domain import Kind
@@ -98,6 +107,25 @@ def test_a_copy_gives_the_whole_numbers_of_its_file(tmp_path, relation_of):
     wanted = {ROWS.name} if relation_of is row_level else {PEOPLE.name, VISITS.name, "taken"}
     assert wanted <= read
     assert "drugs" not in read
+
+
+def test_a_join_along_the_link_has_the_same_rows_where_its_child_is_a_copy(tmp_path):
+    """A visit that is written down twice is two partners of what was taken, and not four."""
+    random = Random(0)
+    rows = {
+        **make_rows(random),
+        "visits": [{"vid": 1, "who": 2, "cost": 3.0, "code": "a"}] * 2,
+        "taken": [{"visit": 1, "code": "b", "dose": 1.0}],
+    }
+    frames = frames_of(rows, random)
+    visits = Project(Table(VISITS), (("vid", Field("vid")), ("kind", Field("code"))))
+    pairs = Join(Table(TABLES["taken"]), visits, ((Field("visit"), Field("vid")),))
+    tally = Sums(relation=pairs, terms=(ONE,), rows_per_unit=9)
+    source = DuckDBSource(written(tmp_path, frames), TABLES)
+    for _ in range(3):
+        assert source.sums(tally).tolist() == DuckDBSource(frames, TABLES).sums(tally).tolist()
+        assert source.sums(tally).tolist() == [[2]]
+    assert {"taken", "visits"} <= set(kept(source))
 
 
 def test_sizes_that_are_too_small_are_caught(tmp_path, monkeypatch):

@@ -88,7 +88,7 @@ def test_all_small_vectors_are_scaled_to_their_bound_and_kept_within_it(vectors,
 @pytest.mark.parametrize("bound", range(1, 7))
 def test_rows_weighed_one_by_one_add_their_part_rounded_towards_zero(vectors, bound):
     source, rows = vectors
-    row = Term(expression=Literal(1), grain=Fraction(1, 256), low=0, high=256)
+    row = Term(expression=Literal(1), grain=Fraction(1, 4096), low=0, high=4096)
     wide = replace(SIGN, grain=SIGN.grain / 10, low=-10, high=10)
     listed = by("u", *range(len(VECTORS))), by("c", *range(CELLS - 1))  # the last is the rest
     groups = tuple(replace(each, rest=True) for each in listed)
@@ -97,13 +97,13 @@ def test_rows_weighed_one_by_one_add_their_part_rounded_towards_zero(vectors, bo
     found = source.sums(tally).reshape(2, len(VECTORS) + 1, CELLS)
     assert not found[:, -1].any()
     for place, vector in enumerate(VECTORS):
-        size = max(sum(map(abs, vector)), bound)
+        weight = 4096 * bound // max(sum(map(abs, vector)), bound)
         expected = [
-            [abs(each) * (256 * bound // size) for each in vector],
-            [each * (10 * bound // size) for each in vector],
+            [abs(each) * weight for each in vector],
+            [each * (10 * weight // 4096) for each in vector],
         ]
         assert found[:, place].tolist() == expected
-        assert np.abs(found[:, place]).sum(axis=1).tolist() <= [256 * bound, 10 * bound]
+        assert (np.abs(found[:, place]).sum(axis=1) <= [4096 * bound, 10 * bound]).all()
 
 
 def test_rows_are_weighed_one_by_one_only_where_that_loses_little(vectors):
@@ -118,6 +118,57 @@ def test_rows_are_weighed_one_by_one_only_where_that_loses_little(vectors):
     assert not weights.is_by_row(replace(tally, rows_per_unit=None, squares_per_unit=9))
     assert not weights.is_by_row(replace(tally, terms=(SIGN,)))
     assert weights.is_by_row(replace(tally, terms=(SIGN,), sized=(row,)))
+    far = replace(row, expression=Field("s"), low=-(1 << 40), high=1 << 40)
+    fine = replace(row, grain=Fraction(1, 1 << 24), low=0, high=1 << 24)
+    assert weights.is_by_row(replace(tally, terms=(far, row)))
+    assert not weights.is_by_row(replace(tally, terms=(far, fine)))  # beyond 64 bits
+
+
+@pytest.mark.parametrize("steps", [1 << 16, 256])
+def test_an_average_of_weighed_rows_is_theirs(steps):
+    """997 rows under a bound of 7 have 460 of 65,536 parts each: what the count loses of its weight
+    the sum loses, too. Of 256 parts it would be one: such an owner is folded, and loses none."""
+    here = table("t", "u", *((name, Kind.INTEGER) for name in ("u", "g", "x")))
+    source, rows = source_of(here, u=[1] * 997, g=[0] * 997, x=[-3] * 500 + [5] * 497)
+    count = Term(expression=Literal(1), grain=Fraction(1, steps), low=0, high=steps)
+    value = Term(expression=Field("x"), grain=Fraction(1, 1 << 20), low=-5 << 20, high=5 << 20)
+    groups = (replace(by("g", 0), rest=True),)
+    tally = Sums(relation=rows, by=groups, terms=(value, count), rows_per_unit=7)
+    assert weights.is_by_row(tally)
+    (total, _), (size, _) = source.sums(tally).tolist()
+    mean = Fraction(-3 * 500 + 5 * 497, 997)
+    assert size == (997 * 460 if steps > 256 else 256 * 7)
+    assert abs(total * value.grain / (size * count.grain) - mean) < Fraction(1, 1 << 20)
+
+
+@pytest.mark.parametrize("rows", [27, 28, 29, 300])  # more than 28 are folded
+def test_owners_of_very_many_rows_add_the_bound_beside_others(rows):
+    """Two of as many rows have sums of their own: else they would be rounded together."""
+    here = table("t", "u", *((name, Kind.INTEGER) for name in ("u", "g", "x")))
+    owners = [each for each in (1, 2) for _ in range(rows)]
+    cells = [n % 3 for n in range(2 * rows)]
+    values = [(-1) ** n * (n % 7) for n in range(2 * rows)]
+    source, table_of = source_of(here, u=[*owners, 3], g=[*cells, 1], x=[*values, 6])
+    count = Term(expression=Literal(1), grain=Fraction(1, 256), low=0, high=256)
+    value = Term(expression=Field("x"), grain=Fraction(1, 100), low=-600, high=600)
+    groups = (replace(by("g", 0, 1), rest=True),)
+    tally = Sums(relation=table_of, by=groups, terms=(value, count), rows_per_unit=7)
+    assert weights.is_by_row(tally)
+    expected, weight = np.zeros((2, 3), int), 256 * 7 // rows
+    for owner in (1, 2):
+        whose = [(g, x) for u, g, x in zip(owners, cells, values, strict=True) if u == owner]
+        for cell in range(3):
+            here_ = [100 * x for g, x in whose if g == cell]
+            if rows > 28:
+                expected[:, cell] += [
+                    int(Fraction(7 * sum(here_), rows)),
+                    256 * 7 * len(here_) // rows,
+                ]
+            else:
+                each = [int(Fraction(x * weight, 256)) for x in here_]
+                expected[:, cell] += [sum(each), weight * len(here_)]
+    expected[:, 1] += [600, 256]
+    assert source.sums(tally).tolist() == expected.tolist()
 
 
 # neighbours, by enumeration
@@ -169,7 +220,7 @@ RELATIONS = {
 }  # fmt: skip
 COST, DOSE = field("cost", low=-2, high=3), field("dose", Fraction(1, 2), low=-2, high=4)
 FINE = Term(expression=Literal(1), grain=Fraction(1, 32), low=0, high=32)  # see `is_by_row`
-FINER = Term(expression=Literal(1), grain=Fraction(1, 128), low=0, high=128)
+FINER = Term(expression=Literal(1), grain=Fraction(1, 1024), low=0, high=1024)
 
 
 @pytest.fixture(scope="module")
@@ -224,11 +275,11 @@ def test_a_unit_moves_sums_of_weighed_rows_by_what_its_rows_add(worlds, bound):
     moved = found[:, :-1].reshape(2, len(HELD), 2, code.size)
     moved = moved[:, :, 0] - moved[:, :, 1]
     for place, held in enumerate(HELD):
-        expected, size = np.zeros((2, 3), int), max(len(held), bound)
+        expected, weight = np.zeros((2, 3), int), 1024 * bound // max(len(held), bound)
         for (key, cost), _ in held:
             cell = code.keys.index(key) if key in code.keys else 2
-            expected[0, cell] += int(Fraction((cost or 0) * bound, size))  # cuts towards zero
-            expected[1, cell] += 128 * bound // size
+            expected[0, cell] += int(Fraction((cost or 0) * weight, 1024))  # cuts towards zero
+            expected[1, cell] += weight
         assert moved[:, place].tolist() == expected.tolist()
     sizes = np.abs(moved).sum(axis=2).max(axis=1)
     assert (sizes <= [each.value for each in query.l1s]).all()

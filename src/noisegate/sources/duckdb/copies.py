@@ -99,11 +99,6 @@ class CopyWriter(RelationWriter):
             relation = relation.of
         return opened
 
-    def keeps_owners(self, table: TableDomain) -> bool:
-        """With every row of a copy."""
-        copy = self.copies.get(table.name)
-        return copy is not None and copy.table == table  # another says otherwise what is clamped
-
     def _table(self, relation: Table) -> Written:
         opened = self._open(relation)
         if opened is None:
@@ -117,9 +112,9 @@ class CopyWriter(RelationWriter):
 
     def _open(self, relation: Table) -> Opened | None:
         """A SELECT from the copy, if there is one."""
-        if not self.keeps_owners(relation.domain):
+        copy = self.copies.get(relation.domain.name)
+        if copy is None or copy.table != relation.domain:  # another says otherwise what is clamped
             return None
-        copy = self.copies[relation.domain.name]
         alias, query = self._alias(), exp.Select()
         names = {name: at for name, at in copy.columns.items() if name in self._used}
         owned = copy.table.unit is not None and copy.table.unit.column is not None

@@ -51,12 +51,7 @@ def _is_link(here: tuple[Table, str], there: tuple[Table, str], writer: Relation
     """Whether the first table's rows find their owners through this column of the second."""
     one, other, unit = here[0].domain, there[0].domain, there[0].domain.unit
     step = Step(column=here[1], table=other.name, key=there[1])
-    if (
-        writer.keeps_owners(one)
-        or unit is None
-        or one.path != (step, *other.path)
-        or one.unit != unit
-    ):
+    if unit is None or one.path != (step, *other.path) or one.unit != unit:
         return False
     return all(_is_read_as_id(table, name, writer) for table, name in (here, there))
 

@@ -270,10 +270,6 @@ class RelationWriter:
             query = query.where(coins.heads(value.copy(), dialect), copy=False)
         return Written(query, names, is_owned=True, stored=stored)
 
-    def keeps_owners(self, table: TableDomain) -> bool:  # noqa: ARG002
-        """Whether the owners of these rows lie beside them."""
-        return False
-
     def as_owner(self, column: str, alias: str) -> exp.Expr:
         """An id as it is compared: whole numbers where every table has them, else text.
 

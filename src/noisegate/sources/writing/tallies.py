@@ -72,8 +72,7 @@ def sums_query(tally: Sums, writer: RelationWriter, *, wide: bool) -> exp.Query:
         rows, is_owned = _rows(tally.relation, tally.by, weights.folded_terms(tally), writer)
         by_row = is_owned and _is_scan(tally.relation) and weights.is_by_row(tally)
         if is_owned and not by_row:
-            kept = _is_scan(tally.relation)
-            return weights.weighed_sums(tally, rows, writer.dialect, kept=kept)
+            return weights.weighed_sums(tally, rows, writer.dialect)
     light = () if wide or tally.is_weighed else _light(tally)
     rows, is_owned = _rows(tally.relation, tally.by, tally.terms, writer, light=light)
     groups = [f"k{place}" for place in range(len(tally.by))]
@@ -82,7 +81,9 @@ def sums_query(tally: Sums, writer: RelationWriter, *, wide: bool) -> exp.Query:
         is_column = by_row or term.constant is None
         value = col(f"e{place}", "r") if is_column else whole(term.constant or 0)
         sums = sums.select(as_(summed(value), f"s{place}"), copy=False)
-    sums = sums.group_by(*(col(name, "r") for name in groups), copy=False)
+    parts = [*groups, "b"] if by_row else groups
+    sums = sums.group_by(*(col(name, "r") for name in parts), copy=False)
+    sums = weights.weighed_parts(tally, sums) if by_row else sums
     if light:
         sums = sums.select(as_(exp.Count(this=exp.Star()), "n"), copy=False)
     query = _added(sums, tally, light, writer.dialect)

@@ -15,16 +15,13 @@ Whole numbers: an owner's sum in a cell is in 128 bits, then clamped to ±2**62,
     else N is the L1 norm, which is no smaller.
 Few rows: an owner of n rows has ‖v‖₂ ≤ ‖v‖₁ ≤ n · reach in every term, so with n of at most
     `rows_per_unit`, or ⌊√squares⌋, it is within all bounds: w = 1, and it adds v whether or not it
-    is folded. Its own rows alone decide whether they are added as they are or folded; rows are
-    read once for both ways, so that no owner can be on neither or both. A copy states with each
-    row how many its owner has in the whole table (``SIZE``), of which n are some: it decides.
-    Where keeping the rows would cost more than that saves, as with joins, all are folded.
-Row by row: in L1, where a constant C sizes owners up and every row is in a cell, N is C times the
-    owner's n rows and B is C times the cap: w is cap / n. Each row adds its e times that, rounded
-    towards zero, at most reach · cap / n; no product exceeds B. It takes no fold, which is most of
-    the work, and loses up to a grain a row instead of a cell. So it is done where C is at least 32
-    (cap + 1): of an owner's n > cap rows the bound loses n - cap ≥ n / (cap + 1), and rounding at
-    most n / C, which is no more than 1 / 32 of it. Public numbers alone decide this.
+    is folded. A copy states with each row how many its owner has in the whole table (``SIZE``), of
+    which n are some: that decides whether rows are added as they are, or folded as all others are.
+Row by row: in L1, where a constant C sizes owners up and every row is in a cell, w is cap / n, here
+    rounded down to W = ⌊C · cap / n⌋ parts of C. Each row adds its e times that, rounded towards
+    zero: at most reach · cap / n, and 64 bits hold reach · C. Rows of C add W exactly: averages are
+    of rows of one weight. It is done where C ≥ 32 (cap + 1): of n > cap rows the bound loses n -
+    cap ≥ n / (cap + 1), and rounding W n / C at most. An owner with W below 64 is folded instead.
 Cells: keys that are in no list are in no cell, or in the rest. Folded by themselves they make an
     L1 norm no smaller; before squares are taken, the rest is added up to one cell.
 Citation: bounds per user [AKMV19]; here all of a user is scaled, and no group is left out.
@@ -58,6 +55,7 @@ FOLDED_MAX: Final = 1 << 62  # what an owner adds to a cell, before it is scaled
 SQUARED_MAX: Final = 1 << 50  # the same where squares are added: 2**24 of them fit into 128 bits
 WEIGHED: Final = "q"  # the rows that are weighed one by one, as they were
 _LITTLE: Final = 32  # rounding row by row loses at most so small a part of what the bound loses
+_FINE: Final = 64  # parts that a row's weight has at least
 _MOST: Final = (1 << 63) - 1
 
 
@@ -70,11 +68,8 @@ def folded_terms(tally: Sums) -> tuple[Term, ...]:
     return (*tally.terms, *others)
 
 
-def weighed_sums(tally: Sums, rows: exp.Select, dialect: Dialect, *, kept: bool) -> exp.Select:
-    """Columns i0, i1, … and s0, s1, … of rows k0, …, e0, … (`folded_terms`) with their owners.
-
-    Owners of few rows are told apart where rows are ``kept``, or each row tells how many there are.
-    """
+def weighed_sums(tally: Sums, rows: exp.Select, dialect: Dialect) -> exp.Select:
+    """Columns i0, i1, … and s0, s1, … of rows k0, …, e0, … (`folded_terms`) with their owners."""
     limits, sized = _limits(tally), SIZE in rows.named_selects
     if not tally.by and not sized:
         parts = exp.select(col(OWNER, "r")).select(*_folded(tally, limits), copy=False)
@@ -82,29 +77,18 @@ def weighed_sums(tally: Sums, rows: exp.Select, dialect: Dialect, *, kept: bool)
         query = _added(tally, _scaled_parts(tally))
         query = query.with_(cte("r"), as_=rows, materialized=False, copy=False)
         return query.with_(cte("p"), as_=parts, materialized=False, copy=False)
-    many: exp.Expr = exp.true()
-    if sized:
-        many = _many(col(SIZE, "r"), tally)
-    elif kept:
-        same = exp.EQ(this=col(OWNER, "c"), expression=col(OWNER, "r"))
-        many = exp.Exists(this=exp.select("1").from_(named("c"), copy=False).where(same))
+    many = _many(col(SIZE, "r"), tally) if sized else exp.true()
     parts = _of(tally, [OWNER], _folded(tally, limits), many)
     parts = by_places(parts, tally.by, [OWNER, *(f"v{place}" for place in range(len(limits)))])
     if tally.squares_per_unit is not None and any(grouping.rest for grouping in tally.by):
         parts = _merged(parts, tally, limits)
     both: exp.Query = _added(tally, _scaled_parts(tally), limit=None)
-    if sized or kept:
+    if sized:
         sums = [as_(_total(tally.terms, place), f"s{place}") for place in range(len(tally.terms))]
         names = [f"s{place}" for place in range(len(sums))]
         plain = by_places(_of(tally, [], sums, exp.not_(many)), tally.by, names)
         both = exp.union(both, plain, distinct=False, copy=False)
-    query = _added(tally, both).with_(
-        cte("r"), as_=rows, materialized=kept and not sized, copy=False
-    )
-    if kept and not sized:
-        owners = exp.select(col(OWNER, "r")).from_(named("r")).group_by(col(OWNER, "r"), copy=False)
-        owners = owners.having(_many(exp.Count(this=exp.Star()), tally), copy=False)
-        query = query.with_(cte("c"), as_=owners, materialized=True, copy=False)
+    query = _added(tally, both).with_(cte("r"), as_=rows, materialized=False, copy=False)
     query = query.with_(cte("p"), as_=parts, materialized=True, copy=False)
     return query.with_(cte("h"), as_=_heavy(tally, dialect), materialized=False, copy=False)
 
@@ -114,30 +98,48 @@ def is_by_row(tally: Sums) -> bool:
     cap, first = tally.rows_per_unit, _sizes(tally)[0][1]
     if cap is None or not tally.by or not all(grouping.rest for grouping in tally.by):
         return False
-    return abs(first.constant or 0) == first.reach >= _LITTLE * (cap + 1)
+    most = first.reach * max(term.reach for term in folded_terms(tally))
+    return abs(first.constant or 0) == first.reach >= _LITTLE * (cap + 1) and most <= _MOST
 
 
 def weighed_rows(tally: Sums, query: exp.Select, rows: exp.Select) -> exp.Select:
-    """The query of sums over r, where r are the ``rows`` with weighed values e0, e1 and so on."""
-    owner, size = col(OWNER, WEIGHED), exp.Count(this=exp.Star())
-    cap = whole(tally.rows_per_unit or 0)
+    """The query over r: the ``rows``, values e0, e1, … weighed, or as they are of an owner b."""
+    owner, size, first = col(OWNER, WEIGHED), exp.Count(this=exp.Star()), _sizes(tally)[0][1]
     owners = exp.select(owner, as_(size, "n")).from_(named(WEIGHED), copy=False)
     if SIZE in rows.named_selects:  # who has no more in all of the table has no more here
         owners = owners.where(_many(col(SIZE, WEIGHED), tally), copy=False)
     owners = owners.group_by(owner.copy(), copy=False).having(_many(size.copy(), tally), copy=False)
-    weighed = exp.select(*(col(f"k{place}", WEIGHED) for place in range(len(tally.by))))
-    few = exp.Is(this=col("n", "c"), expression=exp.null())
+    many, bound = col("n", "c"), tally.bound(first)
+    some = exp.LTE(this=many, expression=whole(bound // _FINE))  # unknown of owners of few rows
+    weight = exp.IntDiv(this=whole(bound), expression=many.copy())
+    weighed = exp.select(
+        *(col(f"k{place}", WEIGHED) for place in range(len(tally.by))), many.copy()
+    )
+    weighed = weighed.select(as_(case((exp.not_(some), owner.copy())), "b"), copy=False)
     for place, term in enumerate(tally.terms):
         value = col(f"e{place}", WEIGHED) if term.constant is None else whole(term.constant)
-        product = exp.Mul(this=value.copy(), expression=cap.copy())
-        less = exp.IntDiv(this=exp.paren(product, copy=False), expression=col("n", "c"))
-        shown = case((few.copy(), value), otherwise=cast(less, "BIGINT"))
+        product = exp.Mul(this=value.copy(), expression=exp.paren(weight))
+        less = exp.IntDiv(this=exp.paren(product, copy=False), expression=whole(first.reach))
+        shown = case((some.copy(), cast(less, "BIGINT")), otherwise=value)
         weighed = weighed.select(as_(shown, f"e{place}"), copy=False)
-    same = exp.EQ(this=col(OWNER, WEIGHED), expression=col(OWNER, "c"))
+    same = exp.EQ(this=owner.copy(), expression=col(OWNER, "c"))
     weighed = joined(weighed.from_(named(WEIGHED), copy=False), named("c"), same, left=True)
     query = query.with_(cte(WEIGHED), as_=rows, materialized=True, copy=False)
     query = query.with_(cte("c"), as_=owners, materialized=False, copy=False)
     return query.with_(cte("r"), as_=weighed, materialized=False, copy=False)
+
+
+def weighed_parts(tally: Sums, sums: exp.Select) -> exp.Select:
+    """Sums of r by key and b: those of an owner b of n rows times cap / n."""
+    size, others = exp.Max(this=col("n", "r")), exp.Is(this=col("b", "u"), expression=exp.null())
+    sums = sums.select(col("b", "r"), as_(size, "n"), copy=False).subquery("u", copy=False)
+    found = exp.select(*(col(f"k{place}", "u") for place in range(len(tally.by))))
+    for place in range(len(tally.terms)):
+        held, many = _held(col(f"s{place}", "u"), FOLDED_MAX, "").this, col("n", "u")
+        part = _scaled(held, tally.rows_per_unit or 0, cast(many, "HUGEINT"), many.copy())
+        shown = case((others.copy(), col(f"s{place}", "u")), otherwise=cast(part, "HUGEINT"))
+        found = found.select(as_(shown, f"s{place}"), copy=False)
+    return found.from_(sums, copy=False)
 
 
 def _of(tally: Sums, others: list[str], sums: list[exp.Expr], which: exp.Expr) -> exp.Select:
