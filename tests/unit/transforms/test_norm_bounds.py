@@ -10,6 +10,7 @@ from itertools import combinations_with_replacement, product
 from math import isqrt
 from random import Random
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -17,9 +18,10 @@ import pytest
 from door import ONE, by, field, table
 from noisegate.algebra.expression import Call, Field, Literal
 from noisegate.algebra.relation import Filter, Join, JoinKind, Project, Table
-from noisegate.algebra.tally import Grouping, Sums, Term
+from noisegate.algebra.tally import Grouping, Marginals, Sums, Term
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Kind, Step
+from noisegate.sources.duckdb.files import Within
 from noisegate.sources.duckdb.source import DuckDBSource
 from noisegate.sources.writing import weights
 from noisegate.transforms.query import Query
@@ -364,3 +366,22 @@ def test_what_no_engine_could_answer_is_refused():
     empty = Grouping(name="x", expression=Field("x"), keys=(), rest=True)
     with pytest.raises(Unsupported, check=about("keys")):
         Query(Sums(relation=here, by=(empty,), terms=(ONE,), rows_per_unit=1))
+
+
+# rows that are drawn
+
+
+def test_a_unit_is_counted_by_the_rows_that_it_adds_even_where_a_view_draws_them(tmp_path):
+    """Two readings of half of 2,000 rows would differ: the bound fails in 1 of 2 then."""
+    here = table("t", "u", *((name, Kind.INTEGER) for name in ("u", "g")), views=("t",))
+    with duckdb.connect(tmp_path / "t.duckdb") as made:
+        made.execute("CREATE TABLE base AS SELECT 1 AS u, range % 3 AS g FROM range(2000)")
+        made.execute("CREATE VIEW t AS SELECT * FROM base WHERE random() < 0.5")
+    source = DuckDBSource({"t": Within(tmp_path / "t.duckdb", "t")}, {"t": here})
+    term = Term(expression=Literal(1), grain=Fraction(1, 1 << 20), low=0, high=1 << 20)
+    groups = (replace(by("g", 0, 1), rest=True),)
+    asked = Sums(relation=Table(here), by=groups, terms=(term,), rows_per_unit=1)
+    twice = Marginals(relation=Table(here), by=groups, sets=((0,),), term=term, rows_per_unit=1)
+    for _ in range(30):
+        assert 0 < source.sums(asked).sum() <= 1 << 20
+        assert 0 < source.marginals(twice)[0].sum() <= 1 << 20

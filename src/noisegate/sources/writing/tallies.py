@@ -479,7 +479,12 @@ def _lowest(pairs: exp.Query, names: Sequence[str], cap: int, dialect: Dialect) 
 
 
 def _is_scan(relation: Relation) -> bool:
-    """Whether reading the rows twice is cheaper than keeping them."""
+    """Whether reading the rows twice is cheaper than keeping them, and finds the same ones.
+
+    A view may draw its rows, so that an owner would be counted by others than those it adds.
+    """
     while isinstance(relation, Filter | Project):
         relation = relation.of
-    return isinstance(relation, Table) and not relation.domain.path
+    if not isinstance(relation, Table):
+        return False
+    return not relation.domain.path and not relation.domain.views
