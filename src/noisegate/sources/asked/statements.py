@@ -94,7 +94,7 @@ def _calculated(
     else:
         return False
     for join in [each for each in query.find_all(exp.Join) if each.this.name == table]:
-        select, same = join.parent_select, join.args["on"]
+        select, same = join.parent_select or exp.Select(), join.args["on"]
         if join.side != "LEFT":
             select.where(is_not_null(at(same.this.copy())), copy=False)
         join.pop()

@@ -485,6 +485,4 @@ def _is_scan(relation: Relation) -> bool:
     """
     while isinstance(relation, Filter | Project):
         relation = relation.of
-    if not isinstance(relation, Table):
-        return False
-    return not relation.domain.path and not relation.domain.views
+    return isinstance(relation, Table) and not (relation.domain.path or relation.domain.views)

@@ -132,14 +132,14 @@ def weighed_rows(tally: Sums, query: exp.Select, rows: exp.Select) -> exp.Select
 def weighed_parts(tally: Sums, sums: exp.Select) -> exp.Select:
     """Sums of r by key and b: those of an owner b of n rows times cap / n."""
     size, others = exp.Max(this=col("n", "r")), exp.Is(this=col("b", "u"), expression=exp.null())
-    sums = sums.select(col("b", "r"), as_(size, "n"), copy=False).subquery("u", copy=False)
+    parts = sums.select(col("b", "r"), as_(size, "n"), copy=False).subquery("u", copy=False)
     found = exp.select(*(col(f"k{place}", "u") for place in range(len(tally.by))))
     for place in range(len(tally.terms)):
         held, many = _held(col(f"s{place}", "u"), FOLDED_MAX, "").this, col("n", "u")
         part = _scaled(held, tally.rows_per_unit or 0, cast(many, "HUGEINT"), many.copy())
         shown = case((others.copy(), col(f"s{place}", "u")), otherwise=cast(part, "HUGEINT"))
         found = found.select(as_(shown, f"s{place}"), copy=False)
-    return found.from_(sums, copy=False)
+    return found.from_(parts, copy=False)
 
 
 def _of(tally: Sums, others: list[str], sums: list[exp.Expr], which: exp.Expr) -> exp.Select:
