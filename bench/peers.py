@@ -102,14 +102,12 @@ def _row(law: str, peer: str, cells: int, said: Any) -> Row:
 
 def _run(peer: str, cells: int) -> Any:
     script = BENCH / "peers" / f"run_{peer}.py"
-    environment = os.environ | {"PYTHONPATH": str(BENCH), "PYTHONWARNINGS": "ignore"}
-    said = _call(
-        [str(_environment(peer)), str(script), str(cells)], RUN_LIMIT_S, "run", environment
-    )
+    variables = os.environ | {"PYTHONPATH": str(BENCH), "PYTHONWARNINGS": "ignore"}
+    said = call([str(environment(peer)), str(script), str(cells)], RUN_LIMIT_S, "run", variables)
     return json.loads(said.splitlines()[-1])
 
 
-def _environment(peer: str) -> Path:
+def environment(peer: str, *options: str) -> Path:
     """The peer's Python, installed once: again only when its pins or our Python change."""
     home = ENVIRONMENTS / peer
     pins = BENCH / "peers" / f"{peer}.txt"
@@ -118,19 +116,19 @@ def _environment(peer: str) -> Path:
     if stamp.is_file() and stamp.read_text() == wanted:
         return python
     shutil.rmtree(home, ignore_errors=True)
-    _call([sys.executable, "-m", "venv", str(home)], INSTALL_LIMIT_S, "get an environment")
+    call([sys.executable, "-m", "venv", str(home)], INSTALL_LIMIT_S, "get an environment")
     pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    _call([*pip, "--requirement", str(pins)], INSTALL_LIMIT_S, "be installed")
+    call([*pip, *options, "--requirement", str(pins)], INSTALL_LIMIT_S, "be installed")
     stamp.write_text(wanted)
     return python
 
 
-def _call(
-    command: list[str], limit_s: float, doing: str, environment: dict[str, str] | None = None
+def call(
+    command: list[str], limit_s: float, doing: str, variables: dict[str, str] | None = None
 ) -> str:
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=limit_s, check=True, env=environment
+            command, capture_output=True, text=True, timeout=limit_s, check=True, env=variables
         )
     except subprocess.TimeoutExpired:
         raise PeerError(f"could not {doing} within {limit_s} s") from None

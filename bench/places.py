@@ -164,6 +164,8 @@ PLACES: dict[str, tuple[Place, ...]] = {
               "One question to 100 million rows of 10 million users, in a process of its own."),
         Place("Engines", ("engines",), "python bench/run.py --only engines",
               "The same questions on every engine, each beside the plain query of the same meaning: for units of many rows, the plain aggregation per (unit, group). CPU time where the engine works in the gate's process."),
+        Place("Tumult Analytics on the same Spark", ("tumult",), "python bench/run.py --only tumult",
+              "Each in a process that starts Spark of one release with two threads and asks each question twice: from the start to the first answer, and warm. Errors are distances to the exact answer, what caps cost included."),
         Place("Sizing", ("sizes",), "python bench/run.py --only sizes",
               "DuckDB by rows, each size in a process of its own."),
         Place("The service under load", ("service",), "python bench/service.py",

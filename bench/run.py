@@ -23,6 +23,7 @@ import peers
 import quantiles
 import query
 import sparse
+import tumult
 import typed
 from keep import Run, Shown, every
 from show import Column, console, machine
@@ -134,6 +135,11 @@ def _sizes(said: argparse.Namespace) -> Iterator[Shown]:
     yield Shown("DuckDB by rows", engines.COLUMNS, rows)
 
 
+def _tumult(said: argparse.Namespace) -> Iterator[Shown]:
+    title = f"Spark: {said.engine_rows:,} rows, {query.GROUPS:,} groups, ε = {tumult.EPSILON:g}"
+    yield Shown(title, tumult.COLUMNS, tumult.measure(said.engine_rows, say=print))
+
+
 def _sparse(said: argparse.Namespace) -> Iterator[Shown]:
     title = f"Sparse releases: {said.sparse_cells:,} cells with rows, of 2**64"
     yield Shown(title, sparse.COLUMNS, sparse.measure(said.sparse_cells))
@@ -158,6 +164,7 @@ SECTIONS: dict[str, Callable[[argparse.Namespace], Iterator[Shown]]] = {
     "memory": _memory,
     "engines": _engines,
     "sizes": _sizes,
+    "tumult": _tumult,
 }
 EFFORTS = {  # where it is not the median of --repeats runs
     "peers": "medians of up to 5 runs within 10 s; ours of 101",
@@ -170,8 +177,10 @@ EFFORTS = {  # where it is not the median of --repeats runs
     "memory": "one process each",
     "engines": "one run of each question, after one to warm up",
     "sizes": "one run of each question, after one to warm up",
+    "tumult": "one process each; one run of each question, after one from the start",
 }
-ASIDE = ("peers", "memory", "engines", "sizes")  # for those who ask: they install, or take long
+# For those who ask: they install, or take long.
+ASIDE = ("peers", "memory", "engines", "sizes", "tumult")
 
 
 def main() -> None:
@@ -225,6 +234,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--engines", action="store_true", help="every engine too, some 30 minutes")
     parser.add_argument("--engine", choices=engines.ENGINES, action="append", help="this one alone")
     parser.add_argument("--sizes", action="store_true", help="10, 50, 100 million rows on DuckDB")
+    parser.add_argument("--tumult", action="store_true", help="Tumult Analytics on Spark too")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: whether it works")
     parser.add_argument("--resume", action="store_true", help="leave out what this commit has")
     for name, (_, _, words) in SIZES.items():

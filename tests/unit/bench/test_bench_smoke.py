@@ -167,7 +167,7 @@ def test_the_ledger_tells_pairs_a_second_of_each_store(bench, monkeypatch):
 
 def test_a_peer_that_fails_has_a_row_that_says_why(bench, monkeypatch, tmp_path):
     peers = bench("peers")
-    monkeypatch.setattr(peers, "_environment", lambda peer: Path(sys.executable))
+    monkeypatch.setattr(peers, "environment", lambda peer: Path(sys.executable))
     monkeypatch.setattr(peers, "BENCH", tmp_path)
     (row,) = peers.measure(10, peers=("opendp",))
     assert row["peer"] == "opendp"

@@ -1,0 +1,126 @@
+"""The gate and Tumult Analytics on the same release of Spark, over the same rows.
+
+    python bench/run.py --only tumult [--engine-rows 10000000]
+
+Each has a process of its own that starts Spark with two threads and 3 GB, and asks each question
+twice: the second finds Spark warm. COUNT and SUM by group at ε = 1 together; where users are the
+units, of at most ten rows each. What is off is the distance to the exact answer, caps included.
+"""
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+
+import engines
+import peers
+from query import GROUPS, HIGH
+from show import Column, Row
+
+CAP, EPSILON, AT_LEAST, LIMIT_S = 10, 1.0, 5.0, 3_600
+WAYS = {
+    "rows": "COUNT and SUM per group, every row one person",
+    "users": f"the same, at most {CAP} rows per user",
+}
+COLUMNS: tuple[Column, ...] = (
+    ("question", "way", ""),
+    ("system", "system", ""),
+    ("from the start s", "first_s", ",.1f"),
+    ("warm s", "warm_s", ",.2f"),
+    ("mean |error| of COUNT", "count_error", ",.3g"),
+    ("of SUM", "sum_error", ",.3g"),
+    ("× as long, from the start", "times_first", ",.1f"),
+    ("warm", "times_warm", ",.1f"),
+    ("target", "target", ""),
+    ("met", "met", "met"),
+    ("why not", "failed", ""),
+)
+
+
+def measure(rows: int, *, say: Callable[[str], None] = lambda _: None) -> list[Row]:
+    """Two rows a question: ours, and Tumult's with how many times as long it takes."""
+    folder = engines.tables(rows)
+    say("Tumult Analytics: installed at the first run, then measured …")
+    try:
+        theirs = _process([str(peers.environment("tumult", "--no-deps")),
+                           str(peers.BENCH / "peers" / "run_tumult.py"), str(folder),
+                           "--groups", str(GROUPS), "--high", str(HIGH), "--cap", str(CAP),
+                           "--epsilon", str(EPSILON)])  # fmt: skip
+    except peers.PeerError as why:
+        theirs = {"failed": str(why)}
+    ours = _process([sys.executable, __file__, str(folder)])
+    exact = _exact(folder)
+    found: list[Row] = []
+    for unit, way in WAYS.items():
+        mine = _row(way, unit, ours, exact)
+        found.append(mine)
+        if "failed" in theirs:
+            found.append({"way": way, "system": "Tumult Analytics"} | theirs)
+            continue
+        other = _row(way, unit, theirs, exact)
+        times = {f"times_{each}": other[f"{each}_s"] / mine[f"{each}_s"]
+                 for each in ("first", "warm")}  # fmt: skip
+        met = min(times.values()) >= AT_LEAST
+        found.append(other | times | {"target": f"≥ {AT_LEAST:g} × ours", "met": met})
+    return found
+
+
+def _process(command: list[str]) -> Any:
+    """What a process says on its last line, and when it was started."""
+    start = time.time()
+    variables = os.environ | {"PYTHONWARNINGS": "ignore", "SPARK_LOCAL_IP": "127.0.0.1"}
+    said = peers.call(command, LIMIT_S, "run", variables)
+    return json.loads(said.splitlines()[-1]) | {"start": start}
+
+
+def _row(way: str, unit: str, said: Any, exact: np.ndarray) -> Row:
+    """Its first question pays for Spark's start; where another came first, that is not counted."""
+    first, warm = (each for each in said["asked"] if each["unit"] == unit)
+    starting = said["asked"][0]["start"] - said["start"]
+    off = np.abs(np.array(warm["answer"]) - exact).mean(axis=0)
+    return {
+        "way": way,
+        "system": said["release"],
+        "first_s": starting + first["end"] - first["start"],
+        "warm_s": warm["end"] - warm["start"],
+        "count_error": off[1],
+        "sum_error": off[2],
+    }
+
+
+def _exact(folder: Path) -> np.ndarray:
+    asked = f"SELECT g, COUNT(*), SUM(x) FROM read_parquet('{folder}/ten/*') GROUP BY g ORDER BY g"
+    with duckdb.connect() as plain:
+        return np.array(plain.sql(asked).fetchall(), dtype=float)
+
+
+def ask(folder: Path) -> Any:
+    """Our side: Spark's own server, a gate for each unit, each question twice."""
+    found = []
+    with ExitStack() as stack:
+        _, sources = stack.enter_context(engines.STARTS["spark"](folder))
+        for unit in WAYS:
+            home = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            gate = engines.gate(home, unit, sources)
+            for _ in range(2):
+                start = time.time()
+                answer = gate.sql(engines.BY_GROUP, epsilon=EPSILON, fresh=True)
+                shown = answer.to_pandas().sort_values("g")[["g", "n", "s"]].to_numpy(dtype=float)
+                found.append({"unit": unit, "start": start, "end": time.time(),
+                              "answer": shown.tolist()})  # fmt: skip
+    return {"release": "noisegate", "asked": found}
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    print(json.dumps(ask(parser.parse_args().folder)))
