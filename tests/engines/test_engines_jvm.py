@@ -262,3 +262,39 @@ def test_a_question_that_a_killed_server_lost_is_answered_later_for_one_charge(t
     assert round(gate.sql(question, epsilon=10).to_pandas().iloc[0, 0]) in range(50, 70)
     assert gate.spent.epsilon == price
     line.close()
+
+
+@pytest.mark.audit  # it starts a server with a metastore, a minute
+def test_hive_tables_of_parquet_are_read_by_name_and_others_are_refused(tmp_path):
+    """Their files are those of the partitions in the catalogue; a folder beside them is none."""
+    hive = {"spark.sql.catalogImplementation": "hive"}
+    server = jvm.Server(tmp_path / "hive", **hive)
+    session = connect(Place(server.url, ""))
+    for name, form in {"plain": "STORED AS PARQUET", "orc": "STORED AS ORC", "csv": "USING csv",
+                       "parted": "PARTITIONED BY (ward STRING) STORED AS PARQUET",
+                       "versions": "STORED AS PARQUET TBLPROPERTIES ('transactional_properties' = 'insert')",
+                       "lines": "STORED AS TEXTFILE"}.items():  # fmt: skip
+        session.sql(f"CREATE TABLE {name} (pid BIGINT) {form}").toArrow()
+    session.sql("CREATE VIEW seen AS SELECT * FROM plain").toArrow()
+    session.sql("INSERT INTO plain VALUES (1), (2)").toArrow()
+    session.sql("INSERT INTO parted VALUES (1, 'a'), (2, 'b'), (3, 'b')").toArrow()
+    found = stored_table(session, Place(server.url, "`plain`"))
+    assert sorted(found.rows(session).toArrow()["pid"].to_pylist()) == [1, 2]
+    parted = stored_table(session, Place(server.url, "`parted`"))
+    assert parted.types == {"pid": "bigint", "ward": "string"}
+    beside = tmp_path / "hive" / "warehouse" / "parted" / "ward=c"
+    beside.mkdir()
+    pq.write_table(pa.table({"pid": [4]}), beside / "x.parquet")
+    assert stored_table(session, Place(server.url, "`parted`")).files == parted.files
+    session.sql(f"ALTER TABLE parted ADD PARTITION (ward = 'd') LOCATION '{tmp_path}/d'").toArrow()
+    session.sql("INSERT INTO parted VALUES (5, 'd')").toArrow()
+    with pytest.raises(SourceError, check=about("file")):
+        stored_table(session, Place(server.url, "`parted`"))
+    for name in ("orc", "csv", "lines", "versions", "seen"):
+        with pytest.raises(PolicyError, check=about("view")):
+            stored_table(session, Place(server.url, f"`{name}`"))
+    (tmp_path / "hive" / "warehouse" / "plain" / "_delta_log").mkdir()
+    (tmp_path / "hive" / "warehouse" / "plain" / "_delta_log" / f"{0:020}.json").write_text("")
+    with pytest.raises(SourceError, check=about("log")):
+        stored_table(session, Place(server.url, "`plain`"))
+    server.close()

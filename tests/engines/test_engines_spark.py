@@ -9,11 +9,15 @@ import engine_worlds
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import test_sensitivity as made
 from test_engines_gate import QUESTIONS
 
 import noisegate
 from noisegate.errors import Cancelled, NoisegateError, PolicyError, SourceError, Unsupported
+from noisegate.privacy.domain import Kind
+from noisegate.privacy.unit import PrivacyUnit
 from noisegate.sources.spark.server import Place, connect, place_from
+from noisegate.sources.spark.source import SparkSource
 from noisegate.sources.stopping import Stop, stopping
 from refusals import about
 
@@ -143,6 +147,19 @@ def test_views_are_not_read_and_a_stored_table_is(sail):
     found = stored_table(session, Place(sail.url, "`kept`"))
     assert found.folders == frozenset({f"spark:file://{folder}"})
     assert found.types == {"a": "bigint"}
+
+
+def test_a_server_of_utf_8_tells_of_another_text_when_the_files_are_opened(sail):
+    """Not after a charge. Spark itself takes any bytes for a text, and need not look."""
+    held = pa.array([b"a", b"\xff"], pa.binary())
+    texts = pa.Array.from_buffers(pa.string(), 2, held.buffers())
+    domain = made.table("odd", [made.column("t", Kind.TEXT)], PrivacyUnit(column=None))
+    whole, broken = sail.write({"whole": pa.table({"t": texts.slice(0, 1)}),
+                                "broken": pa.table({"t": texts})}).values()  # fmt: skip
+    assert SparkSource({"odd": Place(sail.url, str(whole))}, {"odd": domain})
+    with pytest.raises(SourceError, check=about("file")) as told:
+        SparkSource({"odd": Place(sail.url, str(broken))}, {"odd": domain})
+    assert told.value.__context__ is None
 
 
 def test_a_folder_of_partitions_is_one_place(sail):

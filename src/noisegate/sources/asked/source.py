@@ -7,7 +7,7 @@ Why: the statement is the same tree (`sources/writing`); each engine's words are
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from copy import copy
 from dataclasses import replace
 from fractions import Fraction
@@ -32,7 +32,7 @@ from noisegate.algebra.tally import (
     Values,
     fields_used,
 )
-from noisegate.errors import PolicyError
+from noisegate.errors import PolicyError, SourceError
 from noisegate.privacy.domain import Key, Kind, TableDomain
 from noisegate.sources.asked.dialect import KIND_OF, READ_AS, DecimalDialect
 from noisegate.sources.asked.opening import (
@@ -64,7 +64,7 @@ from noisegate.sources.writing.tallies import (
     sums_query,
 )
 from noisegate.sources.writing.weights import WEIGHED
-from noisegate.sources.writing.words import as_, base_value, col, is_not_null, shown_value
+from noisegate.sources.writing.words import as_, base_value, call, col, is_not_null, shown_value
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -317,6 +317,28 @@ class ArrowSource(AskedSource):
             require_kinds(table, self._types, KIND_OF, READ_AS, self.dialect.name)
         for table in self._tables.values():
             self._require_key(table)
+
+    def _require_texts(self) -> None:
+        """Read all texts once: one that is not UTF-8 would be an error of every later question."""
+        for name, types in self._types.items():
+            texts = [n for n in used_columns(name, self._tables, types) if types[n] == "string"]
+            sizes = [
+                as_(exp.Max(this=call("OCTET_LENGTH", col(text))), f"t{place}")
+                for place, text in enumerate(texts)
+            ]
+            if not sizes:
+                continue
+            with suppress(SourceError):
+                self._table(
+                    self.dialect.text(exp.select(*sizes).from_(base_view(self._place(name))))
+                )
+                continue
+            raise SourceError(
+                f"The files of {name!r} cannot be read completely: a text is not UTF-8, or a file "
+                "is damaged.",
+                fix="Write the files again.",
+                about="file",
+            )
 
     def _require_key(self, table: TableDomain) -> None:
         """Rely on no key that repeats in these files. Tables with a declared key are public."""

@@ -8,11 +8,8 @@ Claim: what a statement returns is what the same tally is on DuckDB, and moves b
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
-
-from sqlglot import exp
 
 from noisegate.errors import DEBUG, NoisegateError, SourceError
 from noisegate.privacy.domain import TableDomain
@@ -26,9 +23,6 @@ from noisegate.sources.datafusion.dialect import DATAFUSION
 from noisegate.sources.datafusion.session import columns_of, locked, session
 from noisegate.sources.source import Used
 from noisegate.sources.stopping import require_going_on
-from noisegate.sources.used import used_columns
-from noisegate.sources.writing.relations import base_view
-from noisegate.sources.writing.words import as_, call, col
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,27 +45,7 @@ class DataFusionSource(ArrowSource):
         super().__init__(tables, {name: each.types for name, each in self._form.items()})
         self._lines = Pool(list[Any])  # of one session, or none
         self._require_tables()
-        for name in tables:
-            self._require_texts(name)
-
-    def _require_texts(self, table: str) -> None:
-        """Read all texts once: one that is not UTF-8 would be an error of every later question."""
-        types = self._types[table]
-        texts = [col(n) for n in used_columns(table, self._tables, types) if types[n] == "string"]
-        sizes = [
-            as_(exp.Max(this=call("OCTET_LENGTH", each)), f"t{n}") for n, each in enumerate(texts)
-        ]
-        if not sizes:
-            return
-        with suppress(SourceError):
-            self._table(self.dialect.text(exp.select(*sizes).from_(base_view(self._place(table)))))
-            return
-        raise SourceError(
-            f"The files of {table!r} cannot be read completely: a text is not UTF-8, or a file is "
-            "damaged.",
-            fix="Write the files again.",
-            about="file",
-        )
+        self._require_texts()
 
     def lies_in(self, table: str) -> frozenset[str]:
         """The real paths of its files and of their folder."""

@@ -11,7 +11,7 @@ import os
 import re
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, final
@@ -39,6 +39,11 @@ _SETTINGS: Final = {
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",  # types are not guessed
 }
 _KEPT: Final = ("parquet", "delta")  # whose files stay what they are
+_HIVE: Final = (  # how Hive reads plain Parquet files
+    "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe",
+    "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat",
+)
+_ROOT: Final = re.compile(r"^(\w+):/{1,3}(?=[^/])")
 _MISSING: Final = "PATH_NOT_FOUND"
 _TRIES: Final = {"max_retries": 5, "max_backoff": 3000}  # seven seconds; else it is ten minutes
 _PARTITION: Final = re.compile(r"/[^/=]+=[^/]*")
@@ -200,10 +205,23 @@ def _remote(url: str) -> Any:  # noqa: ANN401 - a SparkSession
     return SparkSession.builder.remote(";".join([address, *kept])).create()
 
 
+def takes_any_text(session: Any) -> bool:  # noqa: ANN401 - a SparkSession
+    """Whether its texts may be any bytes, as Spark's are; else a row could make a statement fail.
+
+    Servers that hold texts as UTF-8 (Sail) fail where they read another one.
+    """
+    with suppress(Exception):
+        found = session.sql("SELECT IS_VALID_UTF8(CAST(X'FF' AS STRING)) AS valid").toArrow()
+        return bool(found.column("valid").to_pylist() == [False])
+    return False
+
+
 def stored_table(session: Any, place: Place) -> Stored:  # noqa: ANN401 - a SparkSession
     """The files of a table and its columns, as of now. Reads no row."""
-    root = place.table if place.is_folder else _location(session, place.table)
+    root, is_hive = (place.table, False) if place.is_folder else _location(session, place.table)
     files = _files(session, root.rstrip("/"))
+    if is_hive:
+        files = _registered(session, place.table, root)
     frame = session.read.option("basePath", root).parquet(*files)
     if sorted(frame.inputFiles()) != [*files]:
         raise SourceError(
@@ -249,6 +267,19 @@ def _files(session: Any, root: str) -> tuple[str, ...]:  # noqa: ANN401 - a Spar
     return tuple(sorted(session.read.parquet(root).inputFiles()))
 
 
+def _registered(session: Any, table: str, root: str) -> tuple[str, ...]:  # noqa: ANN401
+    """The files of a Hive table: those of the partitions that its catalogue names, and no other."""
+    if _Log(session, f"{root}/{delta.FOLDER}").files:
+        raise delta.not_plain(delta.FOLDER)
+    files: list[str] = session.table(table).inputFiles()
+    below = _ROOT.sub(r"\1:///", root.rstrip("/")) + "/"
+    if not all(_ROOT.sub(r"\1:///", file).startswith(below) for file in files):
+        raise SourceError(
+            "A Hive table has partitions outside of its folder.", fix=delta.COPY, about="file"
+        )
+    return tuple(sorted(files))
+
+
 @final
 class _Log:
     """The files of a folder of the server, as the log of a Delta table."""
@@ -291,16 +322,23 @@ class _Log:
         return found
 
 
-def _location(session: Any, table: str) -> str:  # noqa: ANN401 - a SparkSession
-    """The folder of a table of the catalogue. Refuses what cannot be kept still."""
+def _location(session: Any, table: str) -> tuple[str, bool]:  # noqa: ANN401 - a SparkSession
+    """The folder of a table of the catalogue, and whether it is one of Hive's own.
+
+    Refuses what cannot be kept still. Hive's tables with transactions also hold rows of former
+    versions, as those of other formats do that are read through Hive.
+    """
     rows = session.sql(f"DESCRIBE TABLE EXTENDED {table}").toArrow().to_pylist()
     said = {str(row["col_name"]).lower(): str(row["data_type"]) for row in rows}
     provider, where = said.get("provider", "").lower(), said.get("location", "")
-    if said.get("type", "").upper() not in ("MANAGED", "EXTERNAL") or provider not in _KEPT:
+    form, kept = (said.get("serde library"), said.get("inputformat")), provider in _KEPT
+    is_hive = provider == "hive" and form == _HIVE
+    is_hive = is_hive and "transactional" not in said.get("table properties", "")
+    if said.get("type", "").upper() not in ("MANAGED", "EXTERNAL") or not (kept or is_hive):
         raise PolicyError(
             f"{table} is a view, or not stored as Parquet or Delta: nothing keeps its rows as they "
             "are while a question is computed.",
             fix="Name a table that is stored so, or its folder: sc://…#/FOLDER.",
             about="view",
         )
-    return where
+    return where, is_hive

@@ -25,7 +25,7 @@ from noisegate.sources.asked.pool import Pool
 from noisegate.sources.asked.source import ArrowSource
 from noisegate.sources.source import Used
 from noisegate.sources.spark.dialect import SPARK
-from noisegate.sources.spark.server import Place, connect, stored_table, told
+from noisegate.sources.spark.server import Place, connect, stored_table, takes_any_text, told
 from noisegate.sources.stopping import cuttable, require_going_on
 from noisegate.sources.writing.relations import base_view
 
@@ -70,6 +70,8 @@ class SparkSource(ArrowSource):
         with self._lines.taken() as line, told():
             self._opened(line, session)
         self._require_tables()
+        if not takes_any_text(session):
+            self._require_texts()
 
     def lies_in(self, table: str) -> frozenset[str]:
         """The folders of its files, by the name that the server has for them."""
