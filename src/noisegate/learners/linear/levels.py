@@ -5,9 +5,9 @@ from fractions import Fraction
 from typing import Final, final
 
 import numpy as np
-from scipy.special import ndtr
+from scipy.special import ndtr, ndtri
 
-from noisegate.learners.asking import Floats, RowsAsk
+from noisegate.learners.asking import Floats, NoisySums, RowsAsk
 from noisegate.learners.linear.scores import UNIT, cells_of_score, hats
 from noisegate.transforms.statistics.features import One
 from noisegate.transforms.statistics.statistic import Statistic
@@ -15,7 +15,10 @@ from noisegate.transforms.statistics.statistic import Statistic
 SPANS: Final = np.geomspace(0.002, 0.34, 24)  # variances of a score from -1 to 1
 _PLACES: Final = np.linspace(-1, 1, 41)  # and means of it
 _AWAY: Final = 0.12  # the variance of such a mean: a guess
-KNOTS: Final = 9  # of a target of which nothing else is asked
+_KNOTS: Final = (7, 9)  # of a target of which nothing else is asked; with Gaussian noise
+_WIDE: Final = np.geomspace(0.02, 0.5, 12)  # its deviation
+_SHAPE: Final = 0.1  # of the rows at a knot: how far from normal it may be
+_ROWS: Final = (3, 12)  # deviations of their noise: the fewest rows, and as many at least
 _FAR: Final = 0.5  # the variance of the mean, for whatever width: a guess
 CUTS: Final = np.linspace(-1, 1, 33)[1:-1]
 _ROUGH: Final = 0.03  # of the rows: how far from normal residuals may be
@@ -111,57 +114,44 @@ class Level:
     variance: float
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Places:
-    """Noisy numbers of rows at knots of the target, each with this noise variance."""
+def ask_level(ask: RowsAsk, share: Fraction) -> Level:
+    """Where a target is of which nothing else is asked, by the numbers of rows at its knots.
 
-    counts: Floats
-    noise: float
+    It is taken to be normal, anywhere in its bounds. The mean is by how likely each place, width
+    and number of rows is, and by one over the target's deviation: errors count in parts of its
+    variance, but narrow targets are rarer than wide ones.
+    """
+    knots = _KNOTS[ask.gaussian]
+    counts = _counts(ask, share, knots)
+    least = counts.variance**0.5
+    most = max(_ROWS[1] * least, 2 * float(np.abs(counts.values).sum()))
+    sizes = np.geomspace(_ROWS[0] * least, most, 40)
+    parts, means, variances = _at_knots(knots)
+    told = sizes[:, None, None] * parts
+    unsure = (counts.variance + (_SHAPE * told) ** 2) ** 0.5
+    off = np.abs(counts.values[:, 0] - told) / unsure
+    off = np.log(unsure) + (off**2 / 2 if ask.gaussian else 2**0.5 * off)
+    likely = -off.sum(axis=2) - means**2 / 2 / _FAR
+    weights = np.exp(likely - likely.max())
+    by = weights / variances**0.5
+    found = float(np.sum(by * means) / by.sum())
+    weights /= weights.sum()
+    return Level(
+        max(float(weights.sum(axis=1) @ sizes), 1.0),
+        found,
+        float(np.sum(weights * (means - found) ** 2)),
+        float(np.sum(weights * variances)),
+    )
 
-    @property
-    def level(self) -> Level:
-        """What they say, where all rows are between two knots, any two, and anyhow in between.
 
-        If n rows are at k knots, each has n / k of them, give or take as many: a normal prior of
-        which the posterior is known. All k are as likely, and all sizes of n that are more than
-        noise. The mean is by how likely each is, and by one deviation of the target: errors count
-        in parts of its variance, but narrow targets are rarer than wide ones.
-        """
-        knots, least = len(self.counts), self.noise**0.5
-        at, step = np.linspace(-1, 1, knots), 2 / (knots - 1)
-        sizes = np.geomspace(3 * least, max(12 * least, 2 * float(np.abs(self.counts).sum())), 40)
-        first, last = (each[:, None, None] for each in np.triu_indices(knots, 1))
-        inside = (np.arange(knots) >= first) & (np.arange(knots) <= last)
-        many = (last - first + 1)[:, 0]
-        each = (sizes / many)[..., None]
-        spread = np.where(inside, each**2, 0.0) + self.noise
-        far = self.counts - np.where(inside, each, 0.0)
-        off = np.abs(far) / np.sqrt(spread)
-        off = np.where(off < 2**0.5, off**2 / 2, 2**0.5 * off - 1)  # as far out as Laplace noise is
-        likely = -np.sum(off + np.log(spread) / 2, axis=2)
-        kept = each**2 / spread
-        held = np.where(inside, np.maximum(each + kept * far, 0.0), 0.0)
-        rows = held.sum(axis=2) + 1e-9
-        mean = held @ at / rows
-        away = (at - mean[..., None]) ** 2
-        variance = np.maximum(np.sum(held * away, axis=2) / rows - step**2 / 6, step**2 / 20)
-        blur = (
-            self.noise
-            * np.sum(np.where(inside, kept * away, 0.0), axis=2)
-            / np.maximum(rows, least) ** 2
-        )
-        likely += -(mean**2) / 2 / _FAR - np.log(knots + 1 - many)
-        weights = np.exp(likely - likely.max())
-        by = weights / variance**0.5
-        found = float(np.sum(by * mean) / by.sum())
-        weights /= weights.sum()
-        return Level(
-            max(float(np.sum(weights * rows)), least, 1.0),
-            found,
-            float(np.sum(weights * (blur + (mean - found) ** 2))),
-            float(np.sum(weights * variance)),
-        )
+def _at_knots(knots: int) -> tuple[Floats, Floats, Floats]:
+    """For normal targets: the parts of rows at each of so many knots, means and variances."""
+    normal = ndtri((np.arange(40) + 0.5) / 40)
+    places = np.linspace(-1, 1, 81)[:, None, None]
+    rows = np.clip(places + _WIDE[:, None] * normal, -1, 1).reshape(-1, 40)
+    at = np.linspace(-1, 1, knots)
+    parts = np.maximum(1 - np.abs(rows[..., None] - at) * (knots - 1) / 2, 0)
+    return parts.mean(axis=1), rows.mean(axis=1), rows.var(axis=1)
 
 
 def residual(line: Floats) -> Floats:
@@ -169,11 +159,20 @@ def residual(line: Floats) -> Floats:
     return np.concatenate([-line[:-1], [1.0, -line[-1]]])
 
 
-def ask_places(ask: RowsAsk, share: Fraction, *, knots: int) -> Places:
+def ask_first(ask: RowsAsk, share: Fraction) -> tuple[float, float, float]:
+    """The rows, the target's mean and how unsure it is, by the rows at both ends of its bounds."""
+    counts = _counts(ask, share, 2)
+    (low, high), noise = counts.values[:, 0].tolist(), counts.variance
+    rows = max(low + high, noise**0.5, 1.0)
+    unsure = 1 / (1 / _FAR + rows**2 / 2 / noise)
+    return rows, (high - low) * rows / 2 / noise * unsure, unsure
+
+
+def _counts(ask: RowsAsk, share: Fraction, knots: int) -> NoisySums:
     """The numbers of rows at knots of the target, each row in parts of the two beside it.
 
     A row is 1 of all knots together, so they cost no more than the number of rows.
     """
     line = residual(np.zeros(ask.columns))
     (parts,) = ask.totals(Statistic(hats(line, knots, ask.reach), (One(),)), [share])
-    return Places(parts.values[:, 0] / UNIT, parts.variance / UNIT**2)
+    return NoisySums(parts.values / UNIT, parts.variance / UNIT**2)

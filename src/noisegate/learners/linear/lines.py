@@ -20,10 +20,10 @@ from noisegate.learners.asking import Floats, NoisySums, RowsAsk
 from noisegate.learners.fitting import Fitted
 from noisegate.learners.linear.levels import (
     CUTS,
-    KNOTS,
     SPANS,
     Spread,
-    ask_places,
+    ask_first,
+    ask_level,
     ask_spread,
     residual,
 )
@@ -48,7 +48,7 @@ from noisegate.transforms.statistics.weighings import Plain, Slopes
 
 _COUNT: Final = Fraction(1, 8)
 _LOOKS: Final = (Fraction(1, 12), Fraction(1, 8), Fraction(1, 5), Fraction(1, 4))
-_SEE: Final = 18  # rows are so many deviations of a bin's noise where spreads can be seen
+_SEE: Final = 26  # rows are so many deviations of a bin's noise where spreads can be seen
 _LEVELS: Final = (Fraction(1, 12), Fraction(1, 8), Fraction(1, 4), Fraction(1, 2))
 _LEVEL: Final = 0.01  # of the target's variance: what the noise of the level may add
 _BETWEEN: Final = Fraction(1, 4)  # of the price of the level, in rounds; the rest is for the last
@@ -92,13 +92,13 @@ class _Seen:
 def fit_linear(ask: RowsAsk, *, penalty: float = 0.0, rounds: int | None = None) -> Fitted:
     """A line, the constant last; deviations of its weights; and the mean square of residuals."""
     ask.done(0.0, "counting rows")
-    first = ask_places(ask, _COUNT, knots=2).level
-    rows, flat = first.rows, np.zeros(ask.columns)
+    rows, middle, unsure = ask_first(ask, _COUNT)
+    flat = np.zeros(ask.columns)
     look = next((share for share in _LOOKS if _sees(ask, rows, share)), None)
     if look is None:
         return _mean_alone(ask, 1 - _COUNT)
     target, left = ask_spread(ask, flat, 1.0, rows, look), 1 - _COUNT - look
-    target = target.told(first.mean, first.unsure)
+    target = target.told(middle, unsure)
     for _ in range(_CLOSER):
         if target.is_thin:  # bounds much wider than the rows: a closer look at the same place
             line, span = np.append(flat[:-1], target.mean), _NEAR * target.span
@@ -133,8 +133,8 @@ def _noise(ask: RowsAsk, question: Statistic, share: Fraction, rows: float) -> f
 
 
 def _mean_alone(ask: RowsAsk, share: Fraction) -> Fitted:
-    """The mean of the target, which is 0 as far as noise hides it."""
-    found, columns = ask_places(ask, share, knots=KNOTS).level, ask.columns - 1
+    """The mean of the target, as far as noise shows it."""
+    found, columns = ask_level(ask, share), ask.columns - 1
     line, unseen = np.append(np.zeros(columns), found.mean), np.full(columns, np.inf)
     return _fitted(line, unseen, found.variance, found.rows)
 
