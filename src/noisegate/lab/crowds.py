@@ -66,8 +66,12 @@ def compare(
     _, loss = solved(p, crowd=crowd, delta=fraction(delta, name="delta"))
     inner = inner_epsilon_down(loss.epsilon, probability=p)
     everybody = Fraction(1)
-    hide, price = _hide(crowd), f"ε = {float(loss.epsilon):.4g}"
+    price = f"ε = {float(loss.epsilon):.4g}"
     blending = f"({crowd}, 0)-crowd-blending, no (ε, δ)"
+
+    def hide(sample: Counts) -> Counts:
+        return np.where(sample >= crowd, sample, 0)
+
     tried = _Trial(cells, cells * float(p) >= crowd + 4 * crowd**0.5, trials)
     return [
         tried.way("k-anonymity", NO_PROMISE, everybody, hide, hides=True),
@@ -88,7 +92,10 @@ class _Trial:
     def way(
         self, name: str, promise: str, p: Fraction, protect: Protect, *, hides: bool = False
     ) -> Way:
-        samples = [self.cells if p == 1 else _toss(p, self.cells) for _ in range(self.trials)]
+        samples = [self.cells] * self.trials
+        if p < 1:  # a sample is a crowd of one, all of it shown
+            coins = CrowdCounts(probability=p, crowd=1, epsilon=Fraction(1))
+            samples = [coins.sample(self.cells) for _ in range(self.trials)]
         drawn = np.stack([protect(sample) for sample in samples])
         of_sample = ((drawn - np.stack(samples)) / float(p)) ** 2
         of_people = (drawn / float(p) - self.cells) ** 2
@@ -101,15 +108,6 @@ class _Trial:
             hidden=float((drawn == 0).sum(axis=1).mean()) if hides else 0.0,
             numbers=tuple((drawn[0] / float(p)).tolist()),
         )
-
-
-def _toss(p: Fraction, cells: Counts) -> Counts:
-    """A sample: a crowd of one, all of it shown."""
-    return CrowdCounts(probability=p, crowd=1, epsilon=Fraction(1)).sample(cells)
-
-
-def _hide(crowd: int) -> Protect:
-    return lambda sample: np.where(sample >= crowd, sample, 0)
 
 
 def _noise(epsilon: Fraction) -> Protect:

@@ -165,17 +165,11 @@ def _response(count: int, epsilon: float, outputs: NDArray[np.int64]) -> Floats:
     return np.where(outputs == count - COUNT, true, 1 - true)
 
 
-def _rounded(count: int, epsilon: float, outputs: NDArray[np.int64]) -> Floats:  # noqa: ARG001
-    return np.where(outputs == (count + 5) // 10 * 10, 1.0, 0.0)
-
-
-def _raw(count: int, epsilon: float, outputs: NDArray[np.int64]) -> Floats:  # noqa: ARG001
-    return np.where(outputs == count, 1.0, 0.0)
-
-
 _LAWS: Final[dict[str, Law]] = {
     "geometric": _geometric, "truncated-geometric": _truncated, "exponential": _exponential,
-    "gaussian": _gaussian, "randomised-response": _response, "rounded": _rounded, "raw": _raw,
+    "gaussian": _gaussian, "randomised-response": _response,
+    "rounded": lambda count, _, outputs: (outputs == (count + 5) // 10 * 10).astype(np.float64),
+    "raw": lambda count, _, outputs: (outputs == count).astype(np.float64),
 }  # fmt: skip
 
 

@@ -13,13 +13,13 @@ from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction, positive
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric
-from noisegate.planning.budgets import questions, questions_optimal, sample_size
 from noisegate.planning.calibrate import (
     discrete_gaussian_error,
     discrete_gaussian_variance_for_error,
     geometric_error,
     geometric_scale_for_error,
 )
+from noisegate.planning.enough import questions, questions_optimal, sample_size
 from noisegate.privacy.distance import L1, L2
 from noisegate.privacy.event import Event, Repeated
 from noisegate.privacy.loss import ApproxDP, decimal_up

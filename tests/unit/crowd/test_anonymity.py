@@ -6,7 +6,7 @@ import pytest
 
 from noisegate.crowd.anonymity import anonymity, betrayed, generalised, linked
 from noisegate.errors import SpecError
-from noisegate.lab.linkage import run
+from noisegate.lab.attacks.linkage import steps_of
 
 QUASI = ["age", "zip"]
 
@@ -92,7 +92,7 @@ def test_nonsense_is_refused(rows, call):
 
 
 def test_the_attacks_work_on_made_up_people():
-    found = dict(run(people=400, k=5))
+    found = dict(steps_of(people=400, k=5))
     assert "not a privacy guarantee" in found["k-anonymous"]
     certain = int(found["a table without names"].split("illness of ")[1].split(" of ")[0])
     assert certain > 300
@@ -100,4 +100,4 @@ def test_the_attacks_work_on_made_up_people():
     assert singled > 20  # of 80
     assert "5-anonymous" in found["somebody in full"] or "6-anonymous" in found["somebody in full"]
     with pytest.raises(SpecError):
-        run(people=3, k=5)
+        steps_of(people=3, k=5)

@@ -8,8 +8,8 @@ from typer.testing import CliRunner
 
 from noisegate.cli import app
 from noisegate.errors import SpecError
-from noisegate.lab.attacks.page import page, picture
 from noisegate.lab.attacks.run import NAMES, tried
+from noisegate.lab.report import page, picture
 from noisegate.lab.unpromised import run as unpromised
 
 TIMES, EPSILON = 24, 0.5
@@ -31,10 +31,10 @@ def test_an_attack_succeeds_on_others_and_fails_on_the_gate(name):
 
 def test_a_broken_gate_is_caught(monkeypatch):
     """Noise for a hundred times the ε: what is claimed for ½ is found out."""
-    from noisegate.lab.attacks import differencing
+    from noisegate.lab.attacks import counts
 
-    honest = differencing.number
-    monkeypatch.setattr(differencing, "number", lambda gate, sql, e: honest(gate, sql, 100 * e))
+    honest = counts.number
+    monkeypatch.setattr(counts, "number", lambda gate, sql, e: honest(gate, sql, 100 * e))
     (found,) = tried(["differencing"], epsilon=EPSILON, times=TIMES)
     assert binom.sf(round(found.gate.success * TIMES) - 1, TIMES, found.bound) < 1e-3
 

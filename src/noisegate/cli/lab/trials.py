@@ -124,9 +124,9 @@ def linkage(
     as_json: Json = False,
 ) -> None:
     """Attack tables without names, and k-anonymous ones, of made-up people."""
-    from noisegate.lab.linkage import run  # noqa: PLC0415 - slow to load
+    from noisegate.lab.attacks.linkage import steps_of  # noqa: PLC0415 - slow to load
 
-    found = list(run(people, k))
+    found = steps_of(people, k)
     if as_json:
         say_json({"learnt": [{"from": seen, "is_learnt": words} for seen, words in found]})
         return
@@ -179,7 +179,7 @@ def _print_attacks(found: Any, times: int) -> None:  # noqa: ANN401 - outcomes
 
 def _write_attacks(path: Path, found: Any, epsilon: str) -> None:  # noqa: ANN401 - outcomes
     from noisegate.files import write  # noqa: PLC0415
-    from noisegate.lab.attacks.page import page, picture  # noqa: PLC0415
+    from noisegate.lab.report import page, picture  # noqa: PLC0415
     from noisegate.lab.unpromised import run  # noqa: PLC0415
 
     if path.suffix == ".html":

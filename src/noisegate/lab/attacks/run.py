@@ -1,31 +1,189 @@
-"""All attacks by name, tried in order."""
+"""The classic attacks: what one is, how well it went, what ε allows it; and all of them by name.
+
+Every attack is played on made-up people. Where it guesses one secret bit, the bit is fair: half of
+the trials are played in a world with the target's row and half in the world without it. Then
+
+Claim: no attack on ε-private answers is right with probability above e^ε / (1 + e^ε).
+Adjacency: add/remove one unit: the two worlds are neighbours.
+Why: the guess is post-processing, so P(guess in | in) ≤ e^ε P(guess in | out) and
+    P(guess out | out) ≤ e^ε P(guess out | in). With a = P(guess in | in) and b = P(guess out | out)
+    that is a ≤ e^ε (1 - b) and b ≤ e^ε (1 - a); adding both, (a + b) / 2 ≤ e^ε / (1 + e^ε)
+    [KOV15, Thm 2.1].
+"""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from importlib import import_module
-from typing import Final
+from math import exp
+from typing import Any, Final, Self, TypeAlias, final
+
+import pyarrow as pa
 
 from noisegate.errors import SpecError
 from noisegate.exact import Number, positive
-from noisegate.lab.attacks.base import Outcome, Setting
+from noisegate.gate import Gate
+from noisegate.releases.cells.chance import Coins, public_coins
+from noisegate.root import open as open_gate
+
+RAW, CLASSIC, GATE = "raw", "classic", "gate"
+Facts: TypeAlias = dict[str, dict[str, Any]]
+ROOM: Final = 1_000_000  # a budget that no experiment exhausts: every trial pays its own ε
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One attack on one kind of answers: how often the attacker was right."""
+
+    against: str
+    success: float
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Outcome:
+    """An attack and its three trials.
+
+    ``chance`` is what guessing gives, ``bound`` the most that the gate's ε allows any attacker.
+    """
+
+    name: str
+    title: str
+    story: str
+    measure: str
+    epsilon: float
+    chance: float
+    bound: float
+    raw: Trial
+    classic: Trial
+    gate: Trial
+
+    @property
+    def trials(self) -> dict[str, Trial]:
+        """The three trials by kind."""
+        return {RAW: self.raw, CLASSIC: self.classic, GATE: self.gate}
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """Success of the three trials, chance, and the most that ε allows."""
+        return (*(trial.success for trial in self.trials.values()), self.chance, self.bound)
+
+    def __str__(self) -> str:
+        tried = "; ".join(f"{each.against} {each.success:.0%}" for each in self.trials.values())
+        return f"{self.title}: {tried}; ε allows at most {self.bound:.0%}"
+
+    __repr__ = __str__
+
+    def _repr_svg_(self) -> str:
+        from noisegate.lab.report import picture  # noqa: PLC0415 - notebooks only
+
+        return picture(self)
+
+    def to_record(self) -> dict[str, Any]:
+        """Everything as JSON."""
+        trials = {
+            kind: {"against": trial.against, "success": trial.success}
+            for kind, trial in self.trials.items()
+        }
+        return {
+            "attack": self.name, "title": self.title, "story": self.story,
+            "measure": self.measure, "epsilon": self.epsilon, "chance": self.chance,
+            "bound": self.bound, "trials": trials,
+        }  # fmt: skip
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """How an attack is tried: the gate's ε in each trial, how many trials, whose coins."""
+
+    name: str
+    epsilon: float
+    times: int
+    coins: Coins
+
+    @classmethod
+    def of(cls, name: str, *, epsilon: float, times: int) -> Self:
+        """Made-up people follow from the attack's name; noise is always real."""
+        coins = public_coins(f"attack: {name}")
+        return cls(name=name, epsilon=epsilon, times=times, coins=coins)
+
+    @property
+    def gate_name(self) -> str:
+        """What the third trial attacks."""
+        return f"noisegate, ε = {self.epsilon:g}"
+
+    def played(self, play: Callable[[int], bool], *, often: int = 1, less: int = 1) -> float:
+        """How often a guess of a fair bit was right: 0 without the target's row, 1 with it.
+
+        Quick games are played more often, slow ones less.
+        """
+        times = max(self.times * often // less, 2)
+        return sum(play(n % 2) == n % 2 for n in range(times)) / times
+
+    def within(self, factor: float = 1, others: int = 1) -> float:
+        """The most that ε allows a guess: one truth and so many others, all as likely before."""
+        odds = exp(min(factor * self.epsilon, 700.0))
+        return odds / (odds + others)
+
+    def of_a_bit(  # noqa: PLR0913 - what an outcome says
+        self,
+        title: str,
+        story: str,
+        measure: str,
+        *,
+        raw: Trial,
+        classic: Trial,
+        gate: float,
+        factor: float = 1,
+        behind: str = "",
+    ) -> Outcome:
+        """The outcome where one fair bit was guessed; ``gate`` is how often behind one."""
+        return Outcome(
+            name=self.name, title=title, story=story, measure=measure, epsilon=self.epsilon,
+            chance=0.5, bound=self.within(factor), raw=raw, classic=classic,
+            gate=Trial(f"{self.gate_name}{behind}", gate),
+        )  # fmt: skip
+
+
+def worlds(name: str, rows: pa.Table, target: int, columns: Facts) -> tuple[Gate, Gate]:
+    """Gates in front of two neighbouring tables: without the row at this place, and with it."""
+    without = pa.concat_tables([rows.slice(0, target), rows.slice(target + 1)])
+    first, second = (
+        open_gate(table, table=name, epsilon=ROOM, columns=columns) for table in (without, rows)
+    )
+    return first, second
+
+
+def listed(people: int, target: int) -> tuple[Gate, Gate]:
+    """Worlds of a list of the infected, by their numbers: without the target, and with it."""
+    facts = {"place": {"type": "integer", "between": [0, people - 1]}}
+    return worlds("infected", pa.table({"place": range(people)}), target, facts)
+
+
+def number(gate: Gate, sql: str, epsilon: float) -> float:
+    """A new draw of an answer that is one number."""
+    return float(gate.sql(sql, epsilon=epsilon, fresh=True).table.column(0)[0].as_py())
+
 
 TIMES: Final = 100
 _EPSILON_MAX: Final = 20
 _ATTACKS: Final = {  # the module and its function, loaded when tried
-    "differencing": ("differencing", "run"),
-    "averaging": ("averaging", "run"),
-    "reconstruction": ("reconstruction", "least_squares"),
-    "reconstruction-lp": ("reconstruction", "linear_program"),
-    "linkage": ("linkage", "one_table"),
-    "two-hospitals": ("linkage", "two_hospitals"),
-    "ratings": ("ratings", "run"),
-    "tracing": ("tracing", "run"),
-    "model": ("model", "run"),
-    "green-hair": ("green_hair", "run"),
-    "synthetic": ("synthetic", "run"),
-    "floats": ("floats", "run"),
-    "width": ("width", "run"),
-    "budget": ("budget", "run"),
-    "timing": ("timing", "run"),
+    "differencing": "counts.differencing",
+    "averaging": "counts.averaging",
+    "reconstruction": "reconstruction.least_squares",
+    "reconstruction-lp": "reconstruction.linear_program",
+    "linkage": "linkage.one_table",
+    "two-hospitals": "linkage.two_hospitals",
+    "ratings": "linkage.ratings",
+    "tracing": "reconstruction.tracing",
+    "model": "models.model",
+    "green-hair": "models.green_hair",
+    "synthetic": "models.synthetic",
+    "floats": "counts.floats",
+    "width": "counts.width",
+    "budget": "channels.budget",
+    "timing": "channels.timing",
 }
 NAMES: Final = tuple(_ATTACKS)
 
@@ -61,7 +219,7 @@ def tried(
     for place, name in enumerate(names):
         if progress:
             progress(place / len(names), name)
-        module, function = _ATTACKS[name]
+        module, function = _ATTACKS[name].split(".")
         attack = getattr(import_module(f"noisegate.lab.attacks.{module}"), function)
         found.append(attack(Setting.of(name, epsilon=price, times=times)))
     if progress:
