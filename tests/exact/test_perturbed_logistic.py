@@ -23,9 +23,9 @@ from noisegate.exact import real
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.objective import perturbed_logistic
 from noisegate.mechanisms.objective.perturbed_logistic import PerturbedLogistic, _minimum, _slope
-from noisegate.noise import cube
+from noisegate.noise import box
 from noisegate.noise.bits import SYSTEM
-from noisegate.noise.cube import cube_noise
+from noisegate.noise.box import cube_noise
 from noisegate.privacy.distance import L1
 from noisegate.transforms.query import Query
 from noisegate.transforms.statistics.features import One
@@ -210,8 +210,8 @@ def test_numbers_are_as_near_to_real_noise_as_is_said(monkeypatch):
         np.array([[5 << 40, 3 << 39, 123_456_789]]),
         np.array([[7, 1 << 53]]) - (1 << 52),
     )
-    monkeypatch.setattr(cube, "geometric", lambda *_, bits: steps)
-    monkeypatch.setattr(cube, "uniform_below", lambda *_, bits: places + (1 << 52))
+    monkeypatch.setattr(box, "geometric", lambda *_, bits: steps)
+    monkeypatch.setattr(box, "uniform_below", lambda *_, bits: places + (1 << 52))
     scale = Fraction(22, 7)
     found, (off,) = cube_noise(scale, 1, 2)
     for number, place in zip(found[0].tolist(), places[0].tolist(), strict=True):

@@ -17,8 +17,8 @@ from noisegate.accounting.renyi import renyi_loss
 from noisegate.accounting.sampled import sampled_rho_up
 from noisegate.accounting.zcdp import ZCDPAccountant, zcdp_loss
 from noisegate.ledger.account import Prices
+from noisegate.planning.calibrate import inner_rho_down
 from noisegate.planning.reports import report
-from noisegate.planning.samples import inner_rho_down
 from noisegate.privacy.distance import L1, L2
 from noisegate.privacy.event import (
     DeclaredZCDPEvent,

@@ -11,8 +11,7 @@ from noisegate.accounting.amplification import (
     poisson_zcdp,
 )
 from noisegate.accounting.zcdp import zcdp_loss
-from noisegate.planning.calibrate import gaussian_delta_up
-from noisegate.planning.samples import inner_rho_down
+from noisegate.planning.calibrate import gaussian_delta_up, inner_rho_down
 from noisegate.privacy.conversion import approx_of_zcdp, epsilon_of_zcdp_up
 from noisegate.privacy.distance import L1, L2
 from noisegate.privacy.event import (

@@ -22,8 +22,7 @@ from noisegate.mechanisms.partitions.privtree import PrivTree, cut_levels, path_
 from noisegate.mechanisms.partitions.splits import Splits
 from noisegate.noise import races
 from noisegate.noise.bits import SYSTEM
-from noisegate.noise.choice import Contest
-from noisegate.noise.races import choose_each
+from noisegate.noise.choice import Contest, choose_each
 from noisegate.privacy.distance import L1
 from refusals import about
 

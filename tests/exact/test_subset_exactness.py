@@ -8,7 +8,7 @@ import pytest
 from bit_tree import ScriptedBits, exact_masses
 
 from noisegate.errors import SpecError
-from noisegate.noise.subset import subset
+from noisegate.noise.uniform import subset
 
 
 @pytest.mark.parametrize(

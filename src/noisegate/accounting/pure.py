@@ -1,7 +1,7 @@
 """The accountant of plain sums: ε and δ add up.
 
 >>> from noisegate.privacy.distance import L1
->>> str(pure_loss(GeometricEvent(scale=Fraction(10), sensitivity=L1(1))))
+>>> str(pure_loss(events.GeometricEvent(scale=Fraction(10), sensitivity=L1(1))))
 'ε = 0.1'
 """
 
@@ -10,27 +10,10 @@ from types import MappingProxyType
 from typing import ClassVar, Final, final
 
 from noisegate.accounting.accountant import Accountant, Charge
-from noisegate.accounting.rules import NO_DELTA, NOTHING, Pair, Rules
+from noisegate.accounting.rules import NO_DELTA, Pair, Rules
 from noisegate.errors import Unsupported
-from noisegate.privacy.event import (
-    AboveThresholdEvent,
-    BoxNoiseEvent,
-    CrowdCountsEvent,
-    DeclaredEvent,
-    Event,
-    ExponentialEvent,
-    GeometricEvent,
-    Group,
-    KeySelectionEvent,
-    LaplaceEvent,
-    NothingEvent,
-    PermuteAndFlipEvent,
-    PoissonSampled,
-    ProposeTestReleaseEvent,
-    SmoothLaplaceEvent,
-    SmoothStudentEvent,
-    TopKEvent,
-)
+from noisegate.privacy import event as events
+from noisegate.privacy.event import Event
 from noisegate.privacy.loss import ApproxDP
 
 
@@ -81,11 +64,7 @@ def promised(used: Event, reserved: Event) -> Event:
         return reserved
 
 
-def _nothing(_: NothingEvent) -> Pair:
-    return NOTHING
-
-
-def _laplace(event: GeometricEvent | LaplaceEvent | BoxNoiseEvent) -> Pair:
+def _laplace(event: events.GeometricEvent | events.LaplaceEvent | events.BoxNoiseEvent) -> Pair:
     """Claim: noise of scale b on sensitivity s, each in the noise's own norm, is (s/b)-private.
 
     Why: [DMNS06, Prop. 1], [GRS09] for L1; [HT10, Thm 4.1] for cells.
@@ -93,26 +72,26 @@ def _laplace(event: GeometricEvent | LaplaceEvent | BoxNoiseEvent) -> Pair:
     return event.sensitivity.value / event.scale, NO_DELTA
 
 
-def _choice(event: ExponentialEvent | PermuteAndFlipEvent) -> Pair:
+def _choice(event: events.ExponentialEvent | events.PermuteAndFlipEvent) -> Pair:
     """Claim: [MT07, Thm 6] (bounded range ε implies ε-DP), [MS20, Thm 1]."""
     return event.epsilon, NO_DELTA
 
 
-def _top_k(event: TopKEvent) -> Pair:
+def _top_k(event: events.TopKEvent) -> Pair:
     """Claim: k exponential mechanisms in a row [DR19]."""
     return event.k * event.epsilon_each, NO_DELTA
 
 
-def _above_threshold(event: AboveThresholdEvent) -> Pair:
+def _above_threshold(event: events.AboveThresholdEvent) -> Pair:
     """Claim: the whole run costs ε₁ + ε₂, whatever its length [LSL17]."""
     return event.epsilon_threshold + event.epsilon_queries, NO_DELTA
 
 
-def _declared(event: DeclaredEvent | KeySelectionEvent) -> Pair:
+def _declared(event: events.DeclaredEvent | events.KeySelectionEvent) -> Pair:
     return event.epsilon, event.delta
 
 
-def _crowd_counts(event: CrowdCountsEvent) -> Pair:
+def _crowd_counts(event: events.CrowdCountsEvent) -> Pair:
     """Claim: ε with the δ that the exact curve has there, see `histogram_delta`.
 
     Rounding: up, to so few digits that machines with other floats charge the same.
@@ -124,20 +103,20 @@ def _crowd_counts(event: CrowdCountsEvent) -> Pair:
     return event.epsilon, min(digits_up(delta, digits=6), Fraction(1))
 
 
-def _smooth_student(event: SmoothStudentEvent) -> Pair:
+def _smooth_student(event: events.SmoothStudentEvent) -> Pair:
     from noisegate.accounting.smooth import student_epsilon_up  # noqa: PLC0415 - smooth noise only
 
     return student_epsilon_up(event.scale, event.beta), NO_DELTA
 
 
-def _smooth_laplace(event: SmoothLaplaceEvent) -> Pair:
+def _smooth_laplace(event: events.SmoothLaplaceEvent) -> Pair:
     """Claim: ε with the δ that the exact curve has there, see `laplace_delta_up`."""
     from noisegate.accounting.smooth import laplace_delta_up  # noqa: PLC0415 - smooth noise only
 
     return event.epsilon, min(laplace_delta_up(event.scale, event.beta, event.epsilon), Fraction(1))
 
 
-def _propose_test_release(event: ProposeTestReleaseEvent) -> Pair:
+def _propose_test_release(event: events.ProposeTestReleaseEvent) -> Pair:
     """Claim: (ε₁ + ε₂, δ) for a test of ε₁ and a release of ε₂ [DL09].
 
     Why: if the bound holds for one of two neighbours, they differ by at most the bound, and test
@@ -147,14 +126,14 @@ def _propose_test_release(event: ProposeTestReleaseEvent) -> Pair:
     return event.epsilon_test + event.epsilon_release, event.delta
 
 
-def _group(event: Group) -> Pair:
+def _group(event: events.Group) -> Pair:
     from noisegate.privacy.conversion import group_of_approx  # noqa: PLC0415 - of groups only
 
     grouped = group_of_approx(pure_loss(event.event), size=event.size)
     return grouped.epsilon, grouped.delta
 
 
-def _sampled(event: PoissonSampled) -> Pair:
+def _sampled(event: events.PoissonSampled) -> Pair:
     from noisegate.accounting.amplification import poisson  # noqa: PLC0415 - of samples only
 
     outer = poisson(pure_loss(event.event), probability=event.probability)
@@ -165,22 +144,21 @@ _RULES: Final = Rules(
     accountant="pure",
     by_kind=MappingProxyType(
         {
-            NothingEvent: _nothing,
-            GeometricEvent: _laplace,
-            LaplaceEvent: _laplace,
-            BoxNoiseEvent: _laplace,
-            ExponentialEvent: _choice,
-            PermuteAndFlipEvent: _choice,
-            TopKEvent: _top_k,
-            AboveThresholdEvent: _above_threshold,
-            KeySelectionEvent: _declared,
-            CrowdCountsEvent: _crowd_counts,
-            SmoothStudentEvent: _smooth_student,
-            SmoothLaplaceEvent: _smooth_laplace,
-            ProposeTestReleaseEvent: _propose_test_release,
-            DeclaredEvent: _declared,
-            Group: _group,
-            PoissonSampled: _sampled,
+            events.GeometricEvent: _laplace,
+            events.LaplaceEvent: _laplace,
+            events.BoxNoiseEvent: _laplace,
+            events.ExponentialEvent: _choice,
+            events.PermuteAndFlipEvent: _choice,
+            events.TopKEvent: _top_k,
+            events.AboveThresholdEvent: _above_threshold,
+            events.KeySelectionEvent: _declared,
+            events.CrowdCountsEvent: _crowd_counts,
+            events.SmoothStudentEvent: _smooth_student,
+            events.SmoothLaplaceEvent: _smooth_laplace,
+            events.ProposeTestReleaseEvent: _propose_test_release,
+            events.DeclaredEvent: _declared,
+            events.Group: _group,
+            events.PoissonSampled: _sampled,
         }
     ),
     advice="Use geometric noise, or open the account with the zcdp accountant and some δ.",

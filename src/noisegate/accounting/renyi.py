@@ -27,45 +27,30 @@ from noisegate.accounting.curves import (
     zcdp_renyi,
 )
 from noisegate.accounting.pure import pure_loss
-from noisegate.accounting.rules import NO_DELTA, NOTHING, Pair, Rule, Rules, added
-from noisegate.accounting.zcdp import ZCDPAccountant, zcdp_loss
+from noisegate.accounting.rules import NO_DELTA, Pair, Rule, Rules
+from noisegate.accounting.zcdp import ZCDPAccountant, distributed, zcdp_loss
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number, fraction
+from noisegate.privacy import event as events
 from noisegate.privacy.conversion import (
     epsilon_at_order_up,
     renyi_of_budget_down,
     zcdp_of_bounded_range,
 )
 from noisegate.privacy.distance import L1, L2, LInf1
-from noisegate.privacy.event import (
-    AboveThresholdEvent,
-    BoxNoiseEvent,
-    CrowdCountsEvent,
-    DeclaredEvent,
-    DeclaredZCDPEvent,
-    DiscreteGaussianEvent,
-    Event,
-    ExponentialEvent,
-    GaussianEvent,
-    GeometricEvent,
-    Group,
-    KeySelectionEvent,
-    LaplaceEvent,
-    NothingEvent,
-    PermuteAndFlipEvent,
-    PoissonSampled,
-    ProposeTestReleaseEvent,
-    Repeated,
-    Sequential,
-    SmoothLaplaceEvent,
-    SmoothLognormalEvent,
-    SmoothStudentEvent,
-    ThresholdedGaussianEvent,
-    TopKEvent,
-)
+from noisegate.privacy.event import Event
 from noisegate.privacy.loss import ApproxDP
 
 _CONCENTRATED: Final = ZCDPAccountant()
+_CONCENTRATED_KINDS: Final = (
+    events.DiscreteGaussianEvent, events.GaussianEvent, events.DeclaredZCDPEvent,
+    events.ThresholdedGaussianEvent, events.SmoothLognormalEvent,
+)  # fmt: skip
+_APPROX_KINDS: Final = (
+    events.BoxNoiseEvent, events.PermuteAndFlipEvent, events.AboveThresholdEvent,
+    events.KeySelectionEvent, events.CrowdCountsEvent, events.SmoothStudentEvent,
+    events.SmoothLaplaceEvent, events.ProposeTestReleaseEvent, events.DeclaredEvent,
+)  # fmt: skip
 _ADVICE: Final = "Record it as a declared event with its proven ρ or (ε, δ)."
 
 
@@ -160,15 +145,11 @@ def renyi_loss(event: Event, *, order: Fraction) -> tuple[Fraction, Fraction]:
     return _rules(order).loss(event)
 
 
-def _nothing(_order: Fraction, _event: NothingEvent) -> Pair:
-    return NOTHING
-
-
-def _geometric(order: Fraction, event: GeometricEvent) -> Pair:
+def _geometric(order: Fraction, event: events.GeometricEvent) -> Pair:
     return geometric_renyi_up(event.scale, event.sensitivity.value, order), NO_DELTA
 
 
-def _laplace(order: Fraction, event: LaplaceEvent) -> Pair:
+def _laplace(order: Fraction, event: events.LaplaceEvent) -> Pair:
     return laplace_renyi_up(event.sensitivity.value / event.scale, order), NO_DELTA
 
 
@@ -183,11 +164,11 @@ def _through_approx(order: Fraction, event: Event) -> Pair:
     return pure_renyi_up(loss.epsilon, order), loss.delta
 
 
-def _exponential(order: Fraction, event: ExponentialEvent) -> Pair:
+def _exponential(order: Fraction, event: events.ExponentialEvent) -> Pair:
     return _choice_up(event.epsilon, order), NO_DELTA
 
 
-def _top_k(order: Fraction, event: TopKEvent) -> Pair:
+def _top_k(order: Fraction, event: events.TopKEvent) -> Pair:
     return event.k * _choice_up(event.epsilon_each, order), NO_DELTA
 
 
@@ -196,15 +177,11 @@ def _choice_up(epsilon: Fraction, order: Fraction) -> Fraction:
     return min(bounded, pure_renyi_up(epsilon, order))
 
 
-def _group(order: Fraction, event: Group) -> Pair:
+def _group(order: Fraction, event: events.Group) -> Pair:
     """Claim: the group's sensitivity is k times the unit's; otherwise through zCDP or (ε, δ)."""
     inner, size = event.event, event.size
-    if isinstance(inner, Sequential):
-        rules = _rules(order)
-        return added(rules.loss(Group(event=part, size=size)) for part in inner.events)
-    if isinstance(inner, Repeated):
-        once = _rules(order).loss(Group(event=inner.event, size=size))
-        return inner.count * once[0], inner.count * once[1]
+    if isinstance(inner, events.Sequential | events.Repeated):
+        return _rules(order).loss(distributed(inner, size))
     widened = _widened(inner, size)
     if widened is not None:
         return _rules(order).loss(widened)
@@ -214,24 +191,24 @@ def _group(order: Fraction, event: Group) -> Pair:
 def _widened(event: Event, size: int) -> Event | None:
     """Claim: by the triangle inequality k units move the answer at most k sensitivities."""
     match event:
-        case GeometricEvent() | LaplaceEvent():
+        case events.GeometricEvent() | events.LaplaceEvent():
             return type(event)(scale=event.scale, sensitivity=L1(size * event.sensitivity.value))
-        case BoxNoiseEvent():
+        case events.BoxNoiseEvent():
             cells = LInf1(size * event.sensitivity.value)
-            return BoxNoiseEvent(scale=event.scale, sensitivity=cells)
-        case GaussianEvent() | DiscreteGaussianEvent():
+            return events.BoxNoiseEvent(scale=event.scale, sensitivity=cells)
+        case events.GaussianEvent() | events.DiscreteGaussianEvent():
             wide = L2(squared=size * size * event.sensitivity.squared)
             return type(event)(variance=event.variance, sensitivity=wide)
         case _:
             return None
 
 
-def _sampled(order: Fraction, event: PoissonSampled) -> Pair:
+def _sampled(order: Fraction, event: events.PoissonSampled) -> Pair:
     """Claim: at whole orders by the moments of the noise or of its ρ, else through (ε, δ)."""
     return _best(order, event, (_sampled_noise, _through_approx))
 
 
-def _sampled_noise(order: Fraction, event: PoissonSampled) -> Pair:
+def _sampled_noise(order: Fraction, event: events.PoissonSampled) -> Pair:
     moment = _moment(event.event) or _moment_of_rho(event.event)
     if moment is None or order.denominator != 1:
         raise _refusal(order, event.event if moment is None else event)
@@ -249,11 +226,11 @@ def _moment_of_rho(event: Event) -> Moment | None:
 
 def _moment(event: Event) -> Moment | None:
     match event:
-        case GeometricEvent() if event.sensitivity.value > 0:
+        case events.GeometricEvent() if event.sensitivity.value > 0:
             return geometric_moment(event.scale, event.sensitivity.value)
-        case LaplaceEvent():
+        case events.LaplaceEvent():
             return laplace_moment(event.sensitivity.value / event.scale)
-        case GaussianEvent() | DiscreteGaussianEvent():
+        case events.GaussianEvent() | events.DiscreteGaussianEvent():
             return gaussian_moment(event.sensitivity.squared / (2 * event.variance))
         case _:
             return None
@@ -279,27 +256,14 @@ def _refusal(order: Fraction, event: Event) -> Unsupported:
 @lru_cache(maxsize=64)
 def _rules(order: Fraction) -> Rules:
     by_kind: dict[type[Event], Callable[..., Pair]] = {
-        NothingEvent: _nothing,
-        GeometricEvent: _geometric,
-        LaplaceEvent: _laplace,
-        BoxNoiseEvent: _through_approx,
-        DiscreteGaussianEvent: _through_zcdp,
-        GaussianEvent: _through_zcdp,
-        DeclaredZCDPEvent: _through_zcdp,
-        ExponentialEvent: _exponential,
-        TopKEvent: _top_k,
-        PermuteAndFlipEvent: _through_approx,
-        AboveThresholdEvent: _through_approx,
-        KeySelectionEvent: _through_approx,
-        ThresholdedGaussianEvent: _through_zcdp,
-        CrowdCountsEvent: _through_approx,
-        SmoothStudentEvent: _through_approx,
-        SmoothLaplaceEvent: _through_approx,
-        SmoothLognormalEvent: _through_zcdp,
-        ProposeTestReleaseEvent: _through_approx,
-        DeclaredEvent: _through_approx,
-        Group: _group,
-        PoissonSampled: _sampled,
+        events.GeometricEvent: _geometric,
+        events.LaplaceEvent: _laplace,
+        events.ExponentialEvent: _exponential,
+        events.TopKEvent: _top_k,
+        events.Group: _group,
+        events.PoissonSampled: _sampled,
+        **dict.fromkeys(_CONCENTRATED_KINDS, _through_zcdp),
+        **dict.fromkeys(_APPROX_KINDS, _through_approx),
     }
     bound: dict[type[Event], Rule] = {kind: partial(rule, order) for kind, rule in by_kind.items()}
     return Rules(accountant=f"renyi-{order}", by_kind=MappingProxyType(bound), advice=_ADVICE)

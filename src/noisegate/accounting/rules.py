@@ -14,6 +14,7 @@ from noisegate.privacy.event import (
     Event,
     Group,
     InPart,
+    NothingEvent,
     Parallel,
     PoissonSampled,
     Repeated,
@@ -50,6 +51,8 @@ class Rules:
         rule = self.by_kind.get(type(event))
         if rule is not None:
             return rule(event)
+        if type(event) is NothingEvent:
+            return NOTHING
         if isinstance(event, Sequential):
             return added(self.loss(part) for part in event.events)
         if isinstance(event, Parallel):

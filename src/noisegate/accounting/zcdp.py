@@ -6,7 +6,7 @@ compares with bounds that were fixed before the first answer, and a δ chosen af
 left would be a bound chosen by the answers.
 
 >>> from noisegate.privacy.distance import L2
->>> str(zcdp_loss(DiscreteGaussianEvent(variance=Fraction(50), sensitivity=L2(squared=1))))
+>>> str(zcdp_loss(events.DiscreteGaussianEvent(variance=Fraction(50), sensitivity=L2(squared=1))))
 'ρ = 0.01 (zCDP)'
 """
 
@@ -20,10 +20,11 @@ from typing import ClassVar, Final, final
 from noisegate.accounting.accountant import Accountant, Charge
 from noisegate.accounting.amplification import poisson_zcdp, poisson_zcdp_of_approx
 from noisegate.accounting.pure import pure_loss
-from noisegate.accounting.rules import NO_DELTA, NOTHING, Pair, Rules
+from noisegate.accounting.rules import NO_DELTA, Pair, Rules
 from noisegate.accounting.search import digits_down
 from noisegate.accounting.smooth import lognormal_rho_up
 from noisegate.errors import Unsupported
+from noisegate.privacy import event as events
 from noisegate.privacy.conversion import (
     approx_of_zcdp,
     rho_of_budget_down,
@@ -31,32 +32,7 @@ from noisegate.privacy.conversion import (
     zcdp_of_bounded_range,
     zcdp_of_pure,
 )
-from noisegate.privacy.event import (
-    AboveThresholdEvent,
-    BoxNoiseEvent,
-    CrowdCountsEvent,
-    DeclaredEvent,
-    DeclaredZCDPEvent,
-    DiscreteGaussianEvent,
-    Event,
-    ExponentialEvent,
-    GaussianEvent,
-    GeometricEvent,
-    Group,
-    KeySelectionEvent,
-    LaplaceEvent,
-    NothingEvent,
-    PermuteAndFlipEvent,
-    PoissonSampled,
-    ProposeTestReleaseEvent,
-    Repeated,
-    Sequential,
-    SmoothLaplaceEvent,
-    SmoothLognormalEvent,
-    SmoothStudentEvent,
-    ThresholdedGaussianEvent,
-    TopKEvent,
-)
+from noisegate.privacy.event import Event
 from noisegate.privacy.loss import ZCDP, ApproxDP
 
 _SIMPLE: Final = 10**6  # the largest denominator of an ε that people ask for, unless a decimal
@@ -151,11 +127,7 @@ def _room(left: Charge, budget: ApproxDP) -> ApproxDP:
     return ApproxDP(epsilon, found.delta)
 
 
-def _nothing(_: NothingEvent) -> Pair:
-    return NOTHING
-
-
-def _gaussian(event: DiscreteGaussianEvent | GaussianEvent) -> Pair:
+def _gaussian(event: events.DiscreteGaussianEvent | events.GaussianEvent) -> Pair:
     """Claim: parameter σ² on L2 sensitivity s is (s²/2σ²)-zCDP [BS16, Prop. 1.6], [CKS20, Thm 4].
 
     Rounding a continuous Gaussian to a grid is post-processing.
@@ -163,29 +135,29 @@ def _gaussian(event: DiscreteGaussianEvent | GaussianEvent) -> Pair:
     return event.sensitivity.squared / (2 * event.variance), NO_DELTA
 
 
-def _thresholded(event: ThresholdedGaussianEvent) -> Pair:
+def _thresholded(event: events.ThresholdedGaussianEvent) -> Pair:
     """Claim: δ-approximate (ℓ/2σ²)-zCDP, see `ThresholdedGaussian.event`."""
     return event.keys / (2 * event.variance), min(event.delta, Fraction(1))
 
 
-def _laplace(event: GeometricEvent | LaplaceEvent | BoxNoiseEvent) -> Pair:
+def _laplace(event: events.GeometricEvent | events.LaplaceEvent | events.BoxNoiseEvent) -> Pair:
     return zcdp_of_pure(event.sensitivity.value / event.scale), NO_DELTA
 
 
-def _exponential(event: ExponentialEvent) -> Pair:
+def _exponential(event: events.ExponentialEvent) -> Pair:
     return zcdp_of_bounded_range(event.epsilon), NO_DELTA
 
 
-def _top_k(event: TopKEvent) -> Pair:
+def _top_k(event: events.TopKEvent) -> Pair:
     """Claim: k exponential mechanisms in a row, each (ε²/8)-zCDP [DR19], [CR21]."""
     return event.k * zcdp_of_bounded_range(event.epsilon_each), NO_DELTA
 
 
-def _declared_zcdp(event: DeclaredZCDPEvent) -> Pair:
+def _declared_zcdp(event: events.DeclaredZCDPEvent) -> Pair:
     return event.rho, NO_DELTA
 
 
-def _smooth_lognormal(event: SmoothLognormalEvent) -> Pair:
+def _smooth_lognormal(event: events.SmoothLognormalEvent) -> Pair:
     return lognormal_rho_up(event.scale, event.beta, event.sigma), NO_DELTA
 
 
@@ -201,16 +173,16 @@ def _through_approx(event: Event) -> Pair:
     return loss.rho, loss.delta
 
 
-def _sampled(event: PoissonSampled) -> Pair:
+def _sampled(event: events.PoissonSampled) -> Pair:
     """Claim: through (ε, δ) where the step has one of its own, else see `poisson_zcdp`."""
     return _sampled_by(poisson_zcdp, event)
 
 
-def _sampled_once(event: PoissonSampled) -> Pair:
+def _sampled_once(event: events.PoissonSampled) -> Pair:
     return _sampled_by(poisson_zcdp_of_approx, event)
 
 
-def _sampled_by(theorem: Callable[..., ZCDP], event: PoissonSampled) -> Pair:
+def _sampled_by(theorem: Callable[..., ZCDP], event: events.PoissonSampled) -> Pair:
     try:
         return _through_approx(event)
     except Unsupported:
@@ -219,53 +191,52 @@ def _sampled_by(theorem: Callable[..., ZCDP], event: PoissonSampled) -> Pair:
     return outside.rho, outside.delta
 
 
-def _group(event: Group) -> Pair:
-    """Claim: k²ρ for plain zCDP [BS16, Prop. 1.9]; steps with a δ through their (ε, δ).
-
-    A group distributes over steps in sequence, because each of them protects the group by itself.
-    """
+def _group(event: events.Group) -> Pair:
+    """Claim: k²ρ for plain zCDP [BS16, Prop. 1.9]; steps with a δ through their (ε, δ)."""
     inner, size = event.event, event.size
-    if isinstance(inner, Sequential | Repeated):
-        return _RULES.loss(_distributed(inner, size))
+    if isinstance(inner, events.Sequential | events.Repeated):
+        return _RULES.loss(distributed(inner, size))
     rho, delta = _RULES.loss(inner)
     return (size * size * rho, delta) if delta == 0 else _through_approx(event)
 
 
-def _distributed(inner: Sequential | Repeated, size: int) -> Event:
-    if isinstance(inner, Repeated):
-        return Repeated(event=Group(event=inner.event, size=size), count=inner.count)
-    return Sequential(events=tuple(Group(event=part, size=size) for part in inner.events))
+def distributed(inner: events.Sequential | events.Repeated, size: int) -> Event:
+    """A group of steps in sequence as a sequence of groups: each step protects it by itself."""
+    if isinstance(inner, events.Repeated):
+        return events.Repeated(event=events.Group(event=inner.event, size=size), count=inner.count)
+    return events.Sequential(
+        events=tuple(events.Group(event=part, size=size) for part in inner.events)
+    )
 
 
 _RULES: Final = Rules(
     accountant="zcdp",
     by_kind=MappingProxyType(
         {
-            NothingEvent: _nothing,
-            DiscreteGaussianEvent: _gaussian,
-            GaussianEvent: _gaussian,
-            ExponentialEvent: _exponential,
-            TopKEvent: _top_k,
-            DeclaredZCDPEvent: _declared_zcdp,
-            GeometricEvent: _laplace,
-            LaplaceEvent: _laplace,
-            BoxNoiseEvent: _laplace,
-            PermuteAndFlipEvent: _through_approx,
-            AboveThresholdEvent: _through_approx,
-            KeySelectionEvent: _through_approx,
-            ThresholdedGaussianEvent: _thresholded,
-            CrowdCountsEvent: _through_approx,
-            SmoothStudentEvent: _through_approx,
-            SmoothLaplaceEvent: _through_approx,
-            SmoothLognormalEvent: _smooth_lognormal,
-            ProposeTestReleaseEvent: _through_approx,
-            DeclaredEvent: _through_approx,
-            PoissonSampled: _sampled,
-            Group: _group,
+            events.DiscreteGaussianEvent: _gaussian,
+            events.GaussianEvent: _gaussian,
+            events.ExponentialEvent: _exponential,
+            events.TopKEvent: _top_k,
+            events.DeclaredZCDPEvent: _declared_zcdp,
+            events.GeometricEvent: _laplace,
+            events.LaplaceEvent: _laplace,
+            events.BoxNoiseEvent: _laplace,
+            events.PermuteAndFlipEvent: _through_approx,
+            events.AboveThresholdEvent: _through_approx,
+            events.KeySelectionEvent: _through_approx,
+            events.ThresholdedGaussianEvent: _thresholded,
+            events.CrowdCountsEvent: _through_approx,
+            events.SmoothStudentEvent: _through_approx,
+            events.SmoothLaplaceEvent: _through_approx,
+            events.SmoothLognormalEvent: _smooth_lognormal,
+            events.ProposeTestReleaseEvent: _through_approx,
+            events.DeclaredEvent: _through_approx,
+            events.PoissonSampled: _sampled,
+            events.Group: _group,
         }
     ),
     advice=_ADVICE,
 )
 _FORMER: Final = replace(
-    _RULES, by_kind=MappingProxyType({**_RULES.by_kind, PoissonSampled: _sampled_once})
+    _RULES, by_kind=MappingProxyType({**_RULES.by_kind, events.PoissonSampled: _sampled_once})
 )

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from enum import Enum
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -23,9 +23,7 @@ from noisegate.exact import Number, Real, fraction, positive, shown, upper
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array, Places
 from noisegate.privacy.event import Event
-
-if TYPE_CHECKING:
-    from noisegate.transforms.query import Query
+from noisegate.transforms.query import Query
 
 # Exact answers are clamped here and noise stops at ±2**62, so that their sum never wraps. Clamping
 # moves no two answers further apart, so sensitivities stay what they are. Sums are clamped again,
@@ -59,7 +57,7 @@ class Mechanism(ABC, Generic[Sensitivity]):
     name: ClassVar[str]
     takes: ClassVar[Takes]
 
-    def require(self, query: "Query", place: int) -> None:  # noqa: ARG002 - for heirs
+    def require(self, query: Query, place: int) -> None:  # noqa: ARG002 - for heirs
         """Refuse a question that it has no rule for, as its mechanism number ``place``.
 
         By default every question: unknown means no.
@@ -115,7 +113,7 @@ class OfCells(Mechanism[Sensitivity]):
         """The cells that are shown, if any are, and what is released."""
 
 
-def no_rule(query: "Query") -> Unsupported:
+def no_rule(query: Query) -> Unsupported:
     """The refusal of a question that a mechanism has no rule for."""
     return Unsupported(
         f"The door has no rule for this noise on {type(query.tally).__name__.lower()}.",
@@ -124,13 +122,13 @@ def no_rule(query: "Query") -> Unsupported:
     )
 
 
-def require_numbers(query: "Query") -> None:
+def require_numbers(query: Query) -> None:
     """Refuse all but numbers that are added up: noise on each of them is noise for the sum."""
     if not isinstance(query.tally, Sums | Marginals | Rows | Distinct) or query.asks == "rows":
         raise no_rule(query)
 
 
-def require_values(query: "Query") -> None:
+def require_values(query: Query) -> None:
     """Refuse all but the values of rows."""
     if not isinstance(query.tally, Values):
         raise no_rule(query)

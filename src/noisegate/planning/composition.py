@@ -58,10 +58,16 @@ def optimal_delta_up(epsilon: Fraction, *, count: int, total: Fraction) -> Fract
     Rounding: up.
     """
     _require(epsilon, count, Fraction(1))
-    active = _active(epsilon, count, total)
+    # so many of the terms l = 0, 1, … are positive: those with (k - l) ε > total + lε
+    active = max(0, min(count + 1, ceil((count - total / epsilon) / 2)))
     if active == 0:
         return Fraction(0)
-    return min(Fraction(1), upper(lambda: _optimal_delta(epsilon, count, total, active)))
+
+    def delta() -> Real:
+        here, there = _tails(epsilon, count, active)
+        return here - real(total).exp() * there
+
+    return min(Fraction(1), upper(delta))
 
 
 def optimal_epsilon_up(
@@ -113,16 +119,6 @@ def exponential_epsilon_up(epsilon: Fraction, *, count: int, delta: Fraction) ->
     return step * bisect_left(range(1 << 20), x=True, lo=1, key=holds)
 
 
-def _active(epsilon: Fraction, count: int, total: Fraction) -> int:
-    """How many of the terms l = 0, 1, … are positive: those with (k - l) ε > total + lε."""
-    return max(0, min(count + 1, ceil((count - total / epsilon) / 2)))
-
-
-def _optimal_delta(epsilon: Fraction, count: int, total: Fraction, active: int) -> Real:
-    here, there = _tails(epsilon, count, active)
-    return here - real(total).exp() * there
-
-
 def _tails(epsilon: Fraction, count: int, active: int) -> tuple[Real, Real]:
     """Σ_{l < active} C(k,l) p^{k-l} (1-p)^l and the same with p and 1 - p exchanged."""
     rise = real(epsilon).exp()
@@ -144,16 +140,12 @@ def _optimal_epsilon_guess(epsilon: Fraction, count: int, delta: Fraction) -> Fr
         return optimal_delta_up(epsilon, count=count, total=corner) > delta
 
     active = bisect_left(range(count // 2 + 1), x=True, lo=1, key=lacks)
-    here_there = _solved(epsilon, count, delta, active)
-    return max(Fraction(0), min(here_there, count * epsilon))
 
-
-def _solved(epsilon: Fraction, count: int, delta: Fraction, active: int) -> Fraction:
     def total() -> Real:
         here, there = _tails(epsilon, count, active)
         return ((here - real(delta)) / there).log()
 
-    return upper(total)
+    return max(Fraction(0), min(upper(total), count * epsilon))
 
 
 def _rise_until(

@@ -13,18 +13,32 @@ since cells are disjoint and each has the whole ε. Given all but one, the last 
 (5299, 1000)
 >>> float(round(enough("count", queries=10, epsilon=1, confidence="0.95").tolerance, 3))
 52.983
+
+Before any question is asked it also says how many a budget buys:
+
+>>> sample_size(bound=1, accuracy="0.01", epsilon="0.1", failure="0.05")
+2996
+>>> from noisegate.accounting.pure import PureAccountant
+>>> from noisegate.privacy.event import DeclaredEvent
+>>> questions(DeclaredEvent(epsilon=Fraction(1, 10)), ApproxDP(2), accountant=PureAccountant())
+20
 """
 
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from math import ceil
+from math import ceil, floor
 from typing import Final, Literal, TypeAlias, final, get_args
 
+from noisegate.accounting.accountant import Accountant
 from noisegate.accounting.search import digits_down, digits_up
 from noisegate.errors import SpecError
 from noisegate.exact import Number, Real, fraction, lower, positive, real, upper
+from noisegate.planning.calibrate import require_delta
+from noisegate.planning.composition import optimal_delta_up
+from noisegate.privacy.event import Event
+from noisegate.privacy.loss import ApproxDP
 
 What: TypeAlias = Literal["mean", "sum", "count", "histogram"]
 _QUERIES_MAX: Final = 1 << 40
@@ -172,16 +186,8 @@ def _quotient(*names: str) -> Callable[[dict[str, Fraction], What], Fraction]:
     return solved
 
 
-def _rows(known: dict[str, Fraction], what: What) -> Fraction:
-    return Fraction(ceil(_quotient("tolerance", "epsilon")(known, what)))
-
-
 def _product(known: dict[str, Fraction]) -> Fraction:
     return known["rows"] * known["tolerance"] * known["epsilon"]
-
-
-def _bound(known: dict[str, Fraction], what: What) -> Fraction:
-    return digits_down(_product(known) / _need(known, what, known["queries"]))
 
 
 def _queries(known: dict[str, Fraction], what: What) -> Fraction:
@@ -219,10 +225,12 @@ def _confidence(known: dict[str, Fraction], what: What) -> Fraction:
 
 
 _SOLVE: Final[dict[str, Callable[[dict[str, Fraction], What], Fraction]]] = {
-    "rows": _rows,
+    "rows": lambda known, what: Fraction(ceil(_quotient("tolerance", "epsilon")(known, what))),
     "tolerance": _quotient("rows", "epsilon"),
     "epsilon": _quotient("rows", "tolerance"),
-    "bound": _bound,
+    "bound": lambda known, what: digits_down(
+        _product(known) / _need(known, what, known["queries"])
+    ),
     "queries": _queries,
     "confidence": _confidence,
 }
@@ -239,3 +247,76 @@ def _checked(name: str, value: Number) -> Fraction:
 
 def _short(value: Fraction) -> str:
     return f"{float(value):,.6g}"
+
+
+def sample_size(
+    *, bound: Number, accuracy: Number, epsilon: Number, failure: Number, queries: int = 1
+) -> int:
+    """How many rows make every one of k averages accurate to γ, except with probability β.
+
+    Claim: n = ⌈b ln(k/β)/(γε)⌉ for averages of values in an interval of length b, each asked with
+        its own ε (under change-one, Laplace noise of scale b/(nε)). This is the noise alone; the
+        sampling error of the rows comes on top.
+    Why: Pr[|noise| > γ] = e^{-γnε/b} ≤ β/k, and a union bound. The textbook n = b/(γε) is the case
+        ln(k/β) = 1: a failure probability of 1/e for one query. Rounding: up.
+    """
+    reach = positive(bound, name="bound") / (
+        positive(accuracy, name="accuracy") * positive(epsilon, name="epsilon")
+    )
+    chance = _chance_of(failure)
+    _require_count(queries)
+    return ceil(reach * upper(lambda: real(queries / chance).log()))
+
+
+def questions(event: Event, budget: ApproxDP, *, accountant: Accountant) -> int:
+    """How many times the budget buys the event, by the accountant that will authorise it.
+
+    Claim: ⌊limit/price⌋, the smaller of both parts. Rounding: down.
+    """
+    price, limit = accountant.price(event), accountant.limit(budget)
+    pairs = ((limit.amount, price.amount), (limit.delta, price.delta))
+    counts = [have // each for have, each in pairs if each > 0]
+    if not counts:
+        raise SpecError(
+            "The event is free.", fix="It can be asked as often as you like.", about="free"
+        )
+    return min(counts)
+
+
+def questions_optimal(budget: ApproxDP, *, epsilon_each: Number) -> int:
+    """How many ε-private questions fit by optimal composition: a report, not an authorisation.
+
+    Claim: the largest k with `optimal_delta_up` ≤ δ. Why: [KOV15]; valid for a k fixed beforehand.
+    """
+    each = positive(epsilon_each, name="epsilon_each")
+    require_delta(budget)
+    low = floor(budget.epsilon / each)  # basic composition needs no δ
+    if budget.delta == 0:
+        return low
+
+    def fits(count: int) -> bool:
+        found = optimal_delta_up(each, count=count, total=budget.epsilon)
+        return found <= budget.delta
+
+    high = low + 1
+    while fits(high):
+        low, high = high, 2 * high
+    return bisect_left(range(high), x=True, lo=low + 1, key=lambda count: not fits(count)) - 1
+
+
+def _chance_of(failure: Number) -> Fraction:
+    exact = positive(failure, name="failure")
+    if exact >= 1:
+        raise SpecError(
+            f"failure is {failure}.",
+            fix="Use a probability below 1, such as 0.05.",
+            about="failure",
+        )
+    return exact
+
+
+def _require_count(count: int) -> None:
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise SpecError(
+            f"The number is {count!r}.", fix="Use a whole number of at least 1.", about="count"
+        )

@@ -8,12 +8,12 @@ import pytest
 from noisegate.accounting.pure import PureAccountant
 from noisegate.accounting.zcdp import ZCDPAccountant
 from noisegate.errors import SpecError
-from noisegate.planning.budgets import (
+from noisegate.planning.composition import optimal_delta_up
+from noisegate.planning.enough import (
     questions,
     questions_optimal,
     sample_size,
 )
-from noisegate.planning.composition import optimal_delta_up
 from noisegate.privacy.event import DeclaredEvent, KeySelectionEvent, NothingEvent
 from noisegate.privacy.loss import ApproxDP
 from refusals import about

@@ -12,7 +12,7 @@ array([0, 0])
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar, Final, final
+from typing import ClassVar, Final, final
 
 import numpy as np
 
@@ -26,9 +26,7 @@ from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array
 from noisegate.privacy.distance import L1
 from noisegate.privacy.event import CrowdCountsEvent, DeclaredEvent, Event, Parallel
-
-if TYPE_CHECKING:
-    from noisegate.transforms.query import Query
+from noisegate.transforms.query import Query
 
 STRATA_MAX: Final = 1_000
 
@@ -66,7 +64,7 @@ class BiasedCrowd(Mechanism[L1]):
         if not self.apart and self.inner != 1:
             raise SpecError("Strata that are added up stand together.", fix="Use inner=1.")
 
-    def require(self, query: "Query", place: int) -> None:
+    def require(self, query: Query, place: int) -> None:
         """As for one probability; and strata that go through the cells without a rest."""
         self._of(self.probabilities[0]).require(query, place)
         if query.tally.cells % (len(self.probabilities) * self.inner):  # type: ignore[union-attr]

@@ -12,44 +12,32 @@ number instead of √2 · width · Δ / ε, 2.4 times less.
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar, final
+from typing import ClassVar, final
 
 from noisegate.accounting.box import box_tail
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number, positive
-from noisegate.mechanisms.base import (
-    NoiseMechanism,
-    Takes,
-    clamped,
-    failure_of,
-    no_rule,
-    noisy,
-    smallest_whole,
-    store,
-    surely_at_most,
-)
+from noisegate.mechanisms import base
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.box import box_fits, box_noise, checked_box
 from noisegate.noise.chunks import Int64Array
 from noisegate.privacy.distance import LInf1
 from noisegate.privacy.event import BoxNoiseEvent
-
-if TYPE_CHECKING:
-    from noisegate.transforms.query import Query
+from noisegate.transforms.query import Query
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BoxNoise(NoiseMechanism[LInf1]):
+class BoxNoise(base.NoiseMechanism[LInf1]):
     """Adds to each ``width`` numbers in a row one vector, Pr[z] ∝ e^(-max|z| / scale)."""
 
     name: ClassVar[str] = "box-noise/1"
-    takes: ClassVar[Takes] = Takes.BOX
+    takes: ClassVar[base.Takes] = base.Takes.BOX
     scale: Fraction
     width: int
 
     def __post_init__(self) -> None:
-        store(self, "scale", checked_box(self.scale, self.width))
+        base.store(self, "scale", checked_box(self.scale, self.width))
 
     @staticmethod
     def fits(scale: Fraction, width: int) -> bool:
@@ -61,11 +49,11 @@ class BoxNoise(NoiseMechanism[LInf1]):
         """The least noise whose event costs exactly ``epsilon``: scale = sensitivity / ε."""
         return cls(scale=sensitivity.value / positive(epsilon, name="epsilon"), width=width)
 
-    def require(self, query: "Query", place: int) -> None:
+    def require(self, query: Query, place: int) -> None:
         """A block of a statistic of rows, with cells as wide as the noise."""
         blocks = query.statistic_blocks
         if place >= len(blocks):
-            raise no_rule(query)
+            raise base.no_rule(query)
         if self.width != blocks[place].width:
             raise Unsupported("The noise was made for other cells.", fix="Use the block's width.")
 
@@ -83,17 +71,17 @@ class BoxNoise(NoiseMechanism[LInf1]):
 
     def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
         """The answers, clamped to ±2**60, plus noise; a cell is ``width`` numbers in C order."""
-        values = clamped(exact)
+        values = base.clamped(exact)
         if values.size % self.width:
             raise SpecError(
                 f"The numbers are not whole cells of {self.width}.", fix="Give whole cells."
             )
         noise = box_noise(self.scale, values.size // self.width, self.width, bits=bits)
-        return noisy(values, noise.reshape(values.shape))
+        return base.noisy(values, noise.reshape(values.shape))
 
     def interval(self, confidence: Number) -> int:
         """A certified half-width for one number; see `box_tail`. Rounding: up."""
-        failure = failure_of(confidence)
-        return smallest_whole(
-            lambda t: surely_at_most(lambda: box_tail(self.scale, self.width, t), failure)
+        failure = base.failure_of(confidence)
+        return base.smallest_whole(
+            lambda t: base.surely_at_most(lambda: box_tail(self.scale, self.width, t), failure)
         )

@@ -12,28 +12,21 @@ array([0, 0])
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar, Final, final
+from typing import ClassVar, Final, final
 
 import numpy as np
 
 from noisegate.accounting.crowd import CROWD_MAX, EPSILON_MAX
 from noisegate.algebra.tally import Sums
 from noisegate.errors import SpecError, Unsupported
-from noisegate.mechanisms.base import (
-    Mechanism,
-    Takes,
-    require_whole,
-    store_positive,
-)
+from noisegate.mechanisms import base
 from noisegate.noise.bernoulli import sample_rows
 from noisegate.noise.binomials import binomial
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array
 from noisegate.privacy.distance import L1
 from noisegate.privacy.event import CrowdCountsEvent
-
-if TYPE_CHECKING:
-    from noisegate.transforms.query import Query
+from noisegate.transforms.query import Query
 
 _TOSSED_MAX: Final = 1 << 22  # people at once whose coins are tossed one by one
 _LARGE: Final = 1 << 20  # people of one cell whose coins are counted at once
@@ -41,7 +34,7 @@ _LARGE: Final = 1 << 20  # people of one cell whose coins are counted at once
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CrowdCounts(Mechanism[L1]):
+class CrowdCounts(base.Mechanism[L1]):
     """Shows how many of each cell are in the sample, if they are at least ``crowd``; else 0.
 
     ``epsilon`` is the point of the curve at which a use is charged; it changes nothing that is
@@ -49,19 +42,19 @@ class CrowdCounts(Mechanism[L1]):
     """
 
     name: ClassVar[str] = "crowd-counts/1"
-    takes: ClassVar[Takes] = Takes.L1
+    takes: ClassVar[base.Takes] = base.Takes.L1
     probability: Fraction
     crowd: int
     epsilon: Fraction
 
     def __post_init__(self) -> None:
-        store_positive(self, "probability", most=Fraction(1))
-        store_positive(self, "epsilon", most=Fraction(EPSILON_MAX))
-        require_whole(self, "crowd", least=1, most=CROWD_MAX)
+        base.store_positive(self, "probability", most=Fraction(1))
+        base.store_positive(self, "epsilon", most=Fraction(EPSILON_MAX))
+        base.require_whole(self, "crowd", least=1, most=CROWD_MAX)
         if self.probability == 1:
             raise SpecError("Everybody would be in the sample.", fix="Use a probability below 1.")
 
-    def require(self, query: "Query", place: int) -> None:  # noqa: ARG002 - there is one
+    def require(self, query: Query, place: int) -> None:  # noqa: ARG002 - there is one
         """Cells that count people: a unit has one row, and a row counts 1 or nothing."""
         tally = query.tally
         if not isinstance(tally, Sums) or query.asks != "cells" or len(tally.terms) != 1:

@@ -6,40 +6,31 @@ Fraction(50, 1)
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar, final
+from typing import ClassVar, final
 
 from noisegate.exact import Number
-from noisegate.mechanisms.base import (
-    NoiseMechanism,
-    Takes,
-    clamped,
-    noisy,
-    require_numbers,
-    store_positive,
-)
+from noisegate.mechanisms import base
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array
 from noisegate.noise.gaussian import VARIANCE_MAX, VARIANCE_MIN, discrete_gaussian
 from noisegate.privacy.distance import L2
 from noisegate.privacy.event import DiscreteGaussianEvent
-
-if TYPE_CHECKING:
-    from noisegate.transforms.query import Query
+from noisegate.transforms.query import Query
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DiscreteGaussian(NoiseMechanism[L2]):
+class DiscreteGaussian(base.NoiseMechanism[L2]):
     """Adds independent noise with Pr[z] proportional to e^(-z² / 2 variance)."""
 
     name: ClassVar[str] = "discrete-gaussian/1"
-    takes: ClassVar[Takes] = Takes.L2
+    takes: ClassVar[base.Takes] = base.Takes.L2
     LEAST: ClassVar[Fraction] = VARIANCE_MIN
     MOST: ClassVar[Fraction] = VARIANCE_MAX
     variance: Fraction
 
     def __post_init__(self) -> None:
-        store_positive(self, "variance", least=self.LEAST, most=self.MOST)
+        base.store_positive(self, "variance", least=self.LEAST, most=self.MOST)
 
     @classmethod
     def for_rho(cls, rho: Number, *, sensitivity: L2) -> "DiscreteGaussian":
@@ -50,9 +41,9 @@ class DiscreteGaussian(NoiseMechanism[L2]):
             variance=max(discrete_gaussian_variance(rho, sensitivity=sensitivity), cls.LEAST)
         )
 
-    def require(self, query: "Query", place: int) -> None:  # noqa: ARG002 - each is like the others
+    def require(self, query: Query, place: int) -> None:  # noqa: ARG002 - each is like the others
         """Numbers that are added up."""
-        require_numbers(query)
+        base.require_numbers(query)
 
     def event(self, sensitivity: L2, /) -> DiscreteGaussianEvent:
         """What one use is.
@@ -65,8 +56,8 @@ class DiscreteGaussian(NoiseMechanism[L2]):
 
     def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
         """The answers, clamped to ±2**60, plus noise."""
-        values = clamped(exact)
-        return noisy(
+        values = base.clamped(exact)
+        return base.noisy(
             values, discrete_gaussian(size=values.shape, variance=self.variance, bits=bits)
         )
 

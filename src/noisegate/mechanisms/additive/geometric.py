@@ -8,40 +8,31 @@
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar, final
+from typing import ClassVar, final
 
 from noisegate.exact import Number
-from noisegate.mechanisms.base import (
-    NoiseMechanism,
-    Takes,
-    clamped,
-    noisy,
-    require_numbers,
-    store_positive,
-)
+from noisegate.mechanisms import base
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array
 from noisegate.noise.geometric import SCALE_MIN, WIDEST, discrete_laplace
 from noisegate.privacy.distance import L1
 from noisegate.privacy.event import GeometricEvent
-
-if TYPE_CHECKING:
-    from noisegate.transforms.query import Query
+from noisegate.transforms.query import Query
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Geometric(NoiseMechanism[L1]):
+class Geometric(base.NoiseMechanism[L1]):
     """Adds independent noise with Pr[z] = (1 - α) / (1 + α) · α^|z|, α = e^(-1/scale)."""
 
     name: ClassVar[str] = "geometric/1"
-    takes: ClassVar[Takes] = Takes.L1
+    takes: ClassVar[base.Takes] = base.Takes.L1
     LEAST: ClassVar[Fraction] = SCALE_MIN
     MOST: ClassVar[Fraction] = WIDEST
     scale: Fraction
 
     def __post_init__(self) -> None:
-        store_positive(self, "scale", least=self.LEAST, most=self.MOST)
+        base.store_positive(self, "scale", least=self.LEAST, most=self.MOST)
 
     @classmethod
     def for_epsilon(cls, epsilon: Number, *, sensitivity: L1) -> "Geometric":
@@ -51,9 +42,9 @@ class Geometric(NoiseMechanism[L1]):
         scale = geometric_scale(epsilon, sensitivity=sensitivity)
         return cls(scale=scale and max(scale, cls.LEAST))
 
-    def require(self, query: "Query", place: int) -> None:  # noqa: ARG002 - each is like the others
+    def require(self, query: Query, place: int) -> None:  # noqa: ARG002 - each is like the others
         """Numbers that are added up."""
-        require_numbers(query)
+        base.require_numbers(query)
 
     def event(self, sensitivity: L1, /) -> GeometricEvent:
         """What one use is.
@@ -66,8 +57,8 @@ class Geometric(NoiseMechanism[L1]):
 
     def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
         """The answers, clamped to ±2**60, plus noise."""
-        values = clamped(exact)
-        return noisy(values, discrete_laplace(self.scale, values.shape, bits=bits))
+        values = base.clamped(exact)
+        return base.noisy(values, discrete_laplace(self.scale, values.shape, bits=bits))
 
     def interval(self, confidence: Number) -> int:
         """The smallest certified half-width; see `geometric_error`. Rounding: up."""

@@ -10,15 +10,7 @@ from fractions import Fraction
 from typing import ClassVar, Final, final
 
 from noisegate.exact import Number, Real, real
-from noisegate.mechanisms.base import (
-    NoiseMechanism,
-    clamped,
-    failure_of,
-    noisy,
-    smallest_whole,
-    store_positive,
-    surely_at_most,
-)
+from noisegate.mechanisms import base
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array
 from noisegate.noise.continuous import Laplace as LaplaceShape
@@ -33,14 +25,14 @@ SCALE_MAX: Final = Fraction(1 << 50)
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Laplace(NoiseMechanism[L1]):
+class Laplace(base.NoiseMechanism[L1]):
     """Adds round(scale · Z) with Z of density e^(-|z|) / 2; ``scale`` in units of the grid."""
 
     name: ClassVar[str] = "laplace/1"
     scale: Fraction
 
     def __post_init__(self) -> None:
-        store_positive(self, "scale", least=SCALE_MIN, most=SCALE_MAX)
+        base.store_positive(self, "scale", least=SCALE_MIN, most=SCALE_MAX)
 
     @classmethod
     def for_epsilon(cls, epsilon: Number, *, sensitivity: L1) -> "Laplace":
@@ -58,17 +50,17 @@ class Laplace(NoiseMechanism[L1]):
 
     def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
         """The answers, clamped to ±2**60, plus noise."""
-        values = clamped(exact)
-        return noisy(values, rounded(LaplaceShape(), self.scale, values.shape, bits=bits))
+        values = base.clamped(exact)
+        return base.noisy(values, rounded(LaplaceShape(), self.scale, values.shape, bits=bits))
 
     def interval(self, confidence: Number) -> int:
         """The smallest certified half-width.
 
         Claim: Pr[|round(scale · Z)| > t] = e^(-(t + ½) / scale). Rounding: up.
         """
-        failure = failure_of(confidence)
+        failure = base.failure_of(confidence)
 
         def tails(t: int) -> Real:
             return (-real((t + Fraction(1, 2)) / self.scale)).exp()
 
-        return smallest_whole(lambda t: surely_at_most(lambda: tails(t), failure))
+        return base.smallest_whole(lambda t: base.surely_at_most(lambda: tails(t), failure))

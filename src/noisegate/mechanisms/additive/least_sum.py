@@ -6,43 +6,36 @@ True
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar, final
+from typing import ClassVar, final
 
 import numpy as np
 
 from noisegate.exact import Number, positive
+from noisegate.mechanisms import base
 from noisegate.mechanisms.additive.geometric import Geometric
-from noisegate.mechanisms.base import (
-    Mechanism,
-    Takes,
-    clamped,
-    store_positive,
-)
 from noisegate.mechanisms.selection.scores import require_scores
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array
 from noisegate.noise.geometric import SCALE_MAX, SCALE_MIN
 from noisegate.privacy.distance import L1
 from noisegate.privacy.event import GeometricEvent
-
-if TYPE_CHECKING:
-    from noisegate.transforms.query import Query
+from noisegate.transforms.query import Query
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeastSum(Mechanism[Fraction]):
+class LeastSum(base.Mechanism[Fraction]):
     """The least of all sums with geometric noise; which of them it is stays unsaid."""
 
     name: ClassVar[str] = "least-sum/1"
-    takes: ClassVar[Takes] = Takes.ANY_ONE
+    takes: ClassVar[base.Takes] = base.Takes.ANY_ONE
     monotone: ClassVar[bool] = False  # its noise has two sides
     scale: Fraction
 
     def __post_init__(self) -> None:
-        store_positive(self, "scale", least=SCALE_MIN, most=SCALE_MAX)
+        base.store_positive(self, "scale", least=SCALE_MIN, most=SCALE_MAX)
 
-    def require(self, query: "Query", place: int) -> None:  # noqa: ARG002 - there is one
+    def require(self, query: Query, place: int) -> None:  # noqa: ARG002 - there is one
         """All terms or tables and their cells."""
         require_scores(query, monotone=self.monotone)
 
@@ -59,7 +52,7 @@ class LeastSum(Mechanism[Fraction]):
 
     def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
         """The least of all the numbers, with noise."""
-        least = np.array([clamped(exact).min()])
+        least = np.array([base.clamped(exact).min()])
         return Geometric(scale=self.scale).sample(least, bits=bits)
 
     def interval(self, confidence: Number) -> int:

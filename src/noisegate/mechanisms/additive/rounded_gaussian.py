@@ -7,15 +7,7 @@ from typing import ClassVar, Final, final
 from flint import arb
 
 from noisegate.exact import Number, Real, real
-from noisegate.mechanisms.base import (
-    NoiseMechanism,
-    clamped,
-    failure_of,
-    noisy,
-    smallest_whole,
-    store_positive,
-    surely_at_most,
-)
+from noisegate.mechanisms import base
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array
 from noisegate.noise.continuous import Gaussian as GaussianShape
@@ -29,14 +21,14 @@ SIGMA_MAX: Final = Fraction(1 << 50)
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RoundedGaussian(NoiseMechanism[L2]):
+class RoundedGaussian(base.NoiseMechanism[L2]):
     """Adds round(sigma · Z) with Z standard normal; ``sigma`` in units of the grid."""
 
     name: ClassVar[str] = "gaussian/1"
     sigma: Fraction
 
     def __post_init__(self) -> None:
-        store_positive(self, "sigma", least=SIGMA_MIN, most=SIGMA_MAX)
+        base.store_positive(self, "sigma", least=SIGMA_MIN, most=SIGMA_MAX)
 
     def event(self, sensitivity: L2, /) -> GaussianEvent:
         """What one use is.
@@ -49,17 +41,17 @@ class RoundedGaussian(NoiseMechanism[L2]):
 
     def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
         """The answers, clamped to ±2**60, plus noise."""
-        values = clamped(exact)
-        return noisy(values, rounded(GaussianShape(), self.sigma, values.shape, bits=bits))
+        values = base.clamped(exact)
+        return base.noisy(values, rounded(GaussianShape(), self.sigma, values.shape, bits=bits))
 
     def interval(self, confidence: Number) -> int:
         """The smallest certified half-width.
 
         Claim: Pr[|round(σ Z)| > t] = erfc((t + ½) / (σ √2)). Rounding: up.
         """
-        failure = failure_of(confidence)
+        failure = base.failure_of(confidence)
 
         def tails(t: int) -> Real:
             return (real((t + Fraction(1, 2)) / self.sigma) / arb(2).sqrt()).erfc()
 
-        return smallest_whole(lambda t: surely_at_most(lambda: tails(t), failure))
+        return base.smallest_whole(lambda t: base.surely_at_most(lambda: tails(t), failure))

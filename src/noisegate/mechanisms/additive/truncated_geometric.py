@@ -15,16 +15,7 @@ import numpy as np
 from noisegate.accounting.tails import upper_tail
 from noisegate.errors import SpecError
 from noisegate.exact import Number, Real, lower, real, upper
-from noisegate.mechanisms.base import (
-    INPUT_MAX,
-    NoiseMechanism,
-    clamped,
-    failure_of,
-    require_whole,
-    smallest_whole,
-    store_positive,
-    surely_at_most,
-)
+from noisegate.mechanisms import base
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array
 from noisegate.noise.cut_geometric import truncated_geometric
@@ -36,7 +27,7 @@ from noisegate.privacy.event import GeometricEvent
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TruncatedGeometric(NoiseMechanism[L1]):
+class TruncatedGeometric(base.NoiseMechanism[L1]):
     """Geometric noise on a count in {0, …, top}, clamped back into that range.
 
     For one count and any loss that grows with the error, some relabelling of these outputs is
@@ -48,8 +39,8 @@ class TruncatedGeometric(NoiseMechanism[L1]):
     top: int
 
     def __post_init__(self) -> None:
-        store_positive(self, "scale", least=SCALE_MIN, most=SCALE_MAX)
-        require_whole(self, "top", least=1, most=INPUT_MAX)
+        base.store_positive(self, "scale", least=SCALE_MIN, most=SCALE_MAX)
+        base.require_whole(self, "top", least=1, most=base.INPUT_MAX)
 
     @classmethod
     def for_epsilon(cls, epsilon: Number, *, top: int, sensitivity: L1) -> "TruncatedGeometric":
@@ -67,7 +58,7 @@ class TruncatedGeometric(NoiseMechanism[L1]):
 
     def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
         """The answers, clamped to [0, top], plus noise, clamped again."""
-        values = np.clip(clamped(exact), 0, self.top)
+        values = np.clip(base.clamped(exact), 0, self.top)
         return truncated_geometric(values, self.scale, top=self.top, bits=bits)
 
     def interval(self, confidence: Number) -> int:
@@ -77,11 +68,13 @@ class TruncatedGeometric(NoiseMechanism[L1]):
             2t + 2 ≤ top, p if t < top, and 0 otherwise; each is attained by some true count.
         Why: an error above t needs room above t on that side of the count. Rounding: up.
         """
-        failure = failure_of(confidence)
-        return smallest_whole(
+        failure = base.failure_of(confidence)
+        return base.smallest_whole(
             lambda t: (
                 t >= self.top
-                or surely_at_most(lambda: self._sides(t) * upper_tail(self.scale, t + 1), failure)
+                or base.surely_at_most(
+                    lambda: self._sides(t) * upper_tail(self.scale, t + 1), failure
+                )
             )
         )
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, ClassVar, Final, final
+from typing import ClassVar, Final, final
 
 import numpy as np
 
@@ -22,20 +22,9 @@ from noisegate.accounting.tails import discrete_gaussian_tail, upper_tail
 from noisegate.algebra.tally import Keys
 from noisegate.errors import SpecError
 from noisegate.exact import Number, Real, enclose, lower, positive, real, upper
+from noisegate.mechanisms import base
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric
-from noisegate.mechanisms.base import (
-    INPUT_MAX,
-    Mechanism,
-    Takes,
-    clamped,
-    no_rule,
-    require_whole,
-    smallest_whole,
-    store_positive,
-    surely_at_most,
-    whole_count,
-)
 from noisegate.noise.bernoulli import bernoulli
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array
@@ -43,9 +32,7 @@ from noisegate.noise.gaussian import VARIANCE_MAX, VARIANCE_MIN
 from noisegate.noise.geometric import SCALE_MAX, SCALE_MIN
 from noisegate.noise.law import Certified
 from noisegate.privacy.event import KeySelectionEvent, ThresholdedGaussianEvent
-
-if TYPE_CHECKING:
-    from noisegate.transforms.query import Query
+from noisegate.transforms.query import Query
 
 EPSILON_MIN: Final = Fraction(1, 10**6)
 EPSILON_MAX: Final = Fraction(100)
@@ -55,16 +42,16 @@ LEAK_MIN: Final = Fraction(1, 10**1000)  # of a δ that a count has: ledgers wri
 _RARELY: Final = Fraction(1, 1000)  # how rarely a group of `Finder.sure` units stays hidden
 
 
-class Finder(Mechanism[int]):
+class Finder(base.Mechanism[int]):
     """Decides which of the present keys are shown, by how many units hold each."""
 
     __slots__ = ()
-    takes: ClassVar[Takes] = Takes.ROWS
+    takes: ClassVar[base.Takes] = base.Takes.ROWS
 
-    def require(self, query: "Query", place: int) -> None:  # noqa: ARG002 - there is one
+    def require(self, query: Query, place: int) -> None:  # noqa: ARG002 - there is one
         """Keys that rows hold."""
         if not isinstance(query.tally, Keys):
-            raise no_rule(query)
+            raise base.no_rule(query)
 
     @property
     @abstractmethod
@@ -91,13 +78,13 @@ class KeySelection(Finder):
     delta: Fraction
 
     def __post_init__(self) -> None:
-        store_positive(self, "epsilon", least=EPSILON_MIN, most=EPSILON_MAX)
-        store_positive(self, "delta", most=BELOW_ONE)
+        base.store_positive(self, "epsilon", least=EPSILON_MIN, most=EPSILON_MAX)
+        base.store_positive(self, "delta", most=BELOW_ONE)
 
     @classmethod
     def for_budget(cls, epsilon: Number, delta: Number, *, keys_per_unit: int) -> "KeySelection":
         """Equal shares per key, so that the event costs (ε, δ); or the largest ε there is."""
-        keys = whole_count(keys_per_unit, name="keys_per_unit")
+        keys = base.whole_count(keys_per_unit, name="keys_per_unit")
         return cls(
             epsilon=min(positive(epsilon, name="epsilon") / keys, EPSILON_MAX),
             delta=positive(delta, name="delta") / keys,
@@ -110,14 +97,14 @@ class KeySelection(Finder):
         Adjacency: add/remove. Why: each key's decision is (ε, δ)-private and the best such
             [DVGM22, Thm 1]; a unit touches ℓ independent ones. Rounding: none.
         """
-        keys = whole_count(keys_per_unit, name="keys_per_unit")
+        keys = base.whole_count(keys_per_unit, name="keys_per_unit")
         return KeySelectionEvent(
             epsilon=keys * self.epsilon, delta=min(keys * self.delta, Fraction(1))
         )
 
     def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
         """1 for each key that may be shown, given how many units hold each present key."""
-        counts, last = clamped(exact).ravel(), self.last
+        counts, last = base.clamped(exact).ravel(), self.last
         shown = (counts > last).astype(np.int64)
         unsure = np.flatnonzero((counts >= 1) & (counts <= last))
         unsure = unsure[np.argsort(counts[unsure], kind="stable")]
@@ -194,8 +181,8 @@ class Thresholded(Finder):
     @property
     def sure(self) -> int:
         """The least count that stays hidden in at most one of a thousand cases."""
-        return self.threshold + smallest_whole(
-            lambda more: surely_at_most(lambda: self.tail(more + 1), _RARELY)
+        return self.threshold + base.smallest_whole(
+            lambda more: base.surely_at_most(lambda: self.tail(more + 1), _RARELY)
         )
 
     def probability(self, n: int) -> tuple[Fraction, Fraction]:
@@ -216,7 +203,7 @@ class Thresholded(Finder):
 
     def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
         """The noisy count of each key, or 0 where the key stays hidden."""
-        counts, released = clamped(exact), self.noise.sample(exact, bits=bits)
+        counts, released = base.clamped(exact), self.noise.sample(exact, bits=bits)
         return np.where((counts >= 1) & (released >= self.threshold), released, HIDDEN)
 
 
@@ -230,18 +217,18 @@ class ThresholdedGeometric(Thresholded):
     threshold: int
 
     def __post_init__(self) -> None:
-        store_positive(self, "scale", least=SCALE_MIN, most=SCALE_MAX)
-        require_whole(self, "threshold", least=1, most=INPUT_MAX)
+        base.store_positive(self, "scale", least=SCALE_MIN, most=SCALE_MAX)
+        base.require_whole(self, "threshold", least=1, most=base.INPUT_MAX)
 
     @classmethod
     def for_budget(
         cls, epsilon: Number, delta: Number, *, keys_per_unit: int
     ) -> "ThresholdedGeometric":
         """Noise that costs ε, or the least there is, and the lowest threshold within δ."""
-        keys = whole_count(keys_per_unit, name="keys_per_unit")
+        keys = base.whole_count(keys_per_unit, name="keys_per_unit")
         scale = max(keys / positive(epsilon, name="epsilon"), SCALE_MIN)
         share = _share(delta)
-        threshold = smallest_whole(
+        threshold = base.smallest_whole(
             lambda t: _leak(lambda m: upper_tail(scale, m), t, keys) <= share, least=1
         )
         return cls(scale=scale, threshold=threshold)
@@ -268,7 +255,7 @@ class ThresholdedGeometric(Thresholded):
             without it, and δ times another.
         Rounding: δ up.
         """
-        keys = whole_count(keys_per_unit, name="keys_per_unit")
+        keys = base.whole_count(keys_per_unit, name="keys_per_unit")
         return KeySelectionEvent(epsilon=keys / self.scale, delta=self.leak(keys))
 
 
@@ -282,13 +269,13 @@ class ThresholdedGaussian(Thresholded):
     threshold: int
 
     def __post_init__(self) -> None:
-        store_positive(self, "variance", least=VARIANCE_MIN, most=VARIANCE_MAX)
-        require_whole(self, "threshold", least=2, most=INPUT_MAX)
+        base.store_positive(self, "variance", least=VARIANCE_MIN, most=VARIANCE_MAX)
+        base.require_whole(self, "threshold", least=2, most=base.INPUT_MAX)
 
     @classmethod
     def for_budget(cls, rho: Number, delta: Number, *, keys_per_unit: int) -> "ThresholdedGaussian":
         """The least noise that costs ρ, and the lowest threshold whose event stays within δ."""
-        keys = whole_count(keys_per_unit, name="keys_per_unit")
+        keys = base.whole_count(keys_per_unit, name="keys_per_unit")
         variance = max(keys / (2 * positive(rho, name="rho")), VARIANCE_MIN)
         threshold = _gaussian_threshold(variance, _share(delta), keys)
         return cls(variance=variance, threshold=threshold)
@@ -313,7 +300,7 @@ class ThresholdedGaussian(Thresholded):
             approximate zCDP [BS16, Def. 8.1].
         Rounding: δ up.
         """
-        keys = whole_count(keys_per_unit, name="keys_per_unit")
+        keys = base.whole_count(keys_per_unit, name="keys_per_unit")
         return ThresholdedGaussianEvent(variance=self.variance, keys=keys, delta=self.leak(keys))
 
 
@@ -322,7 +309,7 @@ def _gaussian_threshold(variance: Fraction, delta: Fraction, keys: int) -> int:
     def tail(m: int) -> Real:
         return discrete_gaussian_tail(variance, m - 1) / 2
 
-    return smallest_whole(lambda t: _leak(tail, t, keys) <= delta, least=2)
+    return base.smallest_whole(lambda t: _leak(tail, t, keys) <= delta, least=2)
 
 
 def _share(delta: Number) -> Fraction:

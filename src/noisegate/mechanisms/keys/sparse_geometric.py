@@ -14,7 +14,7 @@ remainder of a geometric number. With τ = θ this is the plain filter.
 from abc import abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias, final
+from typing import ClassVar, Final, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,17 +23,7 @@ from noisegate.accounting.tails import upper_tail
 from noisegate.algebra.tally import Cells
 from noisegate.errors import Bug, SpecError, Unsupported
 from noisegate.exact import Number, Real, real, upper
-from noisegate.mechanisms.base import (
-    INPUT_MAX,
-    OfCells,
-    Takes,
-    clamped,
-    no_rule,
-    noisy,
-    require_whole,
-    smallest_whole,
-    store_positive,
-)
+from noisegate.mechanisms import base
 from noisegate.mechanisms.selection.scores import require_flag
 from noisegate.noise.bernoulli import bernoulli
 from noisegate.noise.binomials import binomial
@@ -41,14 +31,11 @@ from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array, Places
 from noisegate.noise.geometric import SCALE_MAX, SCALE_MIN, discrete_laplace, geometric
 from noisegate.noise.law import Certified
-from noisegate.noise.subset import subset
-from noisegate.noise.uniform import uniform_below
+from noisegate.noise.uniform import subset, uniform_below
 from noisegate.planning.calibrate import geometric_scale
 from noisegate.privacy.distance import L1
 from noisegate.privacy.event import GeometricEvent
-
-if TYPE_CHECKING:
-    from noisegate.transforms.query import Query
+from noisegate.transforms.query import Query
 
 Summary: TypeAlias = tuple[Places, Int64Array]
 
@@ -58,17 +45,17 @@ SHOWN_MAX: Final = 1 << 26  # expected cells without rows; more would be refused
 _TRIALS: Final = 1 << 61  # coins in one binomial draw
 
 
-class Summarised(OfCells[L1]):
+class Summarised(base.OfCells[L1]):
     """Noise on all cells of a domain, of which a summary leaves."""
 
     __slots__ = ()
-    takes: ClassVar[Takes] = Takes.L1
+    takes: ClassVar[base.Takes] = base.Takes.L1
     domain: int
 
-    def require(self, query: "Query", place: int) -> None:  # noqa: ARG002 - there is one
+    def require(self, query: Query, place: int) -> None:  # noqa: ARG002 - there is one
         """As many numbered cells as the noise is for."""
         if not isinstance(query.tally, Cells):
-            raise no_rule(query)
+            raise base.no_rule(query)
         if self.domain != query.tally.cells:
             raise Unsupported(
                 "The noise was made for another number of cells.",
@@ -109,10 +96,10 @@ class SparseGeometric(Summarised):
     signed: bool = False
 
     def __post_init__(self) -> None:
-        store_positive(self, "scale", least=SCALE_MIN, most=SCALE_MAX)
-        require_whole(self, "domain", least=1, most=DOMAIN_MAX)
-        require_whole(self, "threshold", least=1, most=MARK_MAX)
-        require_whole(self, "tau", least=self.threshold, most=MARK_MAX)
+        base.store_positive(self, "scale", least=SCALE_MIN, most=SCALE_MAX)
+        base.require_whole(self, "domain", least=1, most=DOMAIN_MAX)
+        base.require_whole(self, "threshold", least=1, most=MARK_MAX)
+        base.require_whole(self, "tau", least=self.threshold, most=MARK_MAX)
         require_flag(self, "signed")
         require_few(self.shown_chance, self.domain)
 
@@ -190,7 +177,7 @@ def require_few(chance: Certified, domain: int) -> None:
 
 def threshold_for(scale: Fraction, *, domain: int, cells: Fraction) -> int:
     """The smallest θ at which at most ``cells`` cells without rows are expected. Rounding: up."""
-    return smallest_whole(
+    return base.smallest_whole(
         lambda theta: upper(lambda: upper_tail(scale, theta)) * domain <= cells, least=1
     )
 
@@ -199,11 +186,11 @@ def noisy_counts(
     cells: Places, counts: Int64Array, domain: int, scale: Fraction, bits: Bits
 ) -> Int64Array:
     """The counts of the cells that hold rows, plus noise."""
-    values = clamped(counts)
+    values = base.clamped(counts)
     rising = bool(np.all(cells[1:] > cells[:-1])) and cells.dtype == np.uint64
     if cells.shape != values.shape or not rising or (cells.size and int(cells[-1]) >= domain):
         raise Bug("The cells are not ascending numbers of the domain.", fix="Report the source.")
-    return noisy(values, discrete_laplace(scale, values.shape, bits=bits))
+    return base.noisy(values, discrete_laplace(scale, values.shape, bits=bits))
 
 
 def free_cells(chance: Certified, domain: int, taken: NDArray[np.uint64], bits: Bits) -> Places:
@@ -239,5 +226,5 @@ def marked_tails(
         beyond = np.flatnonzero(~bernoulli(coin, count, bits=bits))
         marks[beyond] = few + 1 + geometric(scale, beyond.size, bits=bits) % (tau - few)
         starts[beyond] = marks[beyond]
-    tails = np.minimum(starts + geometric(scale, count, bits=bits), INPUT_MAX)
+    tails = np.minimum(starts + geometric(scale, count, bits=bits), base.INPUT_MAX)
     return marks, tails

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations_with_replacement
 from math import fsum, isqrt
-from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias, final
+from typing import ClassVar, Final, TypeAlias, final
 
 import numpy as np
 from flint import arb, arb_mat
@@ -26,25 +26,14 @@ from numpy.typing import NDArray
 from noisegate.algebra.tally import Rows
 from noisegate.errors import Bug, SpecError, Unsupported
 from noisegate.exact import Number, Real, positive, real, upper
+from noisegate.mechanisms import base
 from noisegate.mechanisms.additive.geometric import Geometric
-from noisegate.mechanisms.base import (
-    INPUT_MAX,
-    Mechanism,
-    Takes,
-    clamped,
-    no_rule,
-    require_whole,
-    store_positive,
-)
 from noisegate.noise.bits import SYSTEM, Bits
+from noisegate.noise.box import cube_noise
 from noisegate.noise.chunks import Int64Array
-from noisegate.noise.cube import cube_noise
 from noisegate.privacy.distance import L1
 from noisegate.privacy.event import DeclaredEvent
-from noisegate.transforms.query import shape_of
-
-if TYPE_CHECKING:
-    from noisegate.transforms.query import Query
+from noisegate.transforms.query import Query, shape_of
 
 Floats: TypeAlias = NDArray[np.float64]
 NUMBERS_MAX: Final = 1 << 11  # weights; the curvature has as many squared
@@ -60,7 +49,7 @@ _ULP: Final = 2.0**-53
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PerturbedLogistic(Mechanism[L1]):
+class PerturbedLogistic(base.Mechanism[L1]):
     """Weights of each line, the constant last, in steps of 2**-digits; two classes have one line.
 
     Rows are ``columns`` coordinates in ±reach, a class and a weight in parts of ``whole``. The
@@ -68,7 +57,7 @@ class PerturbedLogistic(Mechanism[L1]):
     """
 
     name: ClassVar[str] = "perturbed-logistic/1"
-    takes: ClassVar[Takes] = Takes.L1
+    takes: ClassVar[base.Takes] = base.Takes.L1
     columns: int
     classes: int
     reach: int
@@ -83,9 +72,9 @@ class PerturbedLogistic(Mechanism[L1]):
             ("columns", 1, NUMBERS_MAX), ("classes", 2, NUMBERS_MAX), ("reach", 1, 1 << 20),
             ("whole", 1, 1 << 10), ("digits", 1, 50),
         ):  # fmt: skip
-            require_whole(self, field, least=least, most=most)
+            base.require_whole(self, field, least=least, most=most)
         for field in ("penalty", "scale", "blur"):
-            store_positive(self, field, least=_SCALES[0], most=_SCALES[1])
+            base.store_positive(self, field, least=_SCALES[0], most=_SCALES[1])
         if self.numbers > NUMBERS_MAX:
             raise SpecError(
                 f"There would be {self.numbers:,} weights.",
@@ -134,10 +123,10 @@ class PerturbedLogistic(Mechanism[L1]):
         """How many weights there are."""
         return _lines(self.classes) * (self.columns + 1)
 
-    def require(self, query: "Query", place: int) -> None:  # noqa: ARG002 - there is one
+    def require(self, query: Query, place: int) -> None:  # noqa: ARG002 - there is one
         """Rows as they are, of the shape that it is for."""
         if not isinstance(query.tally, Rows) or query.asks != "rows":
-            raise no_rule(query)
+            raise base.no_rule(query)
         found = shape_of(query.tally)
         if self.shape != (found.columns, found.keys, found.reach, query.tally.whole):
             raise Unsupported(
@@ -178,13 +167,15 @@ class PerturbedLogistic(Mechanism[L1]):
             does not suffice. Newton's steps, halved until the slope is shorter, end there: the
             curvature is bounded, from 0 too. Rounding: to the nearest whole number, by 1/2.
         """
-        rows = clamped(exact).reshape(-1, self.columns + 2)
+        rows = base.clamped(exact).reshape(-1, self.columns + 2)
         most = [*[self.reach] * self.columns, self.classes, self.whole]
         least = [*[-self.reach] * self.columns, -1, 0]
         shape = _lines(self.classes), self.columns + 1
         slope, off = cube_noise(self.scale, *shape, bits=bits)
         near = _minimum(self, np.clip(rows, least, most), slope, off)
-        steps = [max(-INPUT_MAX, min(round(each * 2**self.digits), INPUT_MAX)) for each in near]
+        steps = [
+            max(-base.INPUT_MAX, min(round(each * 2**self.digits), base.INPUT_MAX)) for each in near
+        ]
         return Geometric(scale=self.blur).sample(np.array(steps, np.int64), bits=bits)
 
 

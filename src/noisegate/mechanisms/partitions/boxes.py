@@ -8,27 +8,24 @@ A box is its lowest and its highest cell along each axis, both inside; boxes are
 """
 
 from collections.abc import Sequence
+from fractions import Fraction
 from itertools import product
 from math import prod
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 
 from noisegate.algebra.tally import Sums
 from noisegate.errors import SpecError, Unsupported
 from noisegate.noise.chunks import Int64Array
-
-if TYPE_CHECKING:
-    from fractions import Fraction
-
-    from noisegate.transforms.query import Query
+from noisegate.transforms.query import Query
 
 Parts: TypeAlias = tuple[Int64Array, Int64Array, Int64Array]
 CELLS_MAX: Final = 1 << 26
 _SUM_MAX: Final = 1 << 60
 
 
-def require_table(query: "Query", shape: "Sequence[int | Fraction]" = ()) -> int:
+def require_table(query: Query, shape: Sequence[int | Fraction] = ()) -> int:
     """How many cells the one sum of a question has; refuses others, and tables of another shape."""
     tally = query.tally
     if not isinstance(tally, Sums) or query.asks != "cells" or len(tally.terms) != 1:

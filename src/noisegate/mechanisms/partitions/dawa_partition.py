@@ -12,29 +12,20 @@ array([0, 8])
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar, Final, final
+from typing import ClassVar, Final, final
 
 import numpy as np
 
 from noisegate.errors import SpecError
 from noisegate.exact import Number, positive
-from noisegate.mechanisms.base import (
-    Mechanism,
-    Takes,
-    clamped,
-    require_whole,
-    store,
-    store_positive,
-)
+from noisegate.mechanisms import base
 from noisegate.mechanisms.partitions.boxes import require_table
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array
 from noisegate.noise.geometric import SCALE_MAX, SCALE_MIN, geometric
 from noisegate.privacy.distance import L1
 from noisegate.privacy.event import DeclaredEvent
-
-if TYPE_CHECKING:
-    from noisegate.transforms.query import Query
+from noisegate.transforms.query import Query
 
 PENALTY_MAX: Final = 1 << 40
 CELLS_MAX: Final = 1 << 24
@@ -43,25 +34,25 @@ _COST_MAX: Final = 1 << 60  # of all stretches of a partition, without noise
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DawaPartition(Mechanism[L1]):
+class DawaPartition(base.Mechanism[L1]):
     """Releases the first cells of the stretches of the cheapest partition, in rising order.
 
     With ``sides`` the cells are those of a table of that shape, taken in the order of `walk`.
     """
 
     name: ClassVar[str] = "dawa-partition/1"
-    takes: ClassVar[Takes] = Takes.L1
+    takes: ClassVar[base.Takes] = base.Takes.L1
     scale: Fraction
     penalty: int
     sides: tuple[Fraction, ...] = ()
 
     def __post_init__(self) -> None:
-        store_positive(self, "scale", least=SCALE_MIN, most=SCALE_MAX)
-        require_whole(self, "penalty", least=0, most=PENALTY_MAX)
+        base.store_positive(self, "scale", least=SCALE_MIN, most=SCALE_MAX)
+        base.require_whole(self, "penalty", least=0, most=PENALTY_MAX)
         sides = tuple(positive(side, name="side") for side in self.sides)
         if any(side.denominator != 1 for side in sides) or len(sides) == 1:
             raise SpecError("The sides are not those of a table.", fix="Give two or more, whole.")
-        store(self, "sides", sides)
+        base.store(self, "sides", sides)
 
     @classmethod
     def for_epsilon(
@@ -72,7 +63,7 @@ class DawaPartition(Mechanism[L1]):
         scale = 2 / positive(epsilon, name="epsilon")
         return cls(scale=scale, penalty=penalty, sides=sides)
 
-    def require(self, query: "Query", place: int) -> None:  # noqa: ARG002 - there is one
+    def require(self, query: Query, place: int) -> None:  # noqa: ARG002 - there is one
         """The cells of one sum, as a row, or as a table of these sides."""
         require_table(query, self.sides)
 
@@ -102,7 +93,7 @@ class DawaPartition(Mechanism[L1]):
             raise SpecError(
                 "The cells are not one-dimensional.", fix=f"Give 1 to {CELLS_MAX} cells."
             )
-        values = clamped(exact, _COST_MAX // (4 * exact.size))
+        values = base.clamped(exact, _COST_MAX // (4 * exact.size))
         if self.sides:
             values = values[walk(tuple(int(side) for side in self.sides))]
         costs = [

@@ -14,32 +14,22 @@ array([1])
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil, isqrt, log2, sqrt
-from typing import TYPE_CHECKING, ClassVar, Final, final
+from typing import ClassVar, Final, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction, positive
-from noisegate.mechanisms.base import (
-    INPUT_MAX,
-    Repeatable,
-    Takes,
-    clamped,
-    store,
-    store_positive,
-)
+from noisegate.mechanisms import base
 from noisegate.mechanisms.partitions.boxes import require_table
 from noisegate.mechanisms.selection.scores import FACTOR_MAX
 from noisegate.noise.bits import SYSTEM, Bits
-from noisegate.noise.choice import Contest
+from noisegate.noise.choice import Contest, choose_each
 from noisegate.noise.chunks import Int64Array
-from noisegate.noise.races import choose_each
 from noisegate.privacy.distance import L1
 from noisegate.privacy.event import ExponentialEvent
-
-if TYPE_CHECKING:
-    from noisegate.transforms.query import Query
+from noisegate.transforms.query import Query
 
 CELLS_MAX: Final = 1 << 22
 WEIGHT_MAX: Final = 1 << 30
@@ -54,11 +44,11 @@ CUTS_MAX: Final = 128  # cuts: the running sum over these is rounded once for ea
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FourierCut(Repeatable[L1]):
+class FourierCut(base.Repeatable[L1]):
     """Chooses cut o with odds e^(-factor · cost(o)) and releases it."""
 
     name: ClassVar[str] = "fourier-cut/3"
-    takes: ClassVar[Takes] = Takes.L1
+    takes: ClassVar[base.Takes] = base.Takes.L1
     factor: Fraction
     cuts: tuple[Fraction, ...]
     noises: tuple[Fraction, ...]
@@ -66,14 +56,14 @@ class FourierCut(Repeatable[L1]):
     grain: Fraction = Fraction(1)
 
     def __post_init__(self) -> None:
-        store_positive(self, "factor", most=FACTOR_MAX)
+        base.store_positive(self, "factor", most=FACTOR_MAX)
         for field, least, most in (
             ("cuts", 1, CELLS_MAX),
             ("noises", 0, _NUMBER_MAX),
             ("weights", 0, WEIGHT_MAX),
         ):
-            store(self, field, _whole(getattr(self, field), field, least, most))
-        store(self, "grain", *_whole((self.grain,), "grain", 1, GRAIN_MAX))
+            base.store(self, field, _whole(getattr(self, field), field, least, most))
+        base.store(self, "grain", *_whole((self.grain,), "grain", 1, GRAIN_MAX))
         rising = all(low < high for low, high in zip(self.cuts, self.cuts[1:], strict=False))
         if not rising or not self.cuts or len(self.cuts) != len(self.noises):
             raise SpecError(
@@ -103,7 +93,7 @@ class FourierCut(Repeatable[L1]):
                   grain=fraction(grain, name="grain"))  # fmt: skip
         return replace(one, factor=positive(epsilon, name="epsilon") / one.apart(moved))
 
-    def require(self, query: "Query", place: int) -> None:  # noqa: ARG002 - there is one
+    def require(self, query: Query, place: int) -> None:  # noqa: ARG002 - there is one
         """The cells of one sum, as a row."""
         self.require_cells((require_table(query),))
 
@@ -157,7 +147,7 @@ class FourierCut(Repeatable[L1]):
         """The weighted length of what each cut drops, in grains, rounded down."""
         self.require_cells(exact.shape)
         last = exact.size // 2
-        waves = np.fft.rfft(clamped(exact, self.limit(exact.size)).astype(np.float64))
+        waves = np.fft.rfft(base.clamped(exact, self.limit(exact.size)).astype(np.float64))
         squares = (waves.real**2 + waves.imag**2) * _twice(exact.size)
         places = np.arange(1, last + 1)
         octaves = np.frexp(places)[1] - 1  # 1 is in the first, 2 and 3 in the second
@@ -181,7 +171,7 @@ class FourierCut(Repeatable[L1]):
     def limit(self, cells: int) -> int:
         """Where cells are clamped, so that no length is off by ½ grain."""
         bits = 52 - ceil(log2(_lost(cells) + _LENGTH))
-        return min(INPUT_MAX, (int(self.grain) << bits) // (int(max(self.weights)) * cells))
+        return min(base.INPUT_MAX, (int(self.grain) << bits) // (int(max(self.weights)) * cells))
 
 
 def _lost(cells: int) -> float:

@@ -8,20 +8,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar, final
+from typing import ClassVar, final
 
 import numpy as np
 
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number
-from noisegate.mechanisms.base import (
-    INPUT_MAX,
-    Repeatable,
-    Takes,
-    clamped,
-    store,
-    store_positive,
-)
+from noisegate.mechanisms import base
 from noisegate.mechanisms.partitions.boxes import whole_number
 from noisegate.mechanisms.selection.scores import (
     FACTOR_MAX,
@@ -35,25 +28,23 @@ from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.choice import Contest, choose_times
 from noisegate.noise.chunks import Int64Array
 from noisegate.privacy.event import ExponentialEvent
-
-if TYPE_CHECKING:
-    from noisegate.transforms.query import Query
+from noisegate.transforms.query import Query
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Furthest(Repeatable[Fraction]):
+class Furthest(base.Repeatable[Fraction]):
     """Chooses question i with probability proportional to e^(factor · |answer_i - guess_i|)."""
 
     name: ClassVar[str] = "furthest/1"
-    takes: ClassVar[Takes] = Takes.ANY_ONE
+    takes: ClassVar[base.Takes] = base.Takes.ANY_ONE
     factor: Fraction
     guesses: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        store_positive(self, "factor", most=FACTOR_MAX)
-        store(self, "guesses", tuple(whole_number(guess) for guess in self.guesses))
-        if not self.guesses or max(map(abs, self.guesses)) > INPUT_MAX:
+        base.store_positive(self, "factor", most=FACTOR_MAX)
+        base.store(self, "guesses", tuple(whole_number(guess) for guess in self.guesses))
+        if not self.guesses or max(map(abs, self.guesses)) > base.INPUT_MAX:
             raise SpecError("There are no guesses, or one exceeds 2**60.", fix="Give counts.")
 
     @classmethod
@@ -64,7 +55,7 @@ class Furthest(Repeatable[Fraction]):
         factor = factor_for(epsilon, score_sensitivity=score_sensitivity, monotone=False)
         return cls(factor=factor, guesses=tuple(guesses))
 
-    def require(self, query: "Query", place: int) -> None:  # noqa: ARG002 - there is one
+    def require(self, query: Query, place: int) -> None:  # noqa: ARG002 - there is one
         """One block of questions about the cells of one sum, and a guess for each."""
         if len(self.guesses) != questions_of(query):
             raise Unsupported(
@@ -84,7 +75,7 @@ class Furthest(Repeatable[Fraction]):
 
     def uses(self, exact: Int64Array, count: int, *, bits: Bits = SYSTEM) -> Int64Array:
         """The place of the chosen question, given all answers (clamped to ±2**60)."""
-        answers = clamped(exact)
+        answers = base.clamped(exact)
         if answers.shape != (len(self.guesses),):
             raise SpecError("There must be one guess per answer.", fix="Give one for each.")
         gaps = np.abs(answers - np.array(self.guesses, np.int64))

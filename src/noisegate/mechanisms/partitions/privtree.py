@@ -16,19 +16,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from math import ceil, log
-from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias, final
+from typing import ClassVar, Final, TypeAlias, final
 
 import numpy as np
 
 from noisegate.exact import Number, Real, positive, real, upper
-from noisegate.mechanisms.base import (
-    Repeatable,
-    Takes,
-    clamped,
-    require_whole,
-    store,
-    store_positive,
-)
+from noisegate.mechanisms import base
 from noisegate.mechanisms.partitions.boxes import (
     box_sums,
     checked_shape,
@@ -43,9 +36,7 @@ from noisegate.noise.chunks import Int64Array
 from noisegate.noise.geometric import SCALE_MAX, SCALE_MIN, discrete_laplace
 from noisegate.privacy.distance import L1
 from noisegate.privacy.event import DeclaredEvent
-
-if TYPE_CHECKING:
-    from noisegate.transforms.query import Query
+from noisegate.transforms.query import Query
 
 Level: TypeAlias = tuple[Int64Array, Int64Array, Int64Array]
 STEP_MAX: Final = 1 << 45
@@ -53,11 +44,11 @@ STEP_MAX: Final = 1 << 45
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PrivTree(Repeatable[L1]):
+class PrivTree(base.Repeatable[L1]):
     """A tree of halved boxes, down to ``depth`` cuts; empty regions are cut rarely."""
 
     name: ClassVar[str] = "privtree/1"
-    takes: ClassVar[Takes] = Takes.L1
+    takes: ClassVar[base.Takes] = base.Takes.L1
     scale: Fraction
     decay: int
     threshold: int
@@ -65,11 +56,11 @@ class PrivTree(Repeatable[L1]):
     shape: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        store_positive(self, "scale", least=SCALE_MIN, most=SCALE_MAX)
-        require_whole(self, "decay", least=1, most=STEP_MAX)
-        require_whole(self, "threshold", least=-STEP_MAX, most=STEP_MAX)
-        require_whole(self, "depth", least=1, most=64)
-        store(self, "shape", checked_shape(self.shape))
+        base.store_positive(self, "scale", least=SCALE_MIN, most=SCALE_MAX)
+        base.require_whole(self, "decay", least=1, most=STEP_MAX)
+        base.require_whole(self, "threshold", least=-STEP_MAX, most=STEP_MAX)
+        base.require_whole(self, "depth", least=1, most=64)
+        base.store(self, "shape", checked_shape(self.shape))
 
     @classmethod
     def for_epsilon(
@@ -101,7 +92,7 @@ class PrivTree(Repeatable[L1]):
         return cls(scale=scale, decay=_decay(fall, scale), threshold=threshold, depth=cuts,
                    shape=sizes)  # fmt: skip
 
-    def require(self, query: "Query", place: int) -> None:  # noqa: ARG002 - there is one
+    def require(self, query: Query, place: int) -> None:  # noqa: ARG002 - there is one
         """The cells of one sum, as a table of this shape."""
         require_table(query, self.shape)
 
@@ -131,7 +122,7 @@ class PrivTree(Repeatable[L1]):
 
         A box of a part that was not cut is never cut. Noise is drawn for all boxes, always.
         """
-        sums = summed(clamped(exact), self.shape, least=0)
+        sums = summed(base.clamped(exact), self.shape, least=0)
         cut, above = [np.empty((count, 0), np.bool_)], np.ones((count, 1), np.bool_)
         for depth, (lows, highs, parents) in enumerate(cut_levels(self.shape)[: self.depth]):
             held = box_sums(sums, lows, highs)

@@ -15,21 +15,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations_with_replacement
 from math import comb
-from typing import TYPE_CHECKING, ClassVar, Final, final
+from typing import ClassVar, Final, final
 
 import numpy as np
 
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number
-from noisegate.mechanisms.base import (
-    INPUT_MAX,
-    Repeatable,
-    Takes,
-    clamped,
-    require_whole,
-    store,
-    store_positive,
-)
+from noisegate.mechanisms import base
 from noisegate.mechanisms.partitions.boxes import whole_number
 from noisegate.mechanisms.selection.scores import (
     FACTOR_MAX,
@@ -43,9 +35,7 @@ from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.choice import Contest, choose_times
 from noisegate.noise.chunks import Int64Array
 from noisegate.privacy.event import ExponentialEvent
-
-if TYPE_CHECKING:
-    from noisegate.transforms.query import Query
+from noisegate.transforms.query import Query
 
 CELLS_MAX: Final = 512
 SIZE_MAX: Final = 6
@@ -57,7 +47,7 @@ _ROWS_MAX: Final = 1 << 40
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SmallDatabase(Repeatable[Fraction]):
+class SmallDatabase(base.Repeatable[Fraction]):
     """Chooses database y with probability ∝ e^(-factor · max over q of |answer_q - guess_q(y)|).
 
     ``questions`` are 0 and 1, one row of ``cells`` numbers for each; the guess of q is how many of
@@ -65,7 +55,7 @@ class SmallDatabase(Repeatable[Fraction]):
     """
 
     name: ClassVar[str] = "small-database/1"
-    takes: ClassVar[Takes] = Takes.ANY_ONE
+    takes: ClassVar[base.Takes] = base.Takes.ANY_ONE
     factor: Fraction
     questions: tuple[int, ...]
     cells: int
@@ -73,11 +63,11 @@ class SmallDatabase(Repeatable[Fraction]):
     rows: int
 
     def __post_init__(self) -> None:
-        store_positive(self, "factor", most=FACTOR_MAX)
-        require_whole(self, "cells", least=2, most=CELLS_MAX)
-        require_whole(self, "size", least=1, most=SIZE_MAX)
-        require_whole(self, "rows", least=1, most=_ROWS_MAX)
-        store(self, "questions", tuple(whole_number(each) for each in self.questions))
+        base.store_positive(self, "factor", most=FACTOR_MAX)
+        base.require_whole(self, "cells", least=2, most=CELLS_MAX)
+        base.require_whole(self, "size", least=1, most=SIZE_MAX)
+        base.require_whole(self, "rows", least=1, most=_ROWS_MAX)
+        base.store(self, "questions", tuple(whole_number(each) for each in self.questions))
         if set(self.questions) - {0, 1} or not 0 < self.width <= QUESTIONS_MAX:
             raise SpecError(
                 "The questions are not rows of 0 and 1, one per cell.", fix="Give one for each."
@@ -136,7 +126,7 @@ class SmallDatabase(Repeatable[Fraction]):
         )
         return found
 
-    def require(self, query: "Query", place: int) -> None:  # noqa: ARG002 - there is one
+    def require(self, query: Query, place: int) -> None:  # noqa: ARG002 - there is one
         """One block of questions about the cells of one sum: as many as the databases answer."""
         if self.width != questions_of(query):
             raise Unsupported(
@@ -158,7 +148,7 @@ class SmallDatabase(Repeatable[Fraction]):
 
     def uses(self, exact: Int64Array, count: int, *, bits: Bits = SYSTEM) -> Int64Array:
         """The place of the chosen database, given all answers (clamped to ±2**59)."""
-        answers = clamped(exact, INPUT_MAX >> 1)
+        answers = base.clamped(exact, base.INPUT_MAX >> 1)
         if answers.shape != (self.width,):
             raise SpecError("There must be one answer per question.", fix="Give one for each.")
         worst = np.abs(self.guesses - answers).max(axis=1)

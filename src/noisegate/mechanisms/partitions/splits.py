@@ -8,19 +8,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar, final
+from typing import ClassVar, final
 
 import numpy as np
 
 from noisegate.errors import SpecError
 from noisegate.exact import Number
-from noisegate.mechanisms.base import (
-    Mechanism,
-    Takes,
-    clamped,
-    store,
-    store_positive,
-)
+from noisegate.mechanisms import base
 from noisegate.mechanisms.partitions.boxes import (
     box_sums,
     checked_shape,
@@ -30,34 +24,31 @@ from noisegate.mechanisms.partitions.boxes import (
 )
 from noisegate.mechanisms.selection.scores import FACTOR_MAX, factor_for, price_of
 from noisegate.noise.bits import SYSTEM, Bits
-from noisegate.noise.choice import Contest
+from noisegate.noise.choice import Contest, choose_each
 from noisegate.noise.chunks import Int64Array
-from noisegate.noise.races import choose_each
 from noisegate.privacy.distance import L1
 from noisegate.privacy.event import ExponentialEvent
-
-if TYPE_CHECKING:
-    from noisegate.transforms.query import Query
+from noisegate.transforms.query import Query
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Splits(Mechanism[L1]):
+class Splits(base.Mechanism[L1]):
     """Cuts each of several disjoint boxes of cells with odds e^(-factor · |left - right|).
 
     ``boxes`` lists, box after box, its lowest cell, its highest cell and the axis to cut along.
     """
 
     name: ClassVar[str] = "splits/1"
-    takes: ClassVar[Takes] = Takes.L1
+    takes: ClassVar[base.Takes] = base.Takes.L1
     factor: Fraction
     shape: tuple[int, ...]
     boxes: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        store_positive(self, "factor", most=FACTOR_MAX)
-        store(self, "shape", checked_shape(self.shape))
-        store(self, "boxes", tuple(whole_number(value) for value in self.boxes))
+        base.store_positive(self, "factor", most=FACTOR_MAX)
+        base.store(self, "shape", checked_shape(self.shape))
+        base.store(self, "boxes", tuple(whole_number(value) for value in self.boxes))
         width = 2 * len(self.shape) + 1
         if not self.boxes or len(self.boxes) % width:
             raise SpecError("The boxes are incomplete.", fix=f"Give {width} numbers for each.")
@@ -85,7 +76,7 @@ class Splits(Mechanism[L1]):
         flat = tuple(int(value) for box in boxes for value in box)
         return cls(factor=factor, shape=tuple(shape), boxes=flat)
 
-    def require(self, query: "Query", place: int) -> None:  # noqa: ARG002 - there is one
+    def require(self, query: Query, place: int) -> None:  # noqa: ARG002 - there is one
         """The cells of one sum, as a table of this shape."""
         require_table(query, self.shape)
 
@@ -113,7 +104,7 @@ class Splits(Mechanism[L1]):
         last = lows[along][box] + np.arange(box.size) - starts[box]  # of the lower side
         ends = highs[box]
         ends[np.arange(box.size), axes[box]] = last
-        sums = summed(clamped(exact), self.shape)
+        sums = summed(base.clamped(exact), self.shape)
         left, total = box_sums(sums, lows[box], ends), box_sums(sums, lows, highs)
         scores = -np.abs(2 * left - total[box])
         winners = choose_each(Contest(scores, self.factor), starts, bits=bits)

@@ -10,49 +10,40 @@ the other, wherever they lie.
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar, Final, final
+from typing import ClassVar, Final, final
 
 import numpy as np
 
 from noisegate.errors import SpecError
+from noisegate.mechanisms import base
 from noisegate.mechanisms.additive.geometric import Geometric
-from noisegate.mechanisms.base import (
-    INPUT_MAX,
-    Mechanism,
-    Takes,
-    clamped,
-    require_whole,
-    store_positive,
-)
 from noisegate.mechanisms.partitions.boxes import require_table
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array
 from noisegate.privacy.distance import L1
 from noisegate.privacy.event import GeometricEvent
-
-if TYPE_CHECKING:
-    from noisegate.transforms.query import Query
+from noisegate.transforms.query import Query
 
 _PARTS_MAX: Final = 64
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unevenness(Mechanism[L1]):
+class Unevenness(base.Mechanism[L1]):
     """Releases the `excess` of a row's fuller half plus two-sided geometric noise."""
 
     name: ClassVar[str] = "unevenness/1"
-    takes: ClassVar[Takes] = Takes.L1
+    takes: ClassVar[base.Takes] = base.Takes.L1
     scale: Fraction
     parts: int
 
     def __post_init__(self) -> None:
-        store_positive(self, "scale", least=Geometric.LEAST, most=Geometric.MOST)
-        require_whole(self, "parts", least=2, most=_PARTS_MAX)
+        base.store_positive(self, "scale", least=Geometric.LEAST, most=Geometric.MOST)
+        base.require_whole(self, "parts", least=2, most=_PARTS_MAX)
         if self.parts % 2:
             raise SpecError("The number of parts is odd.", fix="Use an even number of parts.")
 
-    def require(self, query: "Query", place: int) -> None:  # noqa: ARG002 - there is one
+    def require(self, query: Query, place: int) -> None:  # noqa: ARG002 - there is one
         """The cells of one sum, as a row."""
         self.require_cells((require_table(query),))
 
@@ -72,7 +63,9 @@ class Unevenness(Mechanism[L1]):
     def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
         """The excess plus noise: one number."""
         self.require_cells(exact.shape)
-        value = np.array([excess(clamped(exact, INPUT_MAX // exact.size), self.parts)], np.int64)
+        value = np.array(
+            [excess(base.clamped(exact, base.INPUT_MAX // exact.size), self.parts)], np.int64
+        )
         return Geometric(scale=self.scale).sample(value, bits=bits)
 
     def require_cells(self, shape: tuple[int, ...]) -> None:

@@ -44,20 +44,13 @@ from fractions import Fraction
 from functools import lru_cache
 from itertools import accumulate
 from math import ceil, isqrt, lcm
-from typing import TYPE_CHECKING, ClassVar, Final, Self, final
+from typing import ClassVar, Final, Self, final
 
 import numpy as np
 
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction, positive
-from noisegate.mechanisms.base import (
-    Repeatable,
-    Takes,
-    failure_of,
-    require_values,
-    store,
-    whole_count,
-)
+from noisegate.mechanisms import base
 from noisegate.mechanisms.quantiles.quantile import (
     checked_tau,
     error_range,
@@ -77,9 +70,7 @@ from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array
 from noisegate.noise.uniform import uniform_below
 from noisegate.privacy.event import Event, ExponentialEvent, Sequential
-
-if TYPE_CHECKING:
-    from noisegate.transforms.query import Query
+from noisegate.transforms.query import Query
 
 LADDER: Final = (Fraction(1, 20), Fraction(1, 100), Fraction(1, 1000))  # failures of the rungs
 FIRST, MORE, ROOM = Fraction(3), Fraction(3, 4), Fraction(1)  # of even rungs, in 1 / factor
@@ -90,7 +81,7 @@ _ROUGH: Final = 2.0**-38  # far above what products of doubles lose below 700
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Brackets(Repeatable[int]):
+class Brackets(base.Repeatable[int]):
     """A point and a radius for each level, one choice after the other.
 
     ``factors`` are those of the levels. ``slack`` is σ: a share of the values by which ranks may be
@@ -98,7 +89,7 @@ class Brackets(Repeatable[int]):
     """
 
     name: ClassVar[str] = "brackets/1"
-    takes: ClassVar[Takes] = Takes.ROWS
+    takes: ClassVar[base.Takes] = base.Takes.ROWS
     step: ClassVar[int] = 1
     spare: ClassVar[int] = 2  # ranks: quantiles of SQL are within one of τ n
     further: ClassVar[tuple[int, ...]] = (0, 1, 2)  # places to the end for each failure of `LADDER`
@@ -109,9 +100,9 @@ class Brackets(Repeatable[int]):
     slack: Fraction = Fraction(0)
 
     def __post_init__(self) -> None:
-        store(self, "taus", tuple(checked_tau(tau) for tau in self.taus))
-        store(self, "factors", tuple(positive(each, name="factor") for each in self.factors))
-        store(self, "slack", fraction(self.slack, name="slack"))
+        base.store(self, "taus", tuple(checked_tau(tau) for tau in self.taus))
+        base.store(self, "factors", tuple(positive(each, name="factor") for each in self.factors))
+        base.store(self, "slack", fraction(self.slack, name="slack"))
         require_grid(self, width=self.high - self.low, step=self.step)
         if not self.taus or len(self.factors) != len(self.taus):
             raise SpecError(
@@ -139,14 +130,14 @@ class Brackets(Repeatable[int]):
         """Equal shares of ``epsilon`` for the levels."""
         levels = tuple(checked_tau(tau) for tau in taus)
         extra = fraction(slack, name="slack")
-        units = whole_count(values_per_unit, name="values_per_unit")
+        units = base.whole_count(values_per_unit, name="values_per_unit")
         each = positive(epsilon, name="epsilon") / (max(len(levels), 1) * units)
         factors = tuple(each / moved(level, extra) for level in levels)
         return cls(taus=levels, factors=factors, low=low, high=high, slack=extra)
 
-    def require(self, query: "Query", place: int) -> None:  # noqa: ARG002 - there is one
+    def require(self, query: Query, place: int) -> None:  # noqa: ARG002 - there is one
         """Values of each cell."""
-        require_values(query)
+        base.require_values(query)
 
     def event(self, values_per_unit: int, /) -> Event:
         """What one use is, where a unit holds at most ``values_per_unit`` values.
@@ -158,7 +149,7 @@ class Brackets(Repeatable[int]):
             value moves n by 1 and such a number by 0 or 1, so each of these by at most
             max(τ, 1 - τ) + 2σ up or down, and so e [MT07, Thm 6]. Rounding: none.
         """
-        units = whole_count(values_per_unit, name="values_per_unit")
+        units = base.whole_count(values_per_unit, name="values_per_unit")
         pairs = zip(self.taus, self.factors, strict=True)
         events = tuple(
             ExponentialEvent(epsilon=factor * units * moved(tau, self.slack))
@@ -243,7 +234,7 @@ class Brackets(Repeatable[int]):
 
         Beyond the last rung, and where a rung takes more ranks than there may be: all of the grid.
         """
-        failure, rungs = failure_of(confidence), zip(LADDER, self.further, strict=True)
+        failure, rungs = base.failure_of(confidence), zip(LADDER, self.further, strict=True)
         rung = next((place for each, place in rungs if each <= failure), None)
         found = released.reshape(*released.shape[:-1], -1, 2)
         radius = np.full(found.shape[:-1], self.points - 1, np.int64)
@@ -278,11 +269,11 @@ class Brackets(Repeatable[int]):
             alike, errors of k ranks and up to one more have odds of e^(-factor k) to 1 for each
             radius, and one radius at least stands beside every point. Rounding: up.
         """
-        return self._rank_errors(failure_of(confidence), even=even)
+        return self._rank_errors(base.failure_of(confidence), even=even)
 
     def rank_error(self, confidence: Number, *, even: bool = False) -> int:
         """How many ranks all points may be off, all of them at once."""
-        return max(self._rank_errors(failure_of(confidence) / len(self.taus), even=even))
+        return max(self._rank_errors(base.failure_of(confidence) / len(self.taus), even=even))
 
     def _rank_errors(self, failure: Fraction, *, even: bool) -> tuple[int, ...]:
         pairs = (self.radii.size + 1) * (1 if even else self.points)

@@ -11,25 +11,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar, Final, final
+from typing import ClassVar, Final, final
 
 import numpy as np
 
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction, positive, shown
-from noisegate.mechanisms.base import (
-    INPUT_MAX,
-    Mechanism,
-    Repeatable,
-    Takes,
-    clamped,
-    failure_of,
-    require_values,
-    require_whole,
-    store,
-    store_positive,
-    whole_count,
-)
+from noisegate.mechanisms import base
 from noisegate.mechanisms.quantiles.ranks import (
     DENOMINATOR_MAX,
     RankGoal,
@@ -40,16 +28,14 @@ from noisegate.mechanisms.selection.scores import FACTOR_MAX
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array
 from noisegate.privacy.event import ExponentialEvent
-
-if TYPE_CHECKING:
-    from noisegate.transforms.query import Query
+from noisegate.transforms.query import Query
 
 GRID_MAX: Final = 1 << 58
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Quantile(Repeatable[int]):
+class Quantile(base.Repeatable[int]):
     """Chooses a grid point with odds e^(-factor · rank error); errors count in ranks.
 
     The grid is low, low + step, …, high. Values are clamped into it and rounded down to it first;
@@ -57,7 +43,7 @@ class Quantile(Repeatable[int]):
     """
 
     name: ClassVar[str] = "quantile/1"
-    takes: ClassVar[Takes] = Takes.ROWS
+    takes: ClassVar[base.Takes] = base.Takes.ROWS
     tau: Fraction
     factor: Fraction
     low: int
@@ -65,8 +51,8 @@ class Quantile(Repeatable[int]):
     step: int = 1
 
     def __post_init__(self) -> None:
-        store(self, "tau", checked_tau(self.tau))
-        store_positive(self, "factor", most=FACTOR_MAX)
+        base.store(self, "tau", checked_tau(self.tau))
+        base.store_positive(self, "factor", most=FACTOR_MAX)
         require_grid(self, width=self.high - self.low, step=self.step)
 
     @classmethod
@@ -82,13 +68,13 @@ class Quantile(Repeatable[int]):
     ) -> "Quantile":
         """The sharpest choice whose event costs exactly ``epsilon``."""
         level = checked_tau(tau)
-        units = whole_count(values_per_unit, name="values_per_unit")
+        units = base.whole_count(values_per_unit, name="values_per_unit")
         factor = positive(epsilon, name="epsilon") / (units * error_range(level))
         return cls(tau=level, factor=factor, low=low, high=high, step=step)
 
-    def require(self, query: "Query", place: int) -> None:  # noqa: ARG002 - there is one
+    def require(self, query: Query, place: int) -> None:  # noqa: ARG002 - there is one
         """Values of each cell."""
-        require_values(query)
+        base.require_values(query)
 
     def event(self, values_per_unit: int, /) -> ExponentialEvent:
         """What one choice is, where a unit holds at most ``values_per_unit`` values.
@@ -99,7 +85,7 @@ class Quantile(Repeatable[int]):
             with it their maximum, moves by at most max(τ, 1 - τ) up or down. At τ = 0 and 1 the
             errors never fall, and rise by at most 1 [MT07, Thm 6], [Smi11]. Rounding: none.
         """
-        units = whole_count(values_per_unit, name="values_per_unit")
+        units = base.whole_count(values_per_unit, name="values_per_unit")
         return ExponentialEvent(epsilon=self.factor * units * error_range(self.tau))
 
     def changed(self, values: int, /) -> ExponentialEvent:
@@ -110,7 +96,7 @@ class Quantile(Repeatable[int]):
         Why: the goal τ n stays. A changed value moves a rank by at most 1 up or down, and so each
             of the differences, and their maximum [MT07, Thm 6], [Smi11]. Rounding: none.
         """
-        return ExponentialEvent(epsilon=2 * self.factor * whole_count(values, name="values"))
+        return ExponentialEvent(epsilon=2 * self.factor * base.whole_count(values, name="values"))
 
     def uses(self, exact: Int64Array, count: int, *, bits: Bits = SYSTEM) -> Int64Array:
         """One grid point for all the values (in any order); sorting them is most of the work."""
@@ -129,7 +115,7 @@ class Quantile(Repeatable[int]):
 
         Among the values as they are clamped and rounded to the grid.
         """
-        return rank_error_up(self.factor, points=self.points, failure=failure_of(confidence))
+        return rank_error_up(self.factor, points=self.points, failure=base.failure_of(confidence))
 
     def rank_errors(self, confidence: Number) -> tuple[int, ...]:
         """Likewise for each answer: there is one."""
@@ -157,11 +143,11 @@ def checked_tau(tau: Number) -> Fraction:
     return exact
 
 
-def require_grid(mechanism: Mechanism[int], *, width: int, step: int) -> None:
+def require_grid(mechanism: base.Mechanism[int], *, width: int, step: int) -> None:
     """Refuse a grid that is empty, uneven or too wide."""
     for field in ("low", "high"):
-        require_whole(mechanism, field, least=-GRID_MAX, most=GRID_MAX)
-    require_whole(mechanism, "step", least=1, most=INPUT_MAX)
+        base.require_whole(mechanism, field, least=-GRID_MAX, most=GRID_MAX)
+    base.require_whole(mechanism, "step", least=1, most=base.INPUT_MAX)
     if width <= 0 or width % step:
         raise SpecError(
             "The grid does not run from low to high.",
@@ -182,7 +168,7 @@ def sorted_points(exact: Int64Array, *, low: int, high: int, step: int) -> Int64
 
 def grid_points(exact: Int64Array, *, low: int, high: int, step: int) -> Int64Array:
     """The values as grid positions in a new array, clamped and rounded down to the grid."""
-    points = clamped(exact).ravel()
+    points = base.clamped(exact).ravel()
     np.clip(points, low, high, out=points)
     points -= low
     if step > 1:

@@ -11,22 +11,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from math import ceil, log
-from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias, final
+from typing import ClassVar, Final, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
 from noisegate.exact import Number, positive
-from noisegate.mechanisms.base import (
-    Repeatable,
-    Takes,
-    failure_of,
-    require_values,
-    require_whole,
-    store,
-    whole_count,
-)
+from noisegate.mechanisms import base
 from noisegate.mechanisms.quantiles.quantile import (
     GRID_MAX,
     checked_tau,
@@ -38,9 +30,7 @@ from noisegate.mechanisms.quantiles.ranks import DENOMINATOR_MAX, RankGoal, priv
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array
 from noisegate.privacy.event import Event, ExponentialEvent, Group, Parallel, Sequential
-
-if TYPE_CHECKING:
-    from noisegate.transforms.query import Query
+from noisegate.transforms.query import Query
 
 TIE_BITS_MAX: Final = 16
 _STEPS: Final = 1 << 10  # of the grid on which errors are added up
@@ -66,7 +56,7 @@ Level: TypeAlias = tuple[Node, ...]
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Quantiles(Repeatable[int]):
+class Quantiles(base.Repeatable[int]):
     """Quantiles at rising levels; level i of the halving spends ``epsilon_levels[i]`` per value.
 
     Each value gets ``tie_bits`` random low digits first, so that a heavy value is shared between
@@ -74,7 +64,7 @@ class Quantiles(Repeatable[int]):
     """
 
     name: ClassVar[str] = "quantiles/1"
-    takes: ClassVar[Takes] = Takes.ROWS
+    takes: ClassVar[base.Takes] = base.Takes.ROWS
     taus: tuple[Fraction, ...]
     epsilon_levels: tuple[Fraction, ...]
     low: int
@@ -83,9 +73,9 @@ class Quantiles(Repeatable[int]):
     tie_bits: int = 10
 
     def __post_init__(self) -> None:
-        store(self, "taus", tuple(checked_tau(tau) for tau in self.taus))
+        base.store(self, "taus", tuple(checked_tau(tau) for tau in self.taus))
         levels = tuple(positive(value, name="epsilon of a level") for value in self.epsilon_levels)
-        store(self, "epsilon_levels", levels)
+        base.store(self, "epsilon_levels", levels)
         if not self.taus or any(a >= b for a, b in zip(self.taus, self.taus[1:], strict=False)):
             raise SpecError(
                 "The levels are not in ascending order.",
@@ -104,7 +94,7 @@ class Quantiles(Repeatable[int]):
         ):
             raise SpecError("The levels are too uneven.", fix="Use levels such as k/1000.")
         require_grid(self, width=self.high - self.low, step=self.step)
-        require_whole(self, "tie_bits", least=0, most=TIE_BITS_MAX)
+        base.require_whole(self, "tie_bits", least=0, most=TIE_BITS_MAX)
         if (self.high - self.low) // self.step >= GRID_MAX >> self.tie_bits:
             raise SpecError("The grid is too fine.", fix="Use a larger step or fewer tie_bits.")
 
@@ -122,7 +112,7 @@ class Quantiles(Repeatable[int]):
     ) -> "Quantiles":
         """Equal shares per level, so that the event costs exactly ``epsilon``."""
         levels = depth(len(taus))
-        units = whole_count(values_per_unit, name="values_per_unit")
+        units = base.whole_count(values_per_unit, name="values_per_unit")
         each = positive(epsilon, name="epsilon") / (max(levels, 1) * units)
         exact = tuple(checked_tau(tau) for tau in taus)
         return cls(
@@ -130,9 +120,9 @@ class Quantiles(Repeatable[int]):
             tie_bits=tie_bits,
         )  # fmt: skip
 
-    def require(self, query: "Query", place: int) -> None:  # noqa: ARG002 - there is one
+    def require(self, query: Query, place: int) -> None:  # noqa: ARG002 - there is one
         """Values of each cell."""
-        require_values(query)
+        base.require_values(query)
 
     def event(self, values_per_unit: int, /) -> Event:
         """What one use is: one parallel step per level of the halving, in sequence.
@@ -144,7 +134,7 @@ class Quantiles(Repeatable[int]):
             level and leaves the values, and the number of values, of all others as they are.
         Rounding: none.
         """
-        units = whole_count(values_per_unit, name="values_per_unit")
+        units = base.whole_count(values_per_unit, name="values_per_unit")
         levels = []
         for epsilon, nodes in zip(self.epsilon_levels, plan(self.taus), strict=True):
             calls: tuple[Event, ...] = (ExponentialEvent(epsilon=epsilon),) * len(nodes)
@@ -183,11 +173,11 @@ class Quantiles(Repeatable[int]):
             without points. The chances of all answers are added up.
         Rounding: up; sums of E on a grid, each rounded up to it.
         """
-        return self._least(failure_of(confidence), self._scales(), even=even)
+        return self._least(base.failure_of(confidence), self._scales(), even=even)
 
     def rank_errors(self, confidence: Number, *, even: bool = False) -> tuple[int, ...]:
         """Likewise for each answer, each at this confidence on its own."""
-        failure = failure_of(confidence)
+        failure = base.failure_of(confidence)
         return tuple(self._least(failure, row[None], even=even) for row in self._scales())
 
     def _scales(self) -> Floats:

@@ -17,14 +17,8 @@ import numpy as np
 
 from noisegate.errors import SpecError
 from noisegate.exact import Number, positive
+from noisegate.mechanisms import base
 from noisegate.mechanisms.additive.geometric import Geometric
-from noisegate.mechanisms.base import (
-    Repeatable,
-    clamped,
-    require_whole,
-    store_positive,
-    whole_count,
-)
 from noisegate.mechanisms.quantiles.quantile import Quantile
 from noisegate.mechanisms.selection.scores import FACTOR_MAX
 from noisegate.noise.bits import SYSTEM, Bits
@@ -41,7 +35,7 @@ SCALE_MAX: Final = WIDEST / HIGH_MAX  # so that the noise of no range is refused
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Winsorised(Repeatable[int]):
+class Winsorised(base.Repeatable[int]):
     """Quartiles of numbers in 0, …, high, then the noisy sum of what lies near them.
 
     Each quartile is chosen with odds e^(-factor · rank error). Numbers are moved into the range
@@ -56,10 +50,10 @@ class Winsorised(Repeatable[int]):
     spread: int = 2
 
     def __post_init__(self) -> None:
-        store_positive(self, "factor", most=FACTOR_MAX)
-        store_positive(self, "scale", least=SCALE_MIN, most=SCALE_MAX)
-        require_whole(self, "high", least=POINTS, most=HIGH_MAX)
-        require_whole(self, "spread", least=0, most=1 << 10)
+        base.store_positive(self, "factor", most=FACTOR_MAX)
+        base.store_positive(self, "scale", least=SCALE_MIN, most=SCALE_MAX)
+        base.require_whole(self, "high", least=POINTS, most=HIGH_MAX)
+        base.require_whole(self, "spread", least=0, most=1 << 10)
         if self.high % POINTS:
             raise SpecError(
                 "The grid of the range is not even.", fix=f"Use a multiple of {POINTS}."
@@ -68,7 +62,7 @@ class Winsorised(Repeatable[int]):
     @classmethod
     def for_epsilon(cls, epsilon: Number, *, high: int, changed: int = 1) -> "Winsorised":
         """A fourth of ε for each quartile, half of it for the sum."""
-        price = positive(epsilon, name="epsilon") / whole_count(changed, name="changed")
+        price = positive(epsilon, name="epsilon") / base.whole_count(changed, name="changed")
         return cls(factor=price / 8, scale=2 / price, high=high)
 
     def event(self, changed: int, /) -> Sequential:
@@ -80,14 +74,14 @@ class Winsorised(Repeatable[int]):
             given that, each changed number moves the sum by at most the width of the range, which
             is what ``scale`` counts in [Smi11]. Rounding: none.
         """
-        count = whole_count(changed, name="changed")
+        count = base.whole_count(changed, name="changed")
         choice = self._quartile(1).changed(count)
         added = GeometricEvent(scale=self.scale, sensitivity=L1(count))
         return Sequential(events=(choice, choice, added))
 
     def uses(self, exact: Int64Array, count: int, *, bits: Bits = SYSTEM) -> Int64Array:
         """The noisy sum of numbers, counted from the low end of the range, and its two ends."""
-        numbers = np.clip(clamped(exact), 0, self.high)
+        numbers = np.clip(base.clamped(exact), 0, self.high)
         quartiles = [self._quartile(which).uses(numbers, count, bits=bits) for which in (1, 3)]
         both, found = np.sort(np.hstack(quartiles), axis=1), np.empty((count, 3), np.int64)
         for lower, upper in set(map(tuple, both.tolist())):

@@ -15,7 +15,7 @@ import os
 from dataclasses import dataclass
 from fractions import Fraction
 from threading import Lock
-from typing import TYPE_CHECKING, ClassVar, Final, final
+from typing import ClassVar, Final, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,26 +23,13 @@ from numpy.typing import NDArray
 from noisegate.accounting.tails import upper_tail
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number, positive
-from noisegate.mechanisms.base import (
-    INPUT_MAX,
-    Repeatable,
-    Takes,
-    clamped,
-    failure_of,
-    require_whole,
-    smallest_whole,
-    store_positive,
-    surely_at_most,
-    whole_count,
-)
+from noisegate.mechanisms import base
 from noisegate.mechanisms.selection.scores import questions_of, require_flag, sides
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array
 from noisegate.noise.geometric import SCALE_MAX, SCALE_MIN, discrete_laplace
 from noisegate.privacy.event import AboveThresholdEvent
-
-if TYPE_CHECKING:
-    from noisegate.transforms.query import Query
+from noisegate.transforms.query import Query
 
 CUTOFF_MAX: Final = 1 << 31
 CUT: Final = -(1 << 62)  # no answer: the run was over
@@ -50,11 +37,11 @@ CUT: Final = -(1 << 62)  # no answer: the run was over
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AboveThreshold(Repeatable[Fraction]):
+class AboveThreshold(base.Repeatable[Fraction]):
     """Says for each question in turn whether its noisy value reaches a noisy threshold."""
 
     name: ClassVar[str] = "above-threshold/1"
-    takes: ClassVar[Takes] = Takes.ANY_ONE
+    takes: ClassVar[base.Takes] = base.Takes.ANY_ONE
     threshold: int
     threshold_scale: Fraction
     query_scale: Fraction
@@ -62,10 +49,10 @@ class AboveThreshold(Repeatable[Fraction]):
     monotone: bool = False
 
     def __post_init__(self) -> None:
-        require_whole(self, "threshold", least=-INPUT_MAX, most=INPUT_MAX)
-        require_whole(self, "cutoff", least=1, most=CUTOFF_MAX)
+        base.require_whole(self, "threshold", least=-base.INPUT_MAX, most=base.INPUT_MAX)
+        base.require_whole(self, "cutoff", least=1, most=CUTOFF_MAX)
         for field in ("threshold_scale", "query_scale"):
-            store_positive(self, field, least=SCALE_MIN, most=SCALE_MAX)
+            base.store_positive(self, field, least=SCALE_MIN, most=SCALE_MAX)
         require_flag(self, "monotone")
 
     @classmethod
@@ -85,7 +72,7 @@ class AboveThreshold(Repeatable[Fraction]):
             fraction; any split is private.
         """
         whole, reach = positive(epsilon, name="epsilon"), positive(sensitivity, name="sensitivity")
-        times = sides(monotone=monotone) * whole_count(cutoff, name="cutoff")
+        times = sides(monotone=monotone) * base.whole_count(cutoff, name="cutoff")
         first = whole / (1 + Fraction(times ** (2 / 3)).limit_denominator(1000))
         return cls(
             threshold=threshold,
@@ -95,7 +82,7 @@ class AboveThreshold(Repeatable[Fraction]):
             monotone=monotone,
         )
 
-    def require(self, query: "Query", place: int) -> None:  # noqa: ARG002 - there is one
+    def require(self, query: Query, place: int) -> None:  # noqa: ARG002 - there is one
         """One block of questions about the cells of one sum, in the order of the block."""
         questions_of(query)
         if self.monotone and not query.is_monotone:
@@ -150,8 +137,8 @@ class AboveThreshold(Repeatable[Fraction]):
         Claim: |threshold noise| and all |question noises| stay below their parts of t, failing with
             half of 1 - confidence each (compare [DR14, Thm 3.24]). Rounding: up.
         """
-        count = whole_count(questions, name="questions")
-        half = failure_of(confidence) / 2
+        count = base.whole_count(questions, name="questions")
+        half = base.failure_of(confidence) / 2
         return _half_width(self.threshold_scale, half) + _half_width(self.query_scale, half / count)
 
 
@@ -200,7 +187,7 @@ class SparseRun:
 
 def asked(values: Int64Array) -> Int64Array:
     """Questions in a row, clamped."""
-    exact = clamped(values)
+    exact = base.clamped(values)
     if exact.ndim != 1:
         raise SpecError(
             "The questions are not one-dimensional.", fix="Give a one-dimensional array."
@@ -216,4 +203,6 @@ def cut_off(answers: Int64Array, yeses: int) -> Int64Array:
 
 
 def _half_width(scale: Fraction, failure: Fraction) -> int:
-    return smallest_whole(lambda t: surely_at_most(lambda: 2 * upper_tail(scale, t + 1), failure))
+    return base.smallest_whole(
+        lambda t: base.surely_at_most(lambda: 2 * upper_tail(scale, t + 1), failure)
+    )

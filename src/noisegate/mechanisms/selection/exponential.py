@@ -9,7 +9,7 @@
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar, final
+from typing import ClassVar, final
 
 from noisegate.errors import Unsupported
 from noisegate.mechanisms.selection.scores import OneByScore, clamped_scores
@@ -17,9 +17,7 @@ from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.choice import Contest, choose_times
 from noisegate.noise.chunks import Int64Array
 from noisegate.privacy.event import ExponentialEvent
-
-if TYPE_CHECKING:
-    from noisegate.transforms.query import Query
+from noisegate.transforms.query import Query
 
 
 @final
@@ -29,7 +27,7 @@ class Exponential(OneByScore):
 
     name: ClassVar[str] = "exponential/1"
 
-    def require(self, query: "Query", place: int) -> None:
+    def require(self, query: Query, place: int) -> None:
         """Sums as scores, or how far guesses of tables are off."""
         if query.asks != "distances":
             OneByScore.require(self, query, place)

@@ -10,7 +10,7 @@ Fraction(1, 2)
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar, final
+from typing import ClassVar, final
 
 import numpy as np
 
@@ -27,9 +27,7 @@ from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.choice import Contest, choose_with_gaps_times
 from noisegate.noise.chunks import Int64Array
 from noisegate.privacy.event import DeclaredEvent
-
-if TYPE_CHECKING:
-    from noisegate.transforms.query import Query
+from noisegate.transforms.query import Query
 
 
 @final
@@ -39,7 +37,7 @@ class NoisyMax(SeveralByScore):
 
     name: ClassVar[str] = "noisy-max/1"
 
-    def require(self, query: "Query", place: int) -> None:  # noqa: ARG002 - there is one
+    def require(self, query: Query, place: int) -> None:  # noqa: ARG002 - there is one
         """Sums as scores, of more candidates than are chosen: the last leads one more."""
         require_scores(query, monotone=self.monotone, candidates=self.k + 1)
 

@@ -21,15 +21,7 @@ import numpy as np
 
 from noisegate.errors import SpecError
 from noisegate.exact import Number, Real, positive, real
-from noisegate.mechanisms.base import (
-    INPUT_MAX,
-    Repeatable,
-    require_whole,
-    smallest_whole,
-    store_positive,
-    surely_at_most,
-    whole_count,
-)
+from noisegate.mechanisms import base
 from noisegate.mechanisms.selection.above_threshold import CUT, CUTOFF_MAX, asked, cut_off
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array
@@ -39,7 +31,7 @@ from noisegate.privacy.event import AboveThresholdEvent
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OutsideBand(Repeatable[Fraction]):
+class OutsideBand(base.Repeatable[Fraction]):
     """Says for each difference in turn whether it is above (1), below (-1) or inside (0) a band.
 
     ``threshold`` is how far the ends are from 0, before their noise.
@@ -52,10 +44,10 @@ class OutsideBand(Repeatable[Fraction]):
     cutoff: int
 
     def __post_init__(self) -> None:
-        require_whole(self, "threshold", least=0, most=INPUT_MAX)
-        require_whole(self, "cutoff", least=1, most=CUTOFF_MAX)
+        base.require_whole(self, "threshold", least=0, most=base.INPUT_MAX)
+        base.require_whole(self, "cutoff", least=1, most=CUTOFF_MAX)
         for field in ("threshold_scale", "query_scale"):
-            store_positive(self, field, least=SCALE_MIN, most=SCALE_MAX)
+            base.store_positive(self, field, least=SCALE_MIN, most=SCALE_MAX)
 
     @classmethod
     def for_epsilon(
@@ -66,7 +58,7 @@ class OutsideBand(Repeatable[Fraction]):
         Why: 2(Δ/ε₁)² + 2(cΔ/ε₂)² is least at ε₁ : ε₂ = 1 : c^(2/3) [LSL17, Sec. 4.2].
         """
         whole, reach = positive(epsilon, name="epsilon"), positive(sensitivity, name="sensitivity")
-        times = whole_count(cutoff, name="cutoff")
+        times = base.whole_count(cutoff, name="cutoff")
         first = whole / (1 + Fraction(times ** (2 / 3)).limit_denominator(1000))
         return cls(
             threshold=threshold,
@@ -127,8 +119,8 @@ class OutsideBand(Repeatable[Fraction]):
         Why: a sum of two geometric draws has a closed tail, see `sum_tail`. Rounding: up.
         """
         wide, narrow = self.query_scale, self.threshold_scale
-        return smallest_whole(
-            lambda w: surely_at_most(lambda: sum_tail(wide, narrow, w + 1), failure)
+        return base.smallest_whole(
+            lambda w: base.surely_at_most(lambda: sum_tail(wide, narrow, w + 1), failure)
         )
 
 

@@ -10,7 +10,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar, Final, final
+from typing import ClassVar, Final, final
 
 import numpy as np
 
@@ -28,9 +28,7 @@ from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.choice import Contest, choose_times
 from noisegate.noise.chunks import Int64Array
 from noisegate.privacy.event import ExponentialEvent
-
-if TYPE_CHECKING:
-    from noisegate.transforms.query import Query
+from noisegate.transforms.query import Query
 
 WEIGHT_MAX: Final = 1 << 50
 WEIGHTS_MAX: Final = 1 << 17
@@ -72,7 +70,7 @@ class PriorExponential(ByScore):
         factor = factor_for(epsilon, score_sensitivity=score_sensitivity, monotone=monotone)
         return cls(factor=factor, monotone=monotone, weights=tuple(weights))
 
-    def require(self, query: "Query", place: int) -> None:  # noqa: ARG002 - there is one
+    def require(self, query: Query, place: int) -> None:  # noqa: ARG002 - there is one
         """Sums as scores, one for each weight."""
         require_scores(query, monotone=self.monotone)
         if candidates_in(query) != len(self.weights):

@@ -7,44 +7,32 @@ moves no score down (or no score up), whatever the data.
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 from noisegate.algebra.tally import Marginals, Sums
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number, positive, real, upper
-from noisegate.mechanisms.base import (
-    INPUT_MAX,
-    Mechanism,
-    Repeatable,
-    Takes,
-    clamped,
-    failure_of,
-    require_whole,
-    store_positive,
-    whole_count,
-)
+from noisegate.mechanisms import base
 from noisegate.noise.chunks import Int64Array
-
-if TYPE_CHECKING:
-    from noisegate.transforms.query import Query
+from noisegate.transforms.query import Query
 
 SCORE_MAX: Final = 1 << 60
 FACTOR_MAX: Final = Fraction(1 << 40)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ByScore(Repeatable[Fraction]):
+class ByScore(base.Repeatable[Fraction]):
     """A choice by score, and whether it relies on monotone scores."""
 
-    takes: ClassVar[Takes] = Takes.ANY_ONE
+    takes: ClassVar[base.Takes] = base.Takes.ANY_ONE
     factor: Fraction
     monotone: bool = False
 
     def __post_init__(self) -> None:
-        store_positive(self, "factor", most=FACTOR_MAX)
+        base.store_positive(self, "factor", most=FACTOR_MAX)
         require_flag(self, "monotone")
 
-    def require(self, query: "Query", place: int) -> None:  # noqa: ARG002 - there is one
+    def require(self, query: Query, place: int) -> None:  # noqa: ARG002 - there is one
         """Sums as scores."""
         require_scores(query, monotone=self.monotone)
 
@@ -78,9 +66,9 @@ class SeveralByScore(ByScore):
 
     def __post_init__(self) -> None:
         ByScore.__post_init__(self)
-        require_whole(self, "k", least=1, most=INPUT_MAX)
+        base.require_whole(self, "k", least=1, most=base.INPUT_MAX)
 
-    def require(self, query: "Query", place: int) -> None:  # noqa: ARG002 - there is one
+    def require(self, query: Query, place: int) -> None:  # noqa: ARG002 - there is one
         """Sums as scores, of as many candidates as are chosen."""
         require_scores(query, monotone=self.monotone, candidates=self.k)
 
@@ -89,12 +77,12 @@ class SeveralByScore(ByScore):
         cls, epsilon: Number, *, k: int, score_sensitivity: Number, monotone: bool = False
     ) -> Self:
         """The sharpest choice that costs exactly ``epsilon``: factor ε / 2kΔ, monotone ε / kΔ."""
-        each = positive(epsilon, name="epsilon") / whole_count(k, name="k")
+        each = positive(epsilon, name="epsilon") / base.whole_count(k, name="k")
         factor = factor_for(each, score_sensitivity=score_sensitivity, monotone=monotone)
         return cls(k=k, factor=factor, monotone=monotone)
 
 
-def require_scores(query: "Query", *, monotone: bool, candidates: int = 1) -> None:
+def require_scores(query: Query, *, monotone: bool, candidates: int = 1) -> None:
     """Refuse all but plain sums, of so many candidates: all terms (or tables) and their cells.
 
     Or one block of combinations of cells, each a candidate.
@@ -117,7 +105,7 @@ def require_scores(query: "Query", *, monotone: bool, candidates: int = 1) -> No
         )
 
 
-def candidates_in(query: "Query") -> int:
+def candidates_in(query: Query) -> int:
     """How many scores a question has: combinations of cells, or terms (or tables) and cells."""
     tally = query.tally
     if query.asks == "combinations":
@@ -127,7 +115,7 @@ def candidates_in(query: "Query") -> int:
     return (len(tally.terms) if isinstance(tally, Sums) else 1) * tally.cells
 
 
-def questions_of(query: "Query") -> int:
+def questions_of(query: Query) -> int:
     """How many questions a block about the cells of one sum has; refuses anything else."""
     if query.asks != "combinations" or len(query.l1s) != 1:
         raise Unsupported(
@@ -156,7 +144,7 @@ def price_of(factor: Fraction, score_sensitivity: Number, *, monotone: bool) -> 
 
 def clamped_scores(scores: Int64Array) -> Int64Array:
     """A row of scores within ±2**60; clamping keeps sensitivity and monotonicity."""
-    values = clamped(scores, SCORE_MAX)
+    values = base.clamped(scores, SCORE_MAX)
     if values.ndim != 1 or not values.size:
         raise SpecError(
             "The scores are not one-dimensional.", fix="Give one score per candidate, at least one."
@@ -174,14 +162,14 @@ def shortfall_up(factor: Fraction, *, candidates: int, failure: Fraction) -> int
         worse candidate wins only by exponential noise above factor · x; union bound.
     Rounding: up.
     """
-    rivals = whole_count(candidates, name="candidates") - 1
+    rivals = base.whole_count(candidates, name="candidates") - 1
     if rivals == 0 or failure >= rivals:
         return 0
     gap = upper(lambda: (real(rivals / failure)).log() / real(factor))
     return max(0, -(-gap.numerator // gap.denominator) - 1)
 
 
-def require_flag(mechanism: Mechanism[Any], field: str) -> None:
+def require_flag(mechanism: base.Mechanism[Any], field: str) -> None:
     """Refuse anything but True or False."""
     if not isinstance(getattr(mechanism, field), bool):
         raise SpecError(
@@ -191,4 +179,4 @@ def require_flag(mechanism: Mechanism[Any], field: str) -> None:
 
 def shortfall(factor: Fraction, *, candidates: int, confidence: Number) -> int:
     """The same, at a confidence."""
-    return shortfall_up(factor, candidates=candidates, failure=failure_of(confidence))
+    return shortfall_up(factor, candidates=candidates, failure=base.failure_of(confidence))

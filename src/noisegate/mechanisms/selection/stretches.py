@@ -13,23 +13,14 @@ and score, and then one of its points: a continuous choice on a public grid as f
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar, Final, final
+from typing import ClassVar, Final, final
 
 import numpy as np
 
 from noisegate.algebra.tally import Rows
 from noisegate.errors import SpecError
 from noisegate.exact import Number, positive, real, upper
-from noisegate.mechanisms.base import (
-    Repeatable,
-    Takes,
-    clamped,
-    failure_of,
-    no_rule,
-    require_whole,
-    store_positive,
-    whole_count,
-)
+from noisegate.mechanisms import base
 from noisegate.mechanisms.selection.scores import FACTOR_MAX
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.choice import Contest, choose_times
@@ -37,10 +28,7 @@ from noisegate.noise.chunks import Int64Array
 from noisegate.noise.uniform import uniform_below_each
 from noisegate.privacy.distance import L1
 from noisegate.privacy.event import ExponentialEvent
-from noisegate.transforms.query import shape_of
-
-if TYPE_CHECKING:
-    from noisegate.transforms.query import Query
+from noisegate.transforms.query import Query, shape_of
 
 REACH_MAX: Final = 1 << 30
 _WIDTH: Final = 4  # of a row: from, until, the place of its key, its weight
@@ -48,31 +36,31 @@ _WIDTH: Final = 4  # of a row: from, until, the place of its key, its weight
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StretchChoice(Repeatable[L1]):
+class StretchChoice(base.Repeatable[L1]):
     """Chooses a point with odds e^(factor · weight of the rows whose stretch holds it)."""
 
     name: ClassVar[str] = "stretch-choice/1"
-    takes: ClassVar[Takes] = Takes.L1
+    takes: ClassVar[base.Takes] = base.Takes.L1
     factor: Fraction
     reach: int
     whole: int
 
     def __post_init__(self) -> None:
-        store_positive(self, "factor", most=FACTOR_MAX)
-        require_whole(self, "reach", least=2, most=REACH_MAX)
-        require_whole(self, "whole", least=1, most=1 << 10)
+        base.store_positive(self, "factor", most=FACTOR_MAX)
+        base.require_whole(self, "reach", least=2, most=REACH_MAX)
+        base.require_whole(self, "whole", least=1, most=1 << 10)
 
     @classmethod
     def for_epsilon(cls, epsilon: Number, *, rows: int, reach: int, whole: int) -> "StretchChoice":
         """The sharpest choice whose event costs exactly ``epsilon``; a unit weighs so many rows."""
-        weight = whole_count(rows, name="rows") * whole
+        weight = base.whole_count(rows, name="rows") * whole
         return cls(factor=positive(epsilon, name="epsilon") / weight, reach=reach, whole=whole)
 
-    def require(self, query: "Query", place: int) -> None:  # noqa: ARG002 - there is one
+    def require(self, query: Query, place: int) -> None:  # noqa: ARG002 - there is one
         """Two columns of rows, on the grid that it is for."""
         tally = query.tally
         if not isinstance(tally, Rows) or query.asks != "rows" or tally.by:
-            raise no_rule(query)
+            raise base.no_rule(query)
         shape = shape_of(tally)
         if (shape.columns, shape.reach, tally.whole) != (2, self.reach, self.whole):
             raise SpecError(
@@ -91,7 +79,7 @@ class StretchChoice(Repeatable[L1]):
 
     def runs(self, exact: Int64Array) -> tuple[Int64Array, Int64Array, Int64Array]:
         """Runs of equally good points: the first, how many, and their score; some are empty."""
-        rows, last = clamped(exact).reshape(-1, _WIDTH), self.reach - 1
+        rows, last = base.clamped(exact).reshape(-1, _WIDTH), self.reach - 1
         low, high = np.maximum(rows[:, 0], -last), np.minimum(rows[:, 1], last)
         held, weight = low <= high, np.clip(rows[:, 3], 0, self.whole)
         ends = np.concatenate([low[held], high[held] + 1, [-last, last + 1]])
@@ -119,6 +107,6 @@ class StretchChoice(Repeatable[L1]):
         part = Fraction(1, candidates) if share is None else positive(share, name="share")
         if part > 1:
             raise SpecError("The share is above 1.", fix="Use a share such as 0.05.", about="share")
-        odds = 1 / (part * failure_of(confidence))
+        odds = 1 / (part * base.failure_of(confidence))
         gap = upper(lambda: real(odds).log() / real(self.factor))
         return max(0, -(-gap.numerator // gap.denominator) - 1)

@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, final
+from typing import Any, ClassVar, Final, final
 
 import numpy as np
 
@@ -48,9 +48,7 @@ from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array, Places
 from noisegate.privacy.distance import L1, L2
 from noisegate.privacy.event import Event
-
-if TYPE_CHECKING:
-    from noisegate.transforms.query import Query
+from noisegate.transforms.query import Query
 
 _CAPPED: Final = (
     "capped-edges", "degree-distribution", "capped-degree-distribution", "capped-min-cut",
@@ -89,7 +87,7 @@ class OfGraph(OfCells[int]):
         """One draw for the numbers of all cells that hold rows."""
         return self.noise.sample(self.handed(exact), bits=bits)
 
-    def require(self, query: "Query", place: int) -> None:  # noqa: ARG002 - there is one
+    def require(self, query: Query, place: int) -> None:  # noqa: ARG002 - there is one
         """Cells of two vertices, and perhaps a weight."""
         if not isinstance(query.tally, Cells):
             raise no_rule(query)
@@ -250,7 +248,7 @@ class LocalGraph(OfGraph):
         require_whole(self, "levels", least=1 + is_tree, most=LEVELS_MAX if is_tree else 1)
         require_whole(self, "cap", least=2 * is_cut, most=self.vertices if is_cut else 0)
 
-    def require(self, query: "Query", place: int) -> None:
+    def require(self, query: Query, place: int) -> None:
         """The same, with noise by reaches."""
         OfGraph.require(self, query, place)
         require_local(self.noise)

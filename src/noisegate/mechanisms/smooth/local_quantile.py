@@ -13,37 +13,29 @@ True
 from abc import abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar, final
+from typing import ClassVar, final
 
 import numpy as np
 
-from noisegate.mechanisms.base import (
-    Mechanism,
-    Takes,
-    clamped,
-    require_values,
-    store,
-)
+from noisegate.mechanisms import base
 from noisegate.mechanisms.quantiles.quantile import checked_tau
 from noisegate.mechanisms.smooth.smooth import LocalNoise, decays_of, require_local
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array
 from noisegate.privacy.event import Event
-
-if TYPE_CHECKING:
-    from noisegate.transforms.query import Query
+from noisegate.transforms.query import Query
 
 
-class OfValues(Mechanism[int]):
+class OfValues(base.Mechanism[int]):
     """A number made of the values of each cell, with ``noise`` by its reaches."""
 
     __slots__ = ()
-    takes: ClassVar[Takes] = Takes.ROWS
+    takes: ClassVar[base.Takes] = base.Takes.ROWS
     noise: LocalNoise
 
-    def require(self, query: "Query", place: int) -> None:  # noqa: ARG002 - there is one
+    def require(self, query: Query, place: int) -> None:  # noqa: ARG002 - there is one
         """Values of each cell."""
-        require_values(query)
+        base.require_values(query)
         require_local(self.noise)
 
     def event(self, values_per_unit: int, /) -> Event:
@@ -75,12 +67,12 @@ class LocalQuantile(OfValues):
     noise: LocalNoise
 
     def __post_init__(self) -> None:
-        store(self, "tau", checked_tau(self.tau))
+        base.store(self, "tau", checked_tau(self.tau))
         require_local(self.noise)
 
     def handed(self, exact: Int64Array) -> Int64Array:
         """What the noise is given: the quantile, then its reaches. Exact: never leaves the door."""
-        value, reaches = quantile_reaches(clamped(exact).ravel(), self.tau, self.noise)
+        value, reaches = quantile_reaches(base.clamped(exact).ravel(), self.tau, self.noise)
         return np.array([value, *reaches])
 
 

@@ -28,14 +28,7 @@ from noisegate.accounting.search import digits_down, largest, least
 from noisegate.accounting.smooth import laplace_delta_up, lognormal_rho_up, student_epsilon_up
 from noisegate.errors import SpecError
 from noisegate.exact import Number, exp_up, fraction, positive, shown, sqrt_down
-from noisegate.mechanisms.base import (
-    INPUT_MAX,
-    Repeatable,
-    clamped,
-    require_whole,
-    store_positive,
-    whole_count,
-)
+from noisegate.mechanisms import base
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array
 from noisegate.noise.continuous import Laplace, LaplaceLognormal, Shape, StudentT, rounded
@@ -52,11 +45,11 @@ SCALE_MAX: Final = Fraction(1 << 50)
 BETA_MIN: Final = Fraction(1, 10_000)
 BETA_MAX: Final = Fraction(1 << 10)
 SCALE_MIN: Final = Fraction(1, 1 << 40)
-REACH_MAX: Final = 2 * INPUT_MAX  # the widest range: a shorter reach would hide a step
+REACH_MAX: Final = 2 * base.INPUT_MAX  # the widest range: a shorter reach would hide a step
 SIGMAS: Final = tuple(Fraction(hundredths, 100) for hundredths in range(1, 201))
 
 
-class LocalNoise(Repeatable[int]):
+class LocalNoise(base.Repeatable[int]):
     """Noise for one whole number by what one step can do to it, here and near here.
 
     A row is the number, then its reaches A_0, A_1, …: A_k bounds how far one step moves it from
@@ -83,12 +76,12 @@ class LocalNoise(Repeatable[int]):
         Claim: `one_step`, as it protects ``steps`` steps together. Adjacency: that of the steps.
         Why: the steps come or go one after the other. Rounding: that of `one_step`.
         """
-        size = whole_count(steps, name="steps")
+        size = base.whole_count(steps, name="steps")
         return self.one_step() if size == 1 else Group(event=self.one_step(), size=size)
 
     def _require_range(self) -> None:
         for field in ("low", "high"):
-            require_whole(self, field, least=-INPUT_MAX, most=INPUT_MAX)
+            base.require_whole(self, field, least=-base.INPUT_MAX, most=base.INPUT_MAX)
         if self.low >= self.high:
             raise SpecError("The range is empty.", fix="Use low < high.")
 
@@ -107,8 +100,8 @@ class SmoothNoise(LocalNoise):
     high: int
 
     def __post_init__(self) -> None:
-        store_positive(self, "scale", least=SCALE_MIN, most=SCALE_MAX)
-        store_positive(self, "beta", least=BETA_MIN, most=BETA_MAX)
+        base.store_positive(self, "scale", least=SCALE_MIN, most=SCALE_MAX)
+        base.store_positive(self, "beta", least=BETA_MIN, most=BETA_MAX)
         self._require_range()
         if self.scale * (self.high - self.low) > SCALE_MAX:
             raise SpecError("The noise is too wide for the grid.", fix="Use a coarser grid.")
@@ -163,7 +156,7 @@ class SmoothNoise(LocalNoise):
 
     def uses(self, exact: Int64Array, count: int, *, bits: Bits = SYSTEM) -> Int64Array:
         """Draws for one row: the number, then its reaches A_0, A_1 and so on."""
-        row = clamped(exact, REACH_MAX).ravel()
+        row = base.clamped(exact, REACH_MAX).ravel()
         held, width = np.clip(row[0], self.low, self.high), self.width(row[1:].tolist())
         noise = rounded(self.shape, width, (count, 1), bits=bits)
         found: Int64Array = np.clip(held + noise, self.low, self.high)
@@ -224,7 +217,7 @@ class SmoothLaplace(SmoothNoise):
 
     def __post_init__(self) -> None:
         SmoothNoise.__post_init__(self)
-        store_positive(self, "epsilon", most=2 * BETA_MAX)
+        base.store_positive(self, "epsilon", most=2 * BETA_MAX)
         self.one_step()
 
     @classmethod
@@ -277,7 +270,7 @@ class SmoothLognormal(SmoothNoise):
     sigma: Fraction
 
     def __post_init__(self) -> None:
-        store_positive(self, "sigma", least=SIGMAS[0], most=SIGMAS[-1])
+        base.store_positive(self, "sigma", least=SIGMAS[0], most=SIGMAS[-1])
         SmoothNoise.__post_init__(self)
 
     @classmethod

@@ -11,8 +11,8 @@ from noisegate.accounting.accountants import accountant_named
 from noisegate.errors import NoisegateError, SpecError
 from noisegate.ledger.account import Balance, room_of
 from noisegate.ledger.entry import Entry
-from noisegate.planning.budgets import questions
 from noisegate.planning.calibrate import geometric_scale_for_error
+from noisegate.planning.enough import questions
 from noisegate.privacy.distance import L1
 from noisegate.privacy.event import GeometricEvent
 from noisegate.server.console.runs import order_shown

@@ -8,8 +8,8 @@ from starlette.responses import JSONResponse, Response
 from noisegate.accounting.accountants import accountant_named
 from noisegate.errors import NoisegateError, SpecError
 from noisegate.exact import fraction
-from noisegate.planning.budgets import questions
 from noisegate.planning.calibrate import discrete_gaussian_error, geometric_error
+from noisegate.planning.enough import questions
 from noisegate.planning.meaning import meaning
 from noisegate.privacy.conversion import approx_of_zcdp
 from noisegate.privacy.event import DeclaredEvent, DeclaredZCDPEvent

@@ -259,7 +259,7 @@ def _sharpened(
     found = tuple(Geometric(scale=scale * factor) for scale in scales)
     if amplified is None:
         return found
-    from noisegate.planning.samples import inner_rho_down  # noqa: PLC0415 - of samples
+    from noisegate.planning.calibrate import inner_rho_down  # noqa: PLC0415 - of samples
 
     rho = inner_rho_down(price, probability=query.sample, accountant=amplified)
     if rho is None:
