@@ -11,8 +11,7 @@ from statistics import stdev
 import numpy as np
 
 from keep import Shown
-from noisegate.releases.cells.estimate import Estimate
-from noisegate.releases.cells.finish import finish
+from noisegate.releases.cells.estimate import Estimate, finish
 from noisegate.releases.cells.workload import Workload
 
 ROOT = Path(__file__).parents[1]

@@ -17,11 +17,18 @@ from typer.testing import CliRunner
 
 import noisegate
 from noisegate.audit import Audit, DoorRuns, Extent, bound, question_audit
-from noisegate.audit.audit import NO_VIOLATION, VIOLATION, WEAK, lines, markdown
+from noisegate.audit.audit import (
+    NO_VIOLATION,
+    VIOLATION,
+    WEAK,
+    audit_named,
+    audits,
+    lines,
+    markdown,
+)
 from noisegate.audit.confidence import ceiling, epsilon_lower
 from noisegate.audit.distinguisher import chosen, learned
 from noisegate.audit.draws import Many
-from noisegate.audit.registry import audit_named, audits
 from noisegate.cli import app
 from noisegate.cli.lab.audits import VIOLATION_CODE
 from noisegate.errors import SpecError
@@ -242,7 +249,7 @@ def test_the_command_lists_and_runs_audits():
 def test_a_violation_has_an_exit_code_of_its_own(monkeypatch):
     """The broken copy stands in the list as if it were honest."""
     broken = replace(audit_named("geometric"), draws=audit_named("geometric").broken)
-    monkeypatch.setattr("noisegate.audit.registry.audit_named", lambda _: broken)
+    monkeypatch.setattr("noisegate.audit.audit.audit_named", lambda _: broken)
     found = CliRunner().invoke(app, ["audit", "--mechanism", "geometric"])
     assert found.exit_code == VIOLATION_CODE
     assert VIOLATION in found.stdout

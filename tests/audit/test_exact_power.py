@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from noisegate.audit.audit import audit_named, audits
 from noisegate.audit.confidence import epsilon_lower, zcdp_claims
-from noisegate.audit.registry import audit_named, audits
 from noisegate.noise.continuous import StudentT
 
 ALPHA = 1e-6 / len(audits())

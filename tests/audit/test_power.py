@@ -12,8 +12,8 @@ import pytest
 from scipy.stats import binom
 from test_audits import ALPHA
 
+from noisegate.audit.audit import audit_named
 from noisegate.audit.confidence import epsilon_lower, probability_lower, probability_upper
-from noisegate.audit.registry import audit_named
 
 MISSED = 1e-4
 

@@ -38,7 +38,7 @@ that moves the exact answer most:
 Anything else that a gate does (releases, learners): `DoorRuns` with a function from a gate to a row
 of numbers. With outputs at hand, `bound(ones, others, claims=...)` is all of the statistics.
 
-Read `bounds.py` first; `registry.py` lists the audits of all mechanisms, recipes, learners
+Read `bounds.py` first; `audit.py` lists the audits of all mechanisms, recipes, learners
 and programs; `path.py` says how those of several draws are made.
 """
 
@@ -52,7 +52,7 @@ _HOME = {
     "Result": "audit",
     "bound": "bounds",
     "claims_of": "confidence",
-    "question_audit": "question",
+    "question_audit": "neighbours",
 }
 __all__ = list(_HOME)
 

@@ -1,20 +1,30 @@
-"""An audit: a claim, two neighbours and a way to run on each; and what it found."""
+"""An audit: a claim, two neighbours and a way to run on each; and what it found.
+
+`audits` are those of all mechanisms: worst-case neighbours, claim, draws, a broken copy, by name.
+``noisegate audit --all`` and the tests run the same list. Mechanisms are audited at an ε where few
+runs say most: about 2 or 3. A broken copy has a fifth too little noise, or as much less as is said;
+its audit against the honest claim must end in a violation, which is the proof of power.
+"""
 
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from importlib import import_module
+from types import MappingProxyType
 from typing import Any, Final, final
 
 from noisegate.audit.bounds import Bound, bound
 from noisegate.audit.confidence import split_alpha
 from noisegate.audit.distinguisher import Score
 from noisegate.audit.runs import Draw, Extent, Progress, State, collect
+from noisegate.errors import SpecError
 
 VIOLATION: Final = "violation"
 NO_VIOLATION: Final = "no violation"
 WEAK: Final = "too few trials to tell"
 FALSE_ALARMS: Final = 1e-6
+_OF: Final = ("of_noise", "of_choices", "of_structures", "of_recipes", "of_programs")
 _WEAK_BELOW: Final = 0.5  # of the claim: a ceiling below it says little
 _READING: Final = "No private row was read and nothing was charged: all rows are made up."
 
@@ -260,3 +270,21 @@ def markdown(found: Iterable[Line]) -> str:
         "\n".join(pairs),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def audits() -> Mapping[str, Callable[[], Audit]]:
+    """How to make each audit, by name, in the order of the tables."""
+    found: dict[str, Callable[[], Audit]] = {}
+    for each in _OF:
+        found |= import_module(f"noisegate.audit.{each}").AUDITS
+    return MappingProxyType(found)
+
+
+def audit_named(name: str) -> Audit:
+    """One audit of the list."""
+    known = audits()
+    if name not in known:
+        raise SpecError(
+            f"There is no audit {name!r}.", fix="See the names with: noisegate audit --list."
+        )
+    return known[name]()

@@ -28,7 +28,7 @@ def learned(ones: Floats, others: Floats, *, boosted: bool = False) -> list[Scor
     if width > 1:
         scores += [*_linear(ones, others), *_atoms(ones, others)]
     elif width == 1:
-        scores.append(_first_column)
+        scores.append(lambda outputs: np.nan_to_num(outputs[:, 0]))
     if boosted and width > 1:
         scores += _boosted(ones, others)
     return scores
@@ -41,7 +41,7 @@ def chosen(
 
     Each score is tried both ways round, so that a decreasing one is as good as an increasing one.
     """
-    best: tuple[float, Score, float] = (-np.inf, _nothing, 0.0)
+    best: tuple[float, Score, float] = (-np.inf, lambda outputs: np.zeros(len(outputs)), 0.0)
     for score in scores:
         high, low = score(ones), score(others)
         for each, one, other in ((score, high, low), (_negated(score), -high, -low)):
@@ -62,14 +62,6 @@ def _threshold(ones: Floats, others: Floats, *, alpha: float, delta: float) -> t
     found = epsilon_lower(hits, hits_neighbour, trials=ones.size, alpha=alpha, delta=delta)
     place = int(found.argmax())
     return float(found[place]), float(at[place])
-
-
-def _nothing(outputs: Floats) -> Floats:
-    return np.zeros(len(outputs))
-
-
-def _first_column(outputs: Floats) -> Floats:
-    return np.nan_to_num(outputs[:, 0])
 
 
 def _negated(score: Score) -> Score:

@@ -7,7 +7,7 @@ nobody's secret: it is the noisy one at an ε so large that noise no longer matt
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
@@ -16,16 +16,23 @@ import numpy as np
 import pyarrow as pa
 from scipy.stats import ks_2samp
 
-from noisegate.audit.door import QuestionRuns, transcript
+from noisegate.audit.audit import Audit
+from noisegate.audit.confidence import claims_of
+from noisegate.audit.distinguisher import Score
+from noisegate.audit.door import QuestionRuns, flat, named, transcript
 from noisegate.curator.measurement import Measurement
+from noisegate.errors import Unsupported
 from noisegate.gate import Gate
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.privacy.domain import Column, Kind, TableDomain
+from noisegate.privacy.release import Release
 from noisegate.root import Rehearsal, made_up_rows
+from noisegate.sql.plan import AnswerExpected
 
 if TYPE_CHECKING:
     from noisegate.audit.door import Transcript
+
 
 Rows: TypeAlias = dict[str, pa.Table]
 Value: TypeAlias = Any  # of a cell
@@ -184,9 +191,8 @@ class _Unit:
             schema, count = made_up[name].schema, self.rows[name]
             columns = {}
             for field in schema:
-                column = domain.columns.get(field.name) or Column(
-                    name=field.name, kind=_kind(field)
-                )
+                kind = Kind.TEXT if pa.types.is_string(field.type) else Kind.INTEGER
+                column = domain.columns.get(field.name) or Column(name=field.name, kind=kind)
                 is_owner = domain.unit is not None and domain.unit.column == field.name
                 is_key = any(
                     step.key == field.name and step.table == name
@@ -264,10 +270,6 @@ def _id(column: Column, number: int) -> Value:
     return _ID + number
 
 
-def _kind(field: pa.Field) -> Kind:
-    return Kind.TEXT if pa.types.is_string(field.type) else Kind.INTEGER
-
-
 def _literals(sql: str) -> list[str]:
     """What the question compares with."""
     quoted = re.findall(r"'((?:[^']|'')*)'", sql)
@@ -307,3 +309,109 @@ def _weight(asked: Measurement) -> float:
 
 def _has_noise(asked: Sequence[Measurement]) -> bool:
     return all(isinstance(each.mechanisms[0], Geometric | DiscreteGaussian) for each in asked)
+
+
+_LAYOUT_RUNS: Final = 100  # on each neighbour, to see which groups come and go
+_TRIALS: Final = 20_000
+_LITTLE: Final = Fraction(1, 100)  # of the noise: it no longer matters
+_NEARLY: Final = 0.95  # of what is charged for
+
+
+def question_audit(opened: Callable[[], Gate], sql: str, **terms: Any) -> Audit:  # noqa: ANN401 - of gate.sql
+    """Audit a question as a gate answers it: ``question_audit(opened, sql, epsilon="0.5").run()``.
+
+    Args:
+        opened: Opens a gate with the declared facts; it is never asked, so let it be one for
+            practice: ``partial(noisegate.open, "clinic.toml", practice=True)``.
+        sql: One SELECT.
+        terms: Those of `Gate.sql`: ``epsilon``, ``within``, ``rows_per_unit``, ...
+
+    Returns:
+        An `Audit` of all that leaves the door, with the neighbours that move the exact answer most.
+        No private row is read and nothing is charged.
+    """
+    plain = {name: value for name, value in terms.items() if value is not None}
+    runs = QuestionRuns(opened=opened, rows={}, sql=sql, terms=plain)
+    found = neighbours_of(runs)
+    seen = [
+        transcript(Rehearsal(runs.opened(), rows).gate(), runs.ask)
+        for rows in (found.one, found.other)
+    ]
+    changes = [[each.question() for each in kept.asked] for kept in seen]
+    columns: tuple[str, ...] = ()
+    if changes[0] != changes[1] or any(
+        said.keys is not None for kept in seen for said in kept.said
+    ):
+        names = [_names(runs, rows) for rows in (found.one, found.other)]
+        columns = tuple(sorted(names[0] | names[1]))
+    draws = tuple(
+        QuestionRuns(opened=opened, rows=rows, sql=sql, terms=plain, columns=columns)
+        for rows in (found.one, found.other)
+    )
+    scores = () if columns else exact_scores(draws[0], draws[1])
+    reach = "" if found.reach is None else f"; it moves the answer {found.reach:.0%} of the way"
+    planned = Rehearsal(opened(), found.one).gate().plan(sql, fresh=True, **plain)
+    if not isinstance(planned.expected, AnswerExpected):
+        raise Unsupported("A crowd is audited as a mechanism.", fix="See noisegate audit --list.")
+    return Audit(
+        name=sql, claims=claims_of(planned.expected.event), draws=(draws[0], draws[1]),
+        neighbours=found.words + reach, trials=_TRIALS, scores=scores,
+        reachable=1.0 if found.reach is None else min(1.0, found.reach),
+        why="" if found.reach is None or found.reach > _NEARLY else
+        "the bound on one unit is over all tables that are possible, and none that was tried "
+        "comes nearer",
+    )  # fmt: skip
+
+
+def exact_scores(one: QuestionRuns, other: QuestionRuns) -> tuple[Score, ...]:
+    """The log-likelihood ratio, where all that leaves the door are numbers with plain noise.
+
+    The exact numbers of made-up rows are nobody's secret: the door gives them with little noise.
+    """
+    planned = [each for each in one.planned if isinstance(each, Measurement)]
+    noises = [noise for each in planned for noise in each.mechanisms]
+    if not all(isinstance(noise, Geometric | DiscreteGaussian) for noise in noises):
+        return ()
+    here, there = (flat([_quietly(runs, each) for each in planned]) for runs in (one, other))
+    widths = np.concatenate([
+        np.repeat(
+            [_width(noise) for noise in each.mechanisms],
+            _quietly(one, each).values.size // len(each.mechanisms),
+        )
+        for each in planned
+    ])  # fmt: skip
+    if widths.size != here.size or here.size != there.size:
+        return ()
+    if isinstance(noises[0], Geometric):
+        return (
+            lambda outputs: ((np.abs(outputs - there) - np.abs(outputs - here)) / widths).sum(1),
+        )
+    return (lambda outputs: (outputs - (here + there) / 2) @ ((here - there) / widths**2),)
+
+
+def _quietly(runs: QuestionRuns, asked: Measurement) -> Release:
+    """What the door says with little noise."""
+    door = runs.rehearsal.gate(max_epsilon=False).door
+    quiet = replace(asked, mechanisms=tuple(map(_quieter, asked.mechanisms)))
+    return door.measure(quiet, request_id=door.fresh_id())
+
+
+def _quieter(noise: object) -> Geometric | DiscreteGaussian:
+    """The same with little noise, in the measure of its own accountant."""
+    if isinstance(noise, Geometric):
+        return Geometric(scale=noise.scale * _LITTLE)
+    assert isinstance(noise, DiscreteGaussian)  # noqa: S101 - there are no others here
+    return DiscreteGaussian(variance=noise.variance * _LITTLE**2)
+
+
+def _width(noise: object) -> float:
+    if isinstance(noise, Geometric):
+        return float(noise.scale)
+    return float(noise.variance) ** 0.5 if isinstance(noise, DiscreteGaussian) else 1.0
+
+
+def _names(runs: QuestionRuns, rows: "Rows") -> set[str]:
+    """What outputs there are, where groups come and go."""
+    rehearsal = Rehearsal(runs.opened(), rows)
+    gates = (rehearsal.gate() for _ in range(_LAYOUT_RUNS))
+    return {name for gate in gates for name in named(transcript(gate, runs.ask).said)}

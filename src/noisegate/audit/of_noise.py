@@ -8,8 +8,7 @@ from typing import Final
 from noisegate.accounting.crowd import histogram_delta
 from noisegate.audit.audit import Audit
 from noisegate.audit.confidence import curve_claims
-from noisegate.audit.draws import each, many
-from noisegate.audit.events import AtLeast
+from noisegate.audit.draws import AtLeast, each, many
 from noisegate.mechanisms.additive.biased_crowd import BiasedCrowd
 from noisegate.mechanisms.additive.box_noise import BoxNoise
 from noisegate.mechanisms.additive.crowd_counts import CrowdCounts
@@ -33,27 +32,6 @@ from noisegate.privacy.distance import L1, L2, LInf1
 _EPSILONS: Final = (Fraction(1, 2), Fraction(1), Fraction(3, 2))
 
 
-def _geometric() -> Audit:
-    noise = Geometric(scale=Fraction(1))
-    return many("geometric", noise, ((1,), (0,)), "counts of 1 and of 0", moved=L1(1))
-
-
-def _truncated() -> Audit:
-    noise = TruncatedGeometric(scale=Fraction(1), top=5)
-    return many("truncated-geometric", noise, ((1,), (0,)), "counts of 1 and of 0", moved=L1(1))
-
-
-def _laplace() -> Audit:
-    noise = Laplace(scale=Fraction(20))
-    return many("laplace", noise, ((20,), (0,)), "sums of 20 and of 0", moved=L1(20))
-
-
-def _box_noise() -> Audit:
-    noise = BoxNoise(scale=Fraction(4), width=3)
-    words = "cells of (4, 4, 4) and of (0, 0, 0): the largest change of any number is 4"
-    return many("box-noise", noise, ((4, 4, 4), (0, 0, 0)), words, moved=LInf1(4))
-
-
 def _discrete_gaussian() -> Audit:
     noise = DiscreteGaussian(variance=Fraction(1))
     claims = curve_claims(
@@ -73,27 +51,6 @@ def _gaussian() -> Audit:
     return many("gaussian", noise, ((20,), (0,)), "sums of 20 and of 0", claims=claims)
 
 
-def _key_selection() -> Audit:
-    keys = KeySelection(epsilon=Fraction(1), delta=Fraction(1, 20))
-    broken = KeySelection(epsilon=Fraction(5, 4), delta=Fraction(1, 16))
-    words = "a key of 2 units and of 1"
-    return many(
-        "key-selection", (keys, broken), ((2,), (1,)), words,
-        broken_words="as if ε and δ were a quarter more",
-    )  # fmt: skip
-
-
-def _key_selection_first() -> Audit:
-    """The δ itself: a key that one unit alone holds."""
-    keys = KeySelection(epsilon=Fraction(1), delta=Fraction(1, 20))
-    broken = KeySelection(epsilon=Fraction(1), delta=Fraction(1, 16))
-    return many(
-        "key-selection of one unit", (keys, broken), ((1,), (0,)), "a key of 1 unit and of none",
-        reachable=0.0, why="all of it is δ: the key is never shown without the unit",
-        broken_words="a δ that is a quarter more",
-    )  # fmt: skip
-
-
 def _thresholded() -> Audit:
     keys = ThresholdedGeometric.for_budget(1, "0.001", keys_per_unit=1)
     count = keys.threshold + 2
@@ -110,34 +67,6 @@ def _thresholded_gaussian() -> Audit:
     count = keys.threshold + 2
     words = f"a key of {count} units and of {count - 1}"
     return many("thresholded-gaussian", keys, ((count,), (count - 1,)), words, claims=claims)
-
-
-def _least_sum() -> Audit:
-    noise = LeastSum(scale=Fraction(1, 2))
-    words = "sums of 1 each, and of 0 each"
-    return each("least-sum", noise, ((1, 1, 1), (0, 0, 0)), words, event=AtLeast(1))
-
-
-def _unevenness() -> Audit:
-    noise = Unevenness(scale=Fraction(1, 2), parts=2)
-    words = "cells (5, 0) and (4, 0)"
-    return each("unevenness", noise, ((5, 0), (4, 0)), words, moved=L1(1), event=AtLeast(5))
-
-
-def _sparse_geometric() -> Audit:
-    noise = SparseGeometric.for_epsilon(2, sensitivity=L1(1), domain=8, threshold=1)
-    cells = (1, 0, 0, 0, 0, 0, 0, 0), (0,) * 8
-    words = "one row in the first of 8 cells, and none: the cell is listed, or one of the empty"
-    return each("sparse-geometric", noise, cells, words, width=8, moved=L1(1), event=AtLeast(1))
-
-
-def _sparse_priority() -> Audit:
-    noise = SparsePriority.for_epsilon(2, sensitivity=L1(1), domain=4, threshold=1, size=4)
-    cells, words = ((1, 0, 0, 0), (0, 0, 0, 0)), "one row in the first of 4 cells, and none"
-    return each(
-        "sparse-priority", noise, cells, words, width=4, moved=L1(1), event=AtLeast(1),
-        trials=8_000,
-    )  # fmt: skip
 
 
 def _crowd() -> Audit:
@@ -163,21 +92,61 @@ def _biased_crowd() -> Audit:
     )  # fmt: skip
 
 
+_A_KEY: Final = KeySelection(epsilon=Fraction(1), delta=Fraction(1, 20))
+_MORE: Final = Fraction(1, 16)  # a quarter more than its δ
+_COUNTS: Final = "counts of 1 and of 0"
+
 AUDITS: Final[dict[str, Callable[[], Audit]]] = {
-    "geometric": _geometric,
-    "truncated-geometric": _truncated,
-    "laplace": _laplace,
-    "box-noise": _box_noise,
+    "geometric": lambda: many(
+        "geometric", Geometric(scale=Fraction(1)), ((1,), (0,)), _COUNTS, moved=L1(1)
+    ),
+    "truncated-geometric": lambda: many(
+        "truncated-geometric", TruncatedGeometric(scale=Fraction(1), top=5), ((1,), (0,)), _COUNTS,
+        moved=L1(1),
+    ),
+    "laplace": lambda: many(
+        "laplace", Laplace(scale=Fraction(20)), ((20,), (0,)), "sums of 20 and of 0", moved=L1(20)
+    ),
+    "box-noise": lambda: many(
+        "box-noise", BoxNoise(scale=Fraction(4), width=3), ((4, 4, 4), (0, 0, 0)),
+        "cells of (4, 4, 4) and of (0, 0, 0): the largest change of any number is 4",
+        moved=LInf1(4),
+    ),
     "discrete-gaussian": _discrete_gaussian,
     "gaussian": _gaussian,
-    "key-selection": _key_selection,
-    "key-selection of one unit": _key_selection_first,
+    "key-selection": lambda: many(
+        "key-selection", (_A_KEY, KeySelection(epsilon=Fraction(5, 4), delta=_MORE)), ((2,), (1,)),
+        "a key of 2 units and of 1", broken_words="as if ε and δ were a quarter more",
+    ),
+    "key-selection of one unit": lambda: many(  # the δ itself: a key that one unit alone holds
+        "key-selection of one unit", (_A_KEY, replace(_A_KEY, delta=_MORE)), ((1,), (0,)),
+        "a key of 1 unit and of none", reachable=0.0,
+        why="all of it is δ: the key is never shown without the unit",
+        broken_words="a δ that is a quarter more",
+    ),
     "thresholded-geometric": _thresholded,
     "thresholded-gaussian": _thresholded_gaussian,
-    "least-sum": _least_sum,
-    "unevenness": _unevenness,
-    "sparse-geometric": _sparse_geometric,
-    "sparse-priority": _sparse_priority,
+    "least-sum": lambda: each(
+        "least-sum", LeastSum(scale=Fraction(1, 2)), ((1, 1, 1), (0, 0, 0)),
+        "sums of 1 each, and of 0 each", event=AtLeast(1),
+    ),
+    "unevenness": lambda: each(
+        "unevenness", Unevenness(scale=Fraction(1, 2), parts=2), ((5, 0), (4, 0)),
+        "cells (5, 0) and (4, 0)", moved=L1(1), event=AtLeast(5),
+    ),
+    "sparse-geometric": lambda: each(
+        "sparse-geometric",
+        SparseGeometric.for_epsilon(2, sensitivity=L1(1), domain=8, threshold=1),
+        ((1, 0, 0, 0, 0, 0, 0, 0), (0,) * 8),
+        "one row in the first of 8 cells, and none: the cell is listed, or one of the empty",
+        width=8, moved=L1(1), event=AtLeast(1),
+    ),
+    "sparse-priority": lambda: each(
+        "sparse-priority",
+        SparsePriority.for_epsilon(2, sensitivity=L1(1), domain=4, threshold=1, size=4),
+        ((1, 0, 0, 0), (0, 0, 0, 0)), "one row in the first of 4 cells, and none",
+        width=4, moved=L1(1), event=AtLeast(1), trials=8_000,
+    ),
     "crowd-counts": _crowd,
     "biased-crowd": _biased_crowd,
-}
+}  # fmt: skip

@@ -50,22 +50,8 @@ def _synthetic(method: str, **terms: Any) -> Audit:  # noqa: ANN401 - of path_au
     return _made(f"synthetic: {method}", asked, **terms)
 
 
-def _questions(gate: Gate) -> object:
-    asked = [f"SELECT COUNT(*) FROM data WHERE x < {end}" for end in (16, 33)]  # noqa: S608 - of no user
-    return gate.release("questions", workload=asked, epsilon=_EPSILON, fresh=True)
-
-
 _MEDIAN: Final = "SELECT MEDIAN(value) FROM data"
 _BOUND: Final = 1 << 10
-
-
-def _smooth(gate: Gate) -> object:
-    return gate.smooth(_MEDIAN, epsilon=2, fresh=True)
-
-
-def _ptr(gate: Gate) -> object:
-    terms: dict[str, Any] = {"method": "ptr", "bound": _BOUND, "delta": "1e-3"}
-    return gate.smooth(_MEDIAN, epsilon=_EPSILON, fresh=True, **terms)
 
 
 def values(*held: tuple[int, int]) -> pa.Table:
@@ -89,11 +75,6 @@ def _jump(near: int, far: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _distance(gate: Gate) -> object:
-    ends: dict[str, Any] = {"columns": ["x"], "centers": [[16], [32]], "radius": 1}
-    return gate.distance(epsilon=_EPSILON, fresh=True, **ends)
-
-
 def _choose(method: Method, gate: Gate) -> object:
     sql = "SELECT key, COUNT(*) FROM data GROUP BY key"
     return gate.choose(sql, epsilon=_EPSILON, method=method, fresh=True)
@@ -109,24 +90,9 @@ def _local_graph(number: str, gate: Gate) -> object:
     return getattr(found, number)(epsilon=2, beta="0.125", fresh=True)
 
 
-def _statistic(gate: Gate) -> object:
-    return gate.statistic(["x >= 16", "y >= 16"], epsilon=_EPSILON, fresh=True)
-
-
 def mean_of(held: dict[str, Any]) -> float:
     """A program on a block of rows."""
     return float(held["x"].mean()) if held["x"].size else 0.0
-
-
-def _apply(gate: Gate) -> object:
-    return gate.apply(
-        mean_of, columns=["x"], range=(0, 32), blocks=2, epsilon=_EPSILON, seconds=0.5,
-        rehearse=False, fresh=True,
-    )  # fmt: skip
-
-
-def _series(gate: Gate) -> object:
-    return gate.release("series", columns={"x": 1}, until=32, horizon=33, epsilon=_EPSILON)
 
 
 def _session(spec: SurpriseSpec, gate: Gate) -> tuple[float, float, float]:
@@ -207,10 +173,18 @@ _JOINED: Final[dict[str, Any]] = _LOCAL | {
 }
 _CROWD: Final[dict[str, Any]] = {"probability": "1/2", "epsilon": 1}
 
+_BELOW: Final = tuple(
+    f"SELECT COUNT(*) FROM data WHERE x < {end}"  # noqa: S608 - of no user
+    for end in (16, 33)
+)
 _NAMED: Final[Mapping[str, tuple[Any, Mapping[str, Any]]]] = {
-    "release: questions": (_questions, {}),
-    "release: series": (_series, {}),
-    "statistic": (_statistic, {"pair": (rows((32, 32, "a")), rows())}),
+    "release: questions": (Asked("questions", {"workload": _BELOW}), {}),
+    "release: series": (
+        lambda gate: gate.release("series", columns={"x": 1}, until=32, horizon=33,
+                                  epsilon=_EPSILON), {}),
+    "statistic": (
+        lambda gate: gate.statistic(["x >= 16", "y >= 16"], epsilon=_EPSILON, fresh=True),
+        {"pair": (rows((32, 32, "a")), rows())}),
     "choose: exponential": (partial(_choose, "exponential"), _GUMBEL),
     "choose: permute-and-flip": (partial(_choose, "permute-and-flip"), _CHOICE),
     "choose: noisy-max": (partial(_choose, "noisy-max"), _CHOICE),
@@ -218,14 +192,23 @@ _NAMED: Final[Mapping[str, tuple[Any, Mapping[str, Any]]]] = {
         "columns": {"key": None}, "delta": "1e-2", **_CROWD}), _AT_BORDER),
     "crowd-points": (Asked("crowd-points", {
         "columns": {"x": 16}, "crowd": 8, **_CROWD}), _AT_BORDER),
-    "smooth: median": (_smooth, _jump(12, 124_400) | _LOCAL),
-    "smooth: propose-test-release": (_ptr, _jump(5, 1 << 19)),
-    "distance": (_distance, {}),
+    "smooth: median": (
+        lambda gate: gate.smooth(_MEDIAN, epsilon=2, fresh=True), _jump(12, 124_400) | _LOCAL),
+    "smooth: propose-test-release": (
+        lambda gate: gate.smooth(_MEDIAN, epsilon=_EPSILON, fresh=True, method="ptr",
+                                 bound=_BOUND, delta="1e-3"),
+        _jump(5, 1 << 19)),
+    "distance": (
+        lambda gate: gate.distance(epsilon=_EPSILON, fresh=True, columns=["x"],
+                                   centers=[[16], [32]], radius=1), {}),
     **{f"graph: {number}": (partial(_graph, number), _GRAPH)
        for number in ("edges", "degrees", "min_cut", "bipartite_distance")},
     **{f"graph: {number}": (partial(_local_graph, number), _JOINED)
        for number in ("triangles", "two_stars")},
-    "apply: mean": (_apply, {"pair": (rows((32, 32, "a")), rows()), "tries": 1}),
+    "apply: mean": (
+        lambda gate: gate.apply(mean_of, columns=["x"], range=(0, 32), blocks=2, epsilon=_EPSILON,
+                                seconds=0.5, rehearse=False, fresh=True),
+        {"pair": (rows((32, 32, "a")), rows()), "tries": 1}),
 }  # fmt: skip
 
 

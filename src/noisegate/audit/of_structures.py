@@ -15,8 +15,7 @@ from scipy.special import expit
 from noisegate.accounting.zcdp import zcdp_loss
 from noisegate.audit.audit import Audit
 from noisegate.audit.confidence import Floats, claims_of, zcdp_claims
-from noisegate.audit.draws import Pair, Repeats, each, many, weaker
-from noisegate.audit.events import AtLeast, best_region
+from noisegate.audit.draws import AtLeast, Pair, Repeats, best_region, each, many, weaker
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.objective.perturbed_logistic import PerturbedLogistic
 from noisegate.mechanisms.partitions.dawa_partition import DawaPartition

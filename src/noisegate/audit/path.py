@@ -29,8 +29,7 @@ from noisegate.accounting.zcdp import zcdp_loss
 from noisegate.audit.audit import Audit
 from noisegate.audit.confidence import Floats
 from noisegate.audit.door import Open
-from noisegate.audit.draws import weaker
-from noisegate.audit.events import best_region, best_threshold
+from noisegate.audit.draws import best_region, best_threshold, weaker
 from noisegate.errors import Bug
 from noisegate.gate import Gate
 from noisegate.mechanisms.additive.box_noise import BoxNoise

@@ -91,7 +91,9 @@ def collect(
     parts = [[side] if side.size else [] for side in state.pair]
     done, batch = len(state.pair[0]), _FIRST
     with _mapped(draws, extent.workers) as mapped:
-        while not _over(extent, done, begun):
+        while extent.trials is None or done < extent.trials:
+            if extent.seconds is not None and time.monotonic() - begun >= extent.seconds:
+                break
             size = batch if extent.trials is None else min(batch, extent.trials - done)
             started = time.monotonic()
             for side, outputs in enumerate(mapped(size)):
@@ -109,11 +111,6 @@ def collect(
                 progress(_part(extent, done, now - begun), f"{done:,} runs on each neighbour")
     state.save()
     return state.pair
-
-
-def _over(extent: Extent, done: int, begun: float) -> bool:
-    late = extent.seconds is not None and time.monotonic() - begun >= extent.seconds
-    return late or (extent.trials is not None and done >= extent.trials)
 
 
 def _part(extent: Extent, done: int, spent: float) -> float:

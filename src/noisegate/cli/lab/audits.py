@@ -95,7 +95,7 @@ def audit(
 
 
 def _list(*, as_json: bool) -> None:
-    from noisegate.audit.registry import audits  # noqa: PLC0415 - quick help
+    from noisegate.audit.audit import audits  # noqa: PLC0415 - quick help
 
     if as_json:
         say_json({"audits": list(audits())})
@@ -111,8 +111,7 @@ def _mechanisms(
     *,
     as_json: bool,
 ) -> None:
-    from noisegate.audit.audit import SHORT, lines, markdown  # noqa: PLC0415
-    from noisegate.audit.registry import audit_named, audits  # noqa: PLC0415 - quick help
+    from noisegate.audit.audit import SHORT, audit_named, audits, lines, markdown  # noqa: PLC0415  # noqa: PLC0415 - quick help
 
     if extent.resume is not None:
         raise SpecError("Only audits of questions can be resumed.", fix="Leave out --resume.")
@@ -145,7 +144,7 @@ def _question(
 ) -> None:
     from dataclasses import replace  # noqa: PLC0415 - quick help
 
-    from noisegate.audit.question import question_audit  # noqa: PLC0415
+    from noisegate.audit.neighbours import question_audit  # noqa: PLC0415
 
     made = question_audit(partial(Opening.gate, opening), sql, **terms)
     if extent.trials is None and extent.seconds is None:
