@@ -52,7 +52,7 @@ def write(data: Path, cells: int) -> None:
 def release(data: Path, epsilon: int) -> Row:
     """One release, through the gate's own parts."""
     from noisegate.desk.desk import Desk  # noqa: PLC0415
-    from noisegate.releases.sparse.job import SparseOrder, sparse_job  # noqa: PLC0415
+    from noisegate.releases.sparse.job import SparseOrder  # noqa: PLC0415
     from noisegate.root import open as open_gate  # noqa: PLC0415 - counted as well
 
     wall, cpu = perf_counter(), process_time()
@@ -61,7 +61,7 @@ def release(data: Path, epsilon: int) -> Row:
     gate = open_gate(data, epsilon=100, columns=columns, ledger=ledger)
     order = SparseOrder(columns=dict.fromkeys(columns), epsilon=epsilon, expected=CELLS)
     desk = Desk(gate.door, gate.rules)
-    found = desk.run(sparse_job(desk, order))
+    found = desk.run(order.job(desk))
     return {
         "way": f"sparse release at ε = {epsilon}",
         "shown": int(found.cells.size),

@@ -109,17 +109,13 @@ def linked(one: pa.Table, other: pa.Table, columns: Sequence[str], *, sensitive:
 
     ``one`` is what an attacker knows, a row for each person; ``other`` is published.
     """
+    import pyarrow.compute as pc  # noqa: PLC0415 - only when asked for
+
     _require(one, columns, None)
     _require(other, columns, sensitive)
     grouped = other.group_by(list(columns)).aggregate([(sensitive, "count_distinct")])
-    single = grouped.filter(_equal(grouped[f"{sensitive}_count_distinct"], 1))
+    single = grouped.filter(pc.equal(grouped[f"{sensitive}_count_distinct"], 1))
     return int(one.join(single, keys=list(columns), join_type="left semi").num_rows)
-
-
-def _equal(column: Any, value: int) -> Any:  # noqa: ANN401 - of Arrow
-    import pyarrow.compute as pc  # noqa: PLC0415 - only when asked for
-
-    return pc.equal(column, value)
 
 
 def _halved(

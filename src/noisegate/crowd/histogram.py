@@ -17,19 +17,21 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from noisegate.crowd.blending import Blending, Sampled, solved
-from noisegate.crowd.once import Asked, cells_of
-from noisegate.crowd.picture import CELLS_MAX, crowd_bars
-from noisegate.crowd.strata import (
+from noisegate.crowd.blending import (
     Bias,
+    Blending,
     Noise,
+    Sampled,
     biased_noise,
     column_of,
     delta_at,
     range_of,
     said_range,
+    solved,
     strata_of,
 )
+from noisegate.crowd.once import Asked, cells_of
+from noisegate.crowd.picture import CELLS_MAX, crowd_bars
 from noisegate.curator.curator import Curator
 from noisegate.curator.measurement import Measurement
 from noisegate.desk.answer import Answer, HalfWidths

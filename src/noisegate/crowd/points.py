@@ -131,10 +131,6 @@ class CrowdPoints(Held):
             return ["(none)" if each is None else str(each) for each in held]
         return [None if isnan(each) else each for each in held]
 
-    def _require_points(self) -> None:
-        if not self.size:
-            raise SpecError("No cell is shown, so there are no points.", fix="Use wider cells.")
-
     def record(self) -> dict[str, Any]:
         """What the points were made of."""
         return self.histogram.record() | {"counts": self.histogram.counts.ravel().tolist()}
@@ -149,7 +145,8 @@ class CrowdPoints(Held):
 
     def mean(self, function: Callable[..., Any]) -> float:
         """The average of a function of the columns over all points, such as ``lambda x, y: x``."""
-        self._require_points()
+        if not self.size:
+            raise SpecError("No cell is shown, so there are no points.", fix="Use wider cells.")
         return float(np.mean(function(**self.columns)))
 
     def smooth_error(

@@ -171,10 +171,6 @@ def _answer_contribute(owner: Owner, asked: Mapping[str, Any]) -> str:
     return found.astype("<u8").tobytes().hex()
 
 
-def _answer_agree(owner: Owner, asked: Sequence[int]) -> dict[str, str]:
-    return _hex(owner.agree(asked))
-
-
 def _answer_reveal(owner: Owner, asked: Mapping[str, str]) -> list[dict[str, str]]:
     found = owner.reveal(_bytes(asked))
     return [{str(k): hex(v) for k, v in each.items()} for each in (found.own, found.pairs)]
@@ -188,7 +184,7 @@ def _answer_advertise(owner: Owner, identities: Signed | None) -> list[str]:
 
 _ANSWERS: Final[Mapping[str, Callable[[Owner, Any], Any]]] = {
     "contribute": _answer_contribute,
-    "agree": _answer_agree,
+    "agree": lambda owner, asked: _hex(owner.agree(asked)),
     "reveal": _answer_reveal,
 }
 

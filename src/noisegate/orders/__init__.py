@@ -39,13 +39,12 @@ if TYPE_CHECKING:  # loaded when they are first used: see `__getattr__`
     from noisegate.releases.ask.order import TableTerms
     from noisegate.releases.describe.job import DescribeOrder, DescribeTerms
     from noisegate.releases.forms.boxplots import BoxplotOrder, BoxplotTerms
-    from noisegate.releases.forms.cube_job import CubeOrder, CubeTerms
+    from noisegate.releases.forms.cube import CubeOrder, CubeTerms
     from noisegate.releases.forms.table_job import CdfOrder, SeriesOrder, SeriesTerms, TableOrder
     from noisegate.releases.sparse.job import SparseOrder, SparseTerms
     from noisegate.releases.thresholds.above import AboveOrder, AboveTerms
     from noisegate.releases.thresholds.listed import ThresholdsOrder, ThresholdsTerms
-    from noisegate.robust.claimed import ClaimOrder, distance_order
-    from noisegate.robust.distances import DistanceOrder, DistanceTerms
+    from noisegate.robust.distances import ClaimOrder, DistanceOrder, DistanceTerms, distance_order
     from noisegate.robust.graphs import GraphOrder, GraphTerms
     from noisegate.robust.paying import ReachesTerms
     from noisegate.robust.quantiles import SmoothOrder, SmoothTerms
@@ -84,13 +83,13 @@ KINDS: Final[Mapping[str, str]] = MappingProxyType({
     "thresholds": "releases.thresholds.listed:ThresholdsOrder",
     "smooth": "robust.quantiles:SmoothOrder",
     "distance": "robust.distances:DistanceOrder",
-    "claim": "robust.claimed:ClaimOrder",
+    "claim": "robust.distances:ClaimOrder",
     "graph": "robust.graphs:GraphOrder",
 })  # fmt: skip
 _RUNNING: Final = "releases.forms.table_job:SeriesOrder"  # a series that grows
 RELEASES: Final[Mapping[str, str]] = MappingProxyType({  # names with results of their own
     "describe": "releases.describe.job:DescribeOrder",
-    "cube": "releases.forms.cube_job:CubeOrder",
+    "cube": "releases.forms.cube:CubeOrder",
     "sparse": "releases.sparse.job:SparseOrder",
     "above": "releases.thresholds.above:AboveOrder",
     "boxplot": "releases.forms.boxplots:BoxplotOrder",
@@ -104,7 +103,7 @@ _TABLE: Final = "releases.forms.table_job:TableOrder"
 _OTHERS: Final = {
     "ReachesTerms": "robust.paying",
     "TableTerms": "releases.ask.order",
-    "distance_order": "robust.claimed",
+    "distance_order": "robust.distances",
 }
 _NO_OPTIONS: Final = {"sql", "groups_per_unit"}  # of any method
 _REST: Final = r"^(\d+(/\d+|\.\d+)?%? of )?rest$"  # a part of what is left

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from noisegate.releases.describe.job import DescribeExpected
     from noisegate.releases.thresholds.session import ThresholdExpected
     from noisegate.robust.graphs import Graph
-    from noisegate.robust.plans import RobustExpected
+    from noisegate.robust.paying import RobustExpected
     from noisegate.sql.choices.choice import Choice, ChoiceExpected
     from noisegate.sql.fluent import TableQuestion
     from noisegate.sql.plan import AnswerExpected

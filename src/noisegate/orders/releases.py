@@ -14,11 +14,9 @@ if TYPE_CHECKING:
     from noisegate.releases.describe.job import DescribeExpected
     from noisegate.releases.forms.boxplots import BoxplotRelease
     from noisegate.releases.forms.cdf import CdfRelease
-    from noisegate.releases.forms.cube import CubeRelease
-    from noisegate.releases.forms.cube_job import CubeExpected
-    from noisegate.releases.forms.expected import TableExpected
+    from noisegate.releases.forms.cube import CubeExpected, CubeRelease
     from noisegate.releases.forms.running import SeriesRelease
-    from noisegate.releases.forms.table import TableRelease
+    from noisegate.releases.forms.table import TableExpected, TableRelease
     from noisegate.releases.forms.table_job import TableName
     from noisegate.releases.sparse.job import SparseExpected
     from noisegate.releases.sparse.summary import SparseRelease

@@ -2,14 +2,24 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Required, TypeAlias, TypedDict, final
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Literal,
+    Required,
+    Self,
+    TypeAlias,
+    TypedDict,
+    final,
+)
 
 from noisegate.algebra.blocks import Blocks, Program
 from noisegate.curator.blocks import turns_of
 from noisegate.desk.answer import HalfWidths
 from noisegate.desk.desk import Desk
 from noisegate.desk.display.numbers import percent
-from noisegate.desk.order import JobOrder
+from noisegate.desk.order import E_co, JobOrder, R_co
 from noisegate.desk.plan import Fact
 from noisegate.errors import SpecError
 from noisegate.exact import Number
@@ -105,9 +115,33 @@ class ApplyExpected:
         }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramOrder(JobOrder[R_co, E_co]):
+    """An order to run a program."""
+
+    program: Program
+
+    @classmethod
+    def of(
+        cls,
+        function: Function,
+        sql: str | None = None,
+        *,
+        imports: Sequence[str] = (),
+        **terms: Any,  # noqa: ANN401 - checked by `make`
+    ) -> Self:
+        """An order from what is said to a gate: programs in files are read here."""
+        program = program_of(function, imports=tuple(imports))
+        return cls.make(program=program, sql=sql, **terms)
+
+    def __post_init__(self) -> None:
+        JobOrder.__post_init__(self)
+        object.__setattr__(self, "program", completed(self.program))
+
+
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ApplyOrder(JobOrder[Applied, ApplyExpected]):
+class ApplyOrder(ProgramOrder[Applied, ApplyExpected]):
     """A program on blocks of rows, and what is released of what it says.
 
     Attributes:
@@ -144,7 +178,6 @@ class ApplyOrder(JobOrder[Applied, ApplyExpected]):
     """
 
     kind: ClassVar[str] = "apply"
-    program: Program
     range: Ends | Sequence[Ends]
     sql: str | None = None
     table: str | None = None
@@ -166,23 +199,6 @@ class ApplyOrder(JobOrder[Applied, ApplyExpected]):
     trusted: bool = False
     workers: int = 1
     rehearse: bool = True
-
-    @classmethod
-    def of(
-        cls,
-        function: Function,
-        sql: str | None = None,
-        *,
-        imports: Sequence[str] = (),
-        **terms: Any,  # noqa: ANN401 - checked by `make`
-    ) -> "ApplyOrder":
-        """An order from what is said to `Gate.apply`: programs in files are read here."""
-        program = program_of(function, imports=tuple(imports))
-        return cls.make(program=program, sql=sql, **terms)
-
-    def __post_init__(self) -> None:
-        JobOrder.__post_init__(self)
-        object.__setattr__(self, "program", completed(self.program))
 
     def job(self, desk: Desk) -> "ApplyJob":
         """What is to be run."""

@@ -10,15 +10,14 @@ once the steward may vouch for a sensitivity, and every promise says so.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, ClassVar, Required, TypedDict, final
+from typing import ClassVar, Required, TypedDict, final
 
-from noisegate.algebra.blocks import STEPS, Program
+from noisegate.algebra.blocks import STEPS
 from noisegate.curator.blocks import BlockMeasurement
 from noisegate.curator.claimed import ClaimedChoice
 from noisegate.curator.curator import Curator
 from noisegate.desk.desk import Desk
 from noisegate.desk.job import Drawn, Progress
-from noisegate.desk.order import JobOrder
 from noisegate.errors import SpecError
 from noisegate.exact import Number, positive
 from noisegate.mechanisms.selection.exponential import Exponential
@@ -26,8 +25,7 @@ from noisegate.privacy.guarantee import Guarantee, guarantee_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.release import Release as Measurements
 from noisegate.programs.applying import drawn_blocks, sql_of, tally_of
-from noisegate.programs.order import ApplyOrder, Ends, require_all_rows
-from noisegate.programs.text import Function, completed, program_of
+from noisegate.programs.order import ApplyOrder, Ends, ProgramOrder, require_all_rows
 from noisegate.sql.choices.choice import Choice, ChoiceExpected, ChoiceJob
 from noisegate.transforms.blocks import BlockQuery
 
@@ -55,7 +53,7 @@ class ScoreTerms(TypedDict, total=False):
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScoreOrder(JobOrder[Choice, ChoiceExpected]):
+class ScoreOrder(ProgramOrder[Choice, ChoiceExpected]):
     """The candidate whose mean score over blocks is nearly the highest, by a program's scores.
 
     The program gives one number for each of the ``candidates``, in their order; each is clipped to
@@ -65,7 +63,6 @@ class ScoreOrder(JobOrder[Choice, ChoiceExpected]):
     """
 
     kind: ClassVar[str] = "score"
-    program: Program
     candidates: Sequence[str]
     range: Ends
     sql: str | None = None
@@ -83,21 +80,8 @@ class ScoreOrder(JobOrder[Choice, ChoiceExpected]):
     workers: int = 1
     rehearse: bool = True
 
-    @classmethod
-    def of(
-        cls,
-        function: Function,
-        sql: str | None = None,
-        *,
-        imports: Sequence[str] = (),
-        **terms: Any,  # noqa: ANN401 - checked by `make`
-    ) -> "ScoreOrder":
-        """An order from what is said to `Gate.choose_by`: programs in files are read here."""
-        return cls.make(program=program_of(function, imports=tuple(imports)), sql=sql, **terms)
-
     def __post_init__(self) -> None:
-        JobOrder.__post_init__(self)
-        object.__setattr__(self, "program", completed(self.program))
+        ProgramOrder.__post_init__(self)
         if len(self.candidates) < 2 or len(set(self.candidates)) < len(self.candidates):
             raise SpecError(
                 "A choice needs at least two candidates with different names.",

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from sysconfig import get_path
-from types import CodeType, FunctionType, ModuleType
+from types import FunctionType, ModuleType
 from typing import Any, Final, TypeAlias
 
 from noisegate.algebra.blocks import Program
@@ -178,14 +178,9 @@ def _around(value: Any) -> dict[str, Any]:  # noqa: ANN401
     if isinstance(value, type):
         return dict(vars(sys.modules[value.__module__]))
     cells = zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
-    local = set(_locals(value.__code__))
+    local = {*value.__code__.co_varnames, *value.__code__.co_cellvars}
     names = {name: held for name, held in value.__globals__.items() if name not in local}
     return names | {name: cell.cell_contents for name, cell in cells}
-
-
-def _locals(code: CodeType) -> Iterator[str]:
-    """What a function binds itself: its arguments and what it assigns."""
-    yield from (name for name in (*code.co_varnames, *code.co_cellvars))
 
 
 def _tree(value: Any) -> _Tree:  # noqa: ANN401

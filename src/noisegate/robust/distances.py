@@ -2,19 +2,32 @@
 
 A property that can be lost by one row is a secret; how far the rows are from it is a number that
 one row moves by at most 1. Computable ones are the least of several public counts of exceptions.
+
+That to a good clustering is how few rows lie outside the best balls of a public grid.
+
+A clustering with k centres is good if no row is further than the radius from all of them. Centres
+are points of a public grid over the declared bounds; all sets of k of them are tried. Rows count at
+the middle of public bins, so each set's exceptions are a sum of counted cells, one row changes each
+by at most 1, and so their least.
+
+One may also be computed by a program, on the steward's word that one unit moves it by 1.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import product
-from math import cos, pi, sin
-from typing import ClassVar, Final, TypedDict, final
+from itertools import combinations, product
+from math import comb, cos, pi, sin
+from typing import Any, ClassVar, Final, TypedDict, Unpack, final
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
+from noisegate.algebra.blocks import STEPS, Blocks
+from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import Sums
+from noisegate.curator.claimed import ClaimedMeasurement
 from noisegate.curator.measurement import Measurement
 from noisegate.desk.answer import Answer, HalfWidths
 from noisegate.desk.desk import Desk
@@ -28,18 +41,117 @@ from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.additive.least_sum import LeastSum
 from noisegate.mechanisms.base import failure_of
 from noisegate.privacy.distance import L1
-from noisegate.robust.clusters import cluster_candidates
-from noisegate.robust.paying import Found, RobustJob, Till, shown_number
-from noisegate.robust.plans import RobustExpected
+from noisegate.programs.order import ProgramOrder, require_all_rows
+from noisegate.programs.text import Function, program_of
+from noisegate.robust.paying import Found, RobustExpected, RobustJob, Till, shown_number
 from noisegate.sql.choices.candidates import Candidates, candidates_of
 from noisegate.sql.choices.listed import Given, listed_of
-from noisegate.sql.choices.scored import score_of, scored_candidates
+from noisegate.sql.choices.scored import PAIRS_MAX, combined, score_of, scored_candidates
 from noisegate.sql.laws.sampling import Sampling, sample_words, sampling_of
 from noisegate.sql.order import SqlOrder
 from noisegate.sql.plan import AnswerExpected
+from noisegate.sql.reading.reader import read
+from noisegate.sql.spelling import decimal
+from noisegate.transforms.blocks import BlockQuery
 
-SIDES: Final = 8  # directions of a grid of separators
-STEPS: Final = 9  # and thresholds along each
+CELLS: Final = 1 << 10  # bins of all columns together, roughly
+SETS_MAX: Final = 1 << 14
+_COARSE: Final = "Rows count at the middle of public bins; the ± is of noise alone."
+_DIGITS: Final = 6  # of ends and widths of bins
+
+
+def cluster_candidates(till: Till, order: "DistanceOrder", table: str, terms: Terms) -> Candidates:
+    """All sets of centres, and how many rows each leaves outside."""
+    ends = _bounds(till, table, order.columns)
+    bins = max(2, round(CELLS ** (1 / len(ends))))
+    grid = _centres(order, ends)
+    sets = comb(len(grid), order.clusters or 0)
+    if not order.clusters or not 1 <= order.clusters < len(grid) or sets > SETS_MAX:
+        raise SpecError(
+            f"There would be {sets:,} sets of centres.",
+            fix=f"Use fewer clusters or a smaller grid: up to {SETS_MAX:,} sets.",
+            about="clusters",
+        )
+    found = _counted(till, order, table, terms, bins)
+    tally = found.query.tally
+    cells = _middles(tally, ends, bins)
+    if sets * len(cells) > PAIRS_MAX:
+        raise SpecError(
+            f"{sets:,} sets of centres and {len(cells):,} bins are too many pairs.",
+            fix=f"Use a smaller grid: up to {PAIRS_MAX:,} pairs.",
+            about="clusters",
+        )
+    square = float(positive(order.radius or 0, name="radius")) ** 2
+    apart = ((cells[:, None, :] - grid[None, :, :]) ** 2).sum(axis=2) > square
+    chosen = combinations(range(len(grid)), order.clusters)
+    outside = np.array([apart[:, list(each)].all(axis=1) for each in chosen])
+    names = tuple(str(place) for place in range(sets))
+    query = combined(tally, outside.astype(np.int64))
+    return replace(
+        found, names=names, query=query, monotone=query.is_monotone,
+        caveats=(*found.caveats, _COARSE),
+    )  # fmt: skip
+
+
+def _bounds(till: Till, table: str, columns: Sequence[str]) -> list[tuple[Fraction, Fraction]]:
+    """The declared bounds of the columns."""
+    domain = next(d for n, d in till.curator.tables.items() if n.lower() == table.lower())
+    known = {name.lower(): column.domain for name, column in domain.columns.items()}
+    found = [known[name.lower()] for name in columns if name.lower() in known]
+    ends = [
+        (each.low, each.high) for each in found if each.low is not None and each.high is not None
+    ]
+    if not ends or len(ends) < len(columns) or any(low >= high for low, high in ends):
+        raise SpecError(
+            "A grid of centres needs columns with bounds.",
+            fix="Declare their bounds, or give centers.",
+            about="bounds",
+        )
+    return ends
+
+
+def _centres(
+    order: "DistanceOrder", ends: Sequence[tuple[Fraction, Fraction]]
+) -> NDArray[np.float64]:
+    """The centres that may be chosen: the middles of equal parts of each column."""
+    parts = [(2 * np.arange(order.grid) + 1) / (2 * order.grid) for _ in ends]
+    axes = [float(a) + float(b - a) * each for (a, b), each in zip(ends, parts, strict=True)]
+    return np.array(list(product(*axes)))
+
+
+def _counted(till: Till, order: "DistanceOrder", table: str, terms: Terms, bins: int) -> Candidates:
+    """The rows of each bin, counted."""
+    keys = []
+    for name, (low, high) in zip(order.columns, _bounds(till, table, order.columns), strict=True):
+        width = _rounded((high - low) / bins)
+        keys.append(f"FLOOR(({name} - {decimal(_rounded(low))}) / {decimal(width)})")
+    where = "" if order.where is None else f" WHERE {order.where}"
+    groups = ", ".join(str(place + 1) for place in range(len(keys)))
+    sql = f"SELECT {', '.join(keys)}, COUNT(*) FROM {table}{where} GROUP BY {groups}"  # noqa: S608 - it is read, not run
+    return candidates_of(till.read(sql), terms, accountant="pure")  # bounded as `scored` has it
+
+
+def _rounded(exact: Fraction) -> Fraction:
+    """As SQL writes it: bins are public as they are written."""
+    return Fraction(f"{float(exact):.{_DIGITS}g}")
+
+
+def _middles(
+    tally: object, ends: Sequence[tuple[Fraction, Fraction]], bins: int
+) -> NDArray[np.float64]:
+    """The middle of each cell, not beyond the bounds."""
+    assert isinstance(tally, Sums)  # noqa: S101 - of counts
+    axes = []
+    for grouping, (low, high) in zip(tally.by, ends, strict=True):
+        places = np.array([float(key) for key in grouping.keys])  # type: ignore[arg-type]  # whole
+        width = float(_rounded((high - low) / bins))
+        middle = float(_rounded(low)) + (places + 0.5) * width
+        axes.append(np.clip(middle, float(low), float(high)))
+    return np.array(list(product(*axes)))
+
+
+_SIDES: Final = 8  # directions of a grid of separators
+_STEPS: Final = 9  # and thresholds along each
 _WAYS: Final = (
     "Give SQL of counts, or columns with centers (or clusters) and a radius, or with a label."
 )
@@ -169,7 +281,7 @@ class _Distance:
         def widths(confidence: Number) -> HalfWidths:
             return (self._width(value, confidence),)
 
-        table = _table(shown_number(value))
+        table = pa.table({"distance": [shown_number(value)]})
         return found.answer(self._sql, table, widths, words, unsigned=self._unsigned)
 
     @property
@@ -276,11 +388,11 @@ def _grid(till: Till, table: str, order: DistanceOrder) -> list[tuple[Sequence[N
         )
     (left, right), (bottom, top) = ((float(low), float(high)) for low, high in box)
     lines: list[tuple[Sequence[Number], Number]] = []
-    for side in range(SIDES):
-        weights = cos(pi * side / SIDES) / (right - left), sin(pi * side / SIDES) / (top - bottom)
+    for side in range(_SIDES):
+        weights = cos(pi * side / _SIDES) / (right - left), sin(pi * side / _SIDES) / (top - bottom)
         ends = [weights[0] * x + weights[1] * y for x, y in product((left, right), (bottom, top))]
         low, high = min(ends), max(ends)
-        steps = (low + (high - low) * (step + 1) / (STEPS + 1) for step in range(STEPS))
+        steps = (low + (high - low) * (step + 1) / (_STEPS + 1) for step in range(_STEPS))
         lines += [(weights, threshold) for threshold in steps]
     return lines
 
@@ -299,5 +411,75 @@ def _number(value: Number) -> str:
     return f"({text})" if text.startswith("-") else text
 
 
-def _table(value: float) -> pa.Table:
-    return pa.table({"distance": [value]})
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimOrder(ProgramOrder[Answer, RobustExpected]):
+    """A distance by a program; ``trusted`` is the steward's word that one unit moves it by 1."""
+
+    kind: ClassVar[str] = "claim"
+    trusted: bool = False
+    epsilon: Number | None = None
+    table: str | None = None
+    columns: Sequence[str] = ()
+    where: str | None = None
+    seconds: Number = 10
+    memory: int = 256
+
+    def __post_init__(self) -> None:
+        ProgramOrder.__post_init__(self)
+        if not self.trusted:
+            raise SpecError(
+                "Nobody vouches that one unit changes the program's result by at most 1.",
+                fix="The steward can, with trusted=True; others can use gate.apply, on blocks.",
+            )
+
+    def job(self, desk: Desk) -> RobustJob:
+        """What the program says of all rows, with noise for a number that moves by 1."""
+        till = Till(desk)
+        require_all_rows(desk)
+        epsilon = till.rules.price(self.epsilon)
+        noise = Geometric.for_epsilon(till.inner(epsilon), sensitivity=L1(1))
+        measurement = ClaimedMeasurement(query=_rows_query(till, self), noise=noise)
+        asked = f"the distance {self.program.name!r}"
+
+        def finish(found: Found) -> Answer:
+            table = pa.table({"distance": [found.values[0][0]]})
+            words = f"Provided that {measurement.claim}, as declared."
+            return found.answer(
+                asked, table, lambda sure: (noise.interval(sure),), (words,), unsigned=True
+            )
+
+        return till.job(
+            measurement, finish, asked=asked, epsilon=epsilon, provided=measurement.claim
+        )
+
+
+def distance_order(
+    asked: Function | None = None, **terms: Unpack[DistanceTerms]
+) -> DistanceOrder | ClaimOrder:
+    """An order from what is said to `Gate.distance`."""
+    said: dict[str, Any] = {**terms}
+    if "trusted" in said or callable(asked):
+        return ClaimOrder.make(
+            program=program_of(asked or "", imports=tuple(said.pop("imports", ()))), **said
+        )
+    return DistanceOrder.make(sql=asked, **said)
+
+
+def _rows_query(till: Till, order: ClaimOrder) -> BlockQuery:
+    table = till.table(order.table)
+    where = "" if order.where is None else f" WHERE {order.where}"
+    sql = f"SELECT COUNT(*) FROM {table}{where}"  # noqa: S608 - it is read, not run
+    (block,) = read(sql, till.curator.tables).blocks
+    return BlockQuery(
+        Blocks(
+            relation=block.relation,
+            columns=tuple(order.columns) or tuple(schema_of(block.relation)),
+            program=order.program,
+            blocks=1,
+            ranges=((Fraction(0), Fraction(STEPS)),),
+            defaults=(Fraction(0),),
+            seconds=positive(order.seconds, name="seconds"),
+            memory=order.memory,
+        )
+    )

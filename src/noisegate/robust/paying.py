@@ -1,4 +1,7 @@
-"""What all robust numbers share: the price, the noise that it buys, and the answer."""
+"""What all robust numbers share: the price, the noise that it buys, and the answer.
+
+`RobustExpected` says what such a number costs and how it would be drawn, before anything is paid.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,13 +15,17 @@ from noisegate.curator.curator import Asked
 from noisegate.curator.measurement import Measurement
 from noisegate.desk.answer import Answer, HalfWidths
 from noisegate.desk.desk import Desk
+from noisegate.desk.display.numbers import bare, percent
 from noisegate.desk.job import Measured, Receipt
 from noisegate.desk.order import JobOrder
+from noisegate.desk.plan import Fact
 from noisegate.desk.terms.price import inner_delta, share_of
+from noisegate.desk.terms.terms import USUAL
 from noisegate.errors import SpecError
 from noisegate.exact import Number, lower, positive, real
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric
+from noisegate.mechanisms.additive.least_sum import LeastSum
 from noisegate.mechanisms.smooth.barred import FINE, Barred
 from noisegate.mechanisms.smooth.propose import ProposeTestRelease
 from noisegate.mechanisms.smooth.smooth import (
@@ -33,9 +40,61 @@ from noisegate.privacy.domain import WHOLE_MAX
 from noisegate.privacy.guarantee import Guarantee, guarantee_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.release import Release
-from noisegate.robust.plans import RobustExpected
 from noisegate.sql.question import Question, sampled
 from noisegate.sql.reading.reader import read
+
+_LAWS: Final = {
+    "smooth-student/1": "Student's t",
+    "smooth-laplace/1": "Laplace",
+    "smooth-lognormal/1": "Laplace times lognormal",
+}
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RobustExpected:
+    """How a robust number would be drawn. ``unit`` is one step of the noise."""
+
+    asked: str
+    noise: SmoothNoise | Barred | ProposeTestRelease | LeastSum | Geometric | DiscreteGaussian
+    unit: Fraction
+    path: tuple[str, ...]
+    sampled: bool = False
+
+    def margin(self, confidence: Number = USUAL) -> float | None:
+        """How far the answer may be off by its noise, if known; None where that is a secret."""
+        if isinstance(self.noise, SmoothNoise | Barred):
+            return None
+        return float(self.noise.interval(confidence) * self.unit)
+
+    def facts(self, confidence: Number) -> list[Fact]:
+        """In words, one fact a line."""
+        noise = self.noise
+        lines = [("asked", self.asked), ("because", "; ".join(self.path))]
+        error = "depends on the rows and is not released"
+        if isinstance(noise, Barred):
+            noise, error = noise.noise, "depends on the rows; a bound on it is released beside it"
+        if isinstance(noise, SmoothNoise):
+            law, wide = _LAWS[noise.name], bare(float(noise.scale))
+            words = f"{law}, {wide} smooth bounds wide for β = {bare(float(noise.beta))}"
+            lines += [("noise", words), ("error", error)]
+        else:
+            if isinstance(noise, ProposeTestRelease):
+                far = f"seem at least {noise.threshold} steps away"
+                lines.append(("test", f"released if rows where the bound fails {far}"))
+            off = bare(self.margin(confidence))
+            more = ", and what sampling adds" if self.sampled else ""
+            lines.append(("error", f"± {off} at {percent(confidence)} confidence{more}"))
+        return lines
+
+    def margins(self, confidence: Number) -> dict[str, float | None]:
+        """The ± of the number by its noise; None where that is a secret."""
+        return {self.asked: self.margin(confidence)}
+
+    def to_dict(self, confidence: Number) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {"asked": self.asked, "margin": self.margin(confidence)}
+
 
 Widths: TypeAlias = Callable[[Number], HalfWidths]
 Method: TypeAlias = Literal["smooth", "ptr"]
@@ -144,10 +203,6 @@ class Till:
         assert isinstance(plain, SmoothNoise)  # noqa: S101 - there is no test, by the order
         return Barred(noise=plain, bar=max(FINE / told, Geometric.LEAST))
 
-    @property
-    def _adds_rho(self) -> bool:
-        return self.rules.sample is None and set(self.curator.accountants) == {"zcdp"}
-
     def _noise(
         self,
         order: ReachesOrder,
@@ -178,8 +233,8 @@ class Till:
         if delta is not None:
             return SmoothLaplace.for_budget(price, delta, beta=order.beta, **span)
         student = SmoothStudent.for_epsilon(price, beta=order.beta, **span)
-        if not self._adds_rho:
-            return student
+        if self.rules.sample is not None or set(self.curator.accountants) != {"zcdp"}:
+            return student  # ρ does not add up
         return min((student, *_lognormal(price, student, span)), key=lambda each: each.spread)
 
     def table(self, name: str | None) -> str:

@@ -14,7 +14,7 @@ from noisegate.isolated.lockdown import can_lock
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.programs.text import program_of
-from noisegate.robust.claimed import ClaimOrder
+from noisegate.robust.distances import ClaimOrder
 from refusals import about
 
 pytestmark = pytest.mark.skipif(not can_lock(), reason="this machine cannot lock programs in")

@@ -26,7 +26,6 @@ from noisegate.releases.cells.workload import all_ranges, boxes_matrix, ranges
 from noisegate.releases.thresholds.above import (
     AboveOrder,
     AboveRelease,
-    above_job,
 )
 from noisegate.sources.duckdb.source import DuckDBSource
 from noisegate.transforms.query import Query
@@ -154,7 +153,7 @@ def gate(**more):
 def ask(door, **order):
     base = {"columns": {"age": 10, "ward": None}, "threshold": 150, "epsilon": 10}
     desk = Desk(door._curator, door._rules)
-    return desk.run(above_job(desk, AboveOrder(**base | order)))
+    return desk.run(AboveOrder(**base | order).job(desk))
 
 
 def test_the_questions_that_reach_the_threshold_are_named():
@@ -233,9 +232,9 @@ def test_the_plan_states_the_error_of_all_answers_and_costs_nothing():
     door = gate()
     order = AboveOrder(columns={"age": 10}, questions="ranges", threshold=100, epsilon=10, most=20)
     desk = Desk(door._curator, door._rules)
-    plan = desk.plan(above_job(desk, order))
+    plan = desk.plan(order.job(desk))
     assert (plan.price.epsilon, plan.fits, door.spent.epsilon) == (10, True, 0)
-    found = desk.run(above_job(desk, order))
+    found = desk.run(order.job(desk))
     for sure in (0.5, 0.95, 0.999):
         assert plan.expected.margin(sure) == found.margin_at(sure)
         assert plan.to_dict(sure)["margins"]["threshold"] == float(plan.expected.margin(sure))
@@ -243,7 +242,7 @@ def test_the_plan_states_the_error_of_all_answers_and_costs_nothing():
         assert any(said in fact for _, fact in plan.facts(sure))
     assert plan.expected.margin(0.5) < plan.expected.margin(0.999)
     for fresh, price in ((False, 0), (True, 10)):
-        again = desk.plan(above_job(desk, order), fresh=fresh)
+        again = desk.plan(order.job(desk), fresh=fresh)
         assert again.price.epsilon == price
         assert ("free: released before" in str(again)) == (not fresh)
     true = all_ranges((11,)).answers(np.array([0, 0, 400, 0, 300, 0, 0, 0, 5, 0, 0]))

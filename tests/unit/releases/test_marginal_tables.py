@@ -30,8 +30,7 @@ from noisegate.releases.fit.marginals import (
     whole_with,
 )
 from noisegate.releases.fit.residuals import Question, combine
-from noisegate.releases.forms.cube import CubeRelease
-from noisegate.releases.forms.cube_job import CubeOrder, cube_job
+from noisegate.releases.forms.cube import CubeOrder, CubeRelease
 from noisegate.releases.forms.marginal_tables import Marginals, build_tables
 from refusals import about
 
@@ -289,7 +288,7 @@ def gate_of(**more):
 
 
 def job(gate, **order):
-    return cube_job(Desk(gate._curator, gate._rules), CubeOrder(columns=COLUMNS, **order))
+    return CubeOrder(columns=COLUMNS, **order).job(Desk(gate._curator, gate._rules))
 
 
 def planned(gate, **order):
@@ -434,7 +433,7 @@ def test_a_release_that_was_killed_can_be_made_afresh():
     gate = noisegate.open(rows, epsilon=10, table="t", ledger=":memory:", columns=columns)
     order = CubeOrder(columns={"a": None, "b": None}, sets=2, epsilon=1)
     desk = Desk(gate._curator, gate._rules)
-    made = cube_job(desk, order)
+    made = order.job(desk)
     begun = Attempts(gate._curator, made.question).begin(made.event)
     begun.__enter__()  # and never left, as if killed
     with pytest.raises(RequestConflict, match="fresh=True"):

@@ -15,7 +15,7 @@ from noisegate.privacy.unit import PrivacyUnit
 from noisegate.releases.ask.asking import Noisy
 from noisegate.releases.ask.transcript import Listening
 from noisegate.releases.cells.axes import Axis
-from noisegate.releases.cells.finish import finish
+from noisegate.releases.cells.estimate import finish
 from noisegate.releases.cells.spatial import Boxes, fit
 from noisegate.releases.cells.workload import all_ranges, cells, prefixes, ranges
 from noisegate.releases.fit.plausible import DRAWS, Plausible

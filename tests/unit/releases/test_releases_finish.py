@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from noisegate.releases.cells.estimate import simplex, whole
-from noisegate.releases.cells.finish import finish, halved, rounded
+from noisegate.releases.cells.estimate import finish, halved, rounded, simplex, whole
 from noisegate.releases.cells.workload import all_ranges, cells, prefixes
 
 some = settings(

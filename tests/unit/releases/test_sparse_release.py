@@ -15,7 +15,6 @@ from noisegate.desk.desk import Desk
 from noisegate.desk.display.numbers import percent
 from noisegate.errors import NoisegateError, OverBudget, SpecError, Unsupported
 from noisegate.mechanisms.keys.sparse_geometric import SparseGeometric
-from noisegate.releases.sparse import job
 from noisegate.releases.sparse.axes import SparseAxis, places_of
 from noisegate.releases.sparse.job import SparseOrder
 from noisegate.releases.sparse.summary import SparseRelease, least_error
@@ -51,13 +50,13 @@ unspent = cache(gate)  # for all orders that are refused
 
 def ask(door, *, fresh=False, **order):
     desk = Desk(door._curator, door._rules)
-    asked = job.sparse_job(desk, SparseOrder(**{"epsilon": 5} | order))
+    asked = SparseOrder(**{"epsilon": 5} | order).job(desk)
     return desk.run(asked, fresh=fresh)
 
 
 def plan(door, **order):
     desk = Desk(door._curator, door._rules)
-    return desk.plan(job.sparse_job(desk, SparseOrder(**order)))
+    return desk.plan(SparseOrder(**order).job(desk))
 
 
 def rows(release):

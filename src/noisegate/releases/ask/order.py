@@ -132,7 +132,7 @@ class CellsOrder(ReleaseOrder[R_co, E_co]):
             bounded_by = self.rows_per_unit is not None or not self.estimates
             if refusal.about != "cap" or bounded_by or sql is None:
                 raise
-            from noisegate.releases.ask.capped import capped  # noqa: PLC0415 - where it is needed
+            from noisegate.releases.ask.asking import capped  # noqa: PLC0415 - where it is needed
 
             found = capped(desk, sql, self.epsilon, bounded)
             if found is None:

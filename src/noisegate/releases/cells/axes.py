@@ -331,12 +331,10 @@ def date_of(said: Any, kind: type[date] = date) -> Any:  # noqa: ANN401 - as peo
         return said
 
 
-def _shown(key: AxisKey) -> Any:  # noqa: ANN401 - a cell
-    return float(key) if isinstance(key, Fraction) else key
-
-
 def _written(key: AxisKey) -> str:
-    return repr(str(key) if isinstance(key, date) else _shown(key))
+    return repr(
+        str(key) if isinstance(key, date) else float(key) if isinstance(key, Fraction) else key
+    )
 
 
 def key_record(key: AxisKey) -> Any:  # noqa: ANN401 - JSON

@@ -155,7 +155,11 @@ class CdfRelease(Held):
         """Plain JSON values."""
         table = self.to_arrow(confidence)
         columns = {name: table[name].to_pylist() for name in table.column_names}
-        rows = [list(map(_json, row)) for row in zip(*columns.values(), strict=True)]
+        plain = (int, float, str)
+        rows = [
+            [each if isinstance(each, plain) else str(each) for each in row]
+            for row in zip(*columns.values(), strict=True)
+        ]
         return {
             "columns": list(columns),
             "rows": rows,
@@ -212,9 +216,9 @@ class CdfRelease(Held):
 
     def to_csv(self, file: str | Path | None = None, confidence: Numeric = 0.95) -> str:
         """The points, the function and its band, also written to a file if one is named."""
-        return replace(self.answer(0), table=self.to_arrow(confidence), half_widths=_none).to_csv(
-            file, confidence
-        )
+        return replace(
+            self.answer(0), table=self.to_arrow(confidence), half_widths=lambda _: (None,) * 4
+        ).to_csv(file, confidence)
 
     def record(self) -> dict[str, Any]:
         """That of the histogram."""
@@ -246,11 +250,3 @@ class CdfRelease(Held):
     def headline(self) -> str:
         """How many steps there are, and how they were measured."""
         return f"{len(self.points):,} steps by {self.histogram.method!r}"
-
-
-def _none(_: Numeric) -> Sequence[HalfWidths]:
-    return (None,) * 4
-
-
-def _json(value: Any) -> Any:  # noqa: ANN401 - a key
-    return value if isinstance(value, int | float | str) else str(value)

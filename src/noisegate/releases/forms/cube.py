@@ -1,22 +1,48 @@
 """A released cube: tables of some columns each that agree with each other, with price and promise.
 
-Any sum over the columns of one table can be asked for, free.
+Any sum over the columns of one table can be asked for, free. Each measured table is a tally of its
+own, in one allowance.
 """
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import combinations
 from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, Literal, Required, final
 
 import numpy as np
 import pyarrow as pa
 
+from noisegate.curator.allowance import Allowance, Scope
+from noisegate.curator.curator import digest
 from noisegate.desk.answer import Answer, HalfWidths
+from noisegate.desk.desk import Desk
+from noisegate.desk.display.numbers import percent
+from noisegate.desk.job import Progress, Receipt, Recipe
+from noisegate.desk.order import Columns
+from noisegate.desk.plan import Fact
 from noisegate.desk.release import Charged, loading, read_held
+from noisegate.desk.terms.price import Price
+from noisegate.desk.terms.terms import Terms
+from noisegate.errors import SpecError
 from noisegate.exact import Number as Numeric
-from noisegate.releases.forms.marginal_tables import FORMAT, Marginals, MarginalTable
+from noisegate.mechanisms.base import failure_of
+from noisegate.privacy.domain import TableDomain
+from noisegate.privacy.event import Event
+from noisegate.privacy.guarantee import Guarantee, guarantee_of
+from noisegate.privacy.loss import ApproxDP
+from noisegate.releases.ask.asking import Ask, DoorAsk
+from noisegate.releases.ask.order import ReleaseOrder, RowsTerms
+from noisegate.releases.ask.transcript import Told
+from noisegate.releases.cells.grid import Grid, grid_of, sql_of
+from noisegate.releases.cells.tails import tail_factor
+from noisegate.releases.fit.marginals import TablesPlan, plan_tables, require_sets
+from noisegate.releases.fit.residuals import Axes
+from noisegate.releases.forms.marginal_tables import FORMAT, Marginals, MarginalTable, build_tables
 from noisegate.releases.forms.table import Number
+from noisegate.sql.laws.sampling import Sampling, sampling_of
+from noisegate.sql.reading.reader import read
 
 
 @final
@@ -152,3 +178,227 @@ class CubeRelease(Charged):
 def _named(columns: Sequence[str]) -> str:
     """A table by its columns."""
     return " × ".join(columns) or "total"
+
+
+class CubeTerms(RowsTerms, total=False):
+    """What is said of a cube; see `CubeOrder`."""
+
+    columns: Required[Columns]
+    sets: int | Sequence[Sequence[str]]
+    shrink: bool
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CubeOrder(ReleaseOrder[CubeRelease, "CubeExpected"]):
+    """Tables over ``sets`` of columns: groups of them, or how many columns a table has.
+
+    ``columns`` are as for any release: a bin width, edges, a unit of time, or None for the keys.
+    """
+
+    name: Literal["cube"] = "cube"
+    columns: Columns
+    table: str | None = None
+    where: str | None = None
+    sets: int | Sequence[Sequence[str]] = 2
+    epsilon: Numeric | None = None
+    rows_per_unit: int | None = None
+    shrink: bool = True
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.columns, Mapping) or not self.columns:
+            raise SpecError("No column is named.", fix='Use columns={"age": 5, "ward": None}.')
+        ReleaseOrder.__post_init__(self)
+
+    def job(self, desk: Desk) -> "CubeJob":
+        """The tables of an order; whatever is wrong with it is refused here, at no cost."""
+        epsilon = desk.epsilon(self.epsilon)
+        price, cells = desk.price(epsilon), _Cells(desk, self)
+
+        def told(axes: Axes) -> Ask:
+            grid = cells.grid(axes)
+            return Told(price, shape=grid.shape, moved=grid.moved)
+
+        plan, grain = (
+            plan_tables(told, cells.sizes, cells.sets, shrink=self.shrink),
+            cells.first.grain,
+        )
+        rms = {tuple(cells.names[a] for a in axes): plan.rms(axes) for axes in plan.sets}
+        words = f"measured as {plan.design.words}, before mending, which lowers the error"
+        return CubeJob(
+            sql="; ".join(grid.sql for grid in cells.wanted),
+            epsilon=epsilon,
+            expected=CubeExpected(
+                rms={names: each * float(grain) for names, each in rms.items()},
+                gaussian=price.gaussian,
+            ),
+            notes=(words, *cells.caveats),
+            price=price,
+            question=_question(cells, self, price),
+            cells=cells,
+            plan=plan,
+            shrink=self.shrink,
+        )
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CubeExpected:
+    """The error of each table: ``rms`` is of each of its cells, by least squares."""
+
+    rms: Mapping[tuple[str, ...], float]
+    gaussian: bool
+
+    def margins(self, confidence: Numeric) -> dict[str, float | None]:
+        """The ± to expect of a usual cell of each table."""
+        factor = tail_factor(float(failure_of(confidence)), gaussian=self.gaussian)
+        return {" × ".join(names): rms * factor for names, rms in self.rms.items()}
+
+    def facts(self, confidence: Numeric) -> list[Fact]:
+        """In words, one fact a line."""
+        sure = f"at {percent(confidence)} confidence for each cell"
+        errors = self.margins(confidence).items()
+        return [("error", f"{names}: about ± {at:.3g} {sure}") for names, at in errors]
+
+    def to_dict(self, confidence: Numeric) -> dict[str, Any]:  # noqa: ARG002 - as others
+        """Plain values, for JSON."""
+        return {"tables": [{"columns": list(names), "rms": rms} for names, rms in self.rms.items()]}
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CubeJob(Recipe[Marginals, CubeRelease, CubeExpected]):
+    """Marginal tables: each measured table is a tally of its own, in one allowance."""
+
+    kind: str = "cube"
+    endings: tuple[str, ...] = CubeRelease.endings
+    cells: "_Cells"
+    plan: TablesPlan
+    shrink: bool
+
+    @property
+    def tables(self) -> Sequence[TableDomain]:
+        """Those of the cells."""
+        return self.cells.first.query.tables
+
+    def guarantee(self, loss: ApproxDP) -> Guarantee:
+        """About the tables together."""
+        return guarantee_of(loss, self.tables, "these tables about")
+
+    def draw(self, allowed: Allowance, progress: Progress) -> bytes:
+        """All tables, and what follows from them."""
+        found = build_tables(
+            lambda axes: self._door(allowed.whole, axes),
+            self.plan,
+            self.cells.axes,
+            shrink=self.shrink,
+            grain=float(self.cells.first.grain),
+            done=progress,
+        )
+        return found.sampled(self.cells.sampling(self.price)).to_bytes()
+
+    def read(self, stored: bytes) -> tuple[Marginals, Event]:
+        """The tables; all of the price is used."""
+        return Marginals.from_bytes(stored), self.event
+
+    def result(self, content: Marginals, receipt: Receipt) -> CubeRelease:
+        """The tables."""
+        words = tuple(dict.fromkeys((*content.words, *self.cells.caveats)))
+        return CubeRelease(
+            sql=self.sql,
+            tables=replace(content, words=words),
+            counted=json.loads(json.dumps(self.cells.first.to_record())),
+            **receipt.standing,
+        )
+
+    def _door(self, scope: Scope, axes: Axes) -> Ask:
+        grid = self.cells.grid(axes)
+        return DoorAsk(scope, grid.query, self.price, shape=grid.shape)
+
+
+@final
+class _Cells:
+    """The grids of the tables, by their columns."""
+
+    def __init__(self, desk: Desk, order: CubeOrder) -> None:
+        self._desk, self._order, self._grids = desk, order, dict[Axes, Grid]()
+        self.names = list(order.columns)
+        self.axes = tuple(self.grid((place,)).axes[0] for place in range(len(self.names)))
+        self.sizes = tuple(axis.size for axis in self.axes)
+        self.sets = require_sets(self.sizes, self._asked())
+
+    def grid(self, axes: Axes) -> Grid:
+        """The grid of some columns."""
+        if axes not in self._grids:
+            order, tables = self._order, self._desk.curator.tables
+            columns = {self.names[a]: order.columns[self.names[a]] for a in axes}
+            sql, edges = sql_of(tables, order.table, columns, order.where)
+            terms = Terms(rows_per_unit=order.rows_per_unit)
+            found = grid_of(read(sql, tables), sql, terms, edges=edges)
+            found = found.sampled(self._desk.rules.sample)
+            if self._grids and found.grain != self.first.grain:
+                raise SpecError(
+                    "The tables would have different contribution bounds.",
+                    fix="Give rows_per_unit.",
+                )
+            self._grids[axes] = found
+        return self._grids[axes]
+
+    @property
+    def first(self) -> Grid:
+        """One of them: all count in the same units."""
+        return next(iter(self._grids.values()))
+
+    @property
+    def wanted(self) -> list[Grid]:
+        """Those that were asked for."""
+        return [self.grid(axes) for axes in self.sets]
+
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """What its numbers leave out, such as rows beyond a cap; each once."""
+        return tuple(dict.fromkeys(words for grid in self.wanted for words in grid.caveats))
+
+    def sampling(self, price: Price) -> Sampling | None:
+        """What a sample adds to the error."""
+        grid = self.wanted[0]
+        return None if price.sample is None else sampling_of(price.sample, grid.moved, grid.grain)
+
+    def _asked(self) -> list[Axes]:
+        asked, names = self._order.sets, self.names
+        if type(asked) is int:
+            if not 1 <= asked <= len(names):
+                raise SpecError(
+                    f"There are no tables of {asked} columns.",
+                    fix=f"Use 1 to {len(names)}.",
+                    about="sets",
+                )
+            return list(combinations(range(len(names)), asked))
+        if not isinstance(asked, list | tuple) or not all(
+            isinstance(each, list | tuple) for each in asked
+        ):
+            raise SpecError(
+                "sets is neither a number nor a list of column lists.",
+                fix='Use sets=2, or sets=[("age", "ward")].',
+                about="sets",
+            )
+        unknown = {name for each in asked for name in each} - set(names)
+        if unknown:
+            raise SpecError(
+                f"{min(unknown)!r} is not among the columns.",
+                fix="Add it to columns.",
+                about="column",
+            )
+        return [tuple(sorted({names.index(name) for name in each})) for each in asked]
+
+
+def _question(cells: _Cells, order: CubeOrder, price: Price) -> str:
+    """Canonical text: two releases with one text are one release, drawn once."""
+    record = {
+        "release": FORMAT,
+        "queries": [digest(json.dumps(grid.to_record(), sort_keys=True)) for grid in cells.wanted],
+        "tables": [[cells.names[a] for a in axes] for axes in cells.sets],
+        "shrink": order.shrink,
+        **price.to_record(),
+    }
+    return json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False)

@@ -43,8 +43,7 @@ from noisegate.releases.cells.axes import Axis, require_names
 from noisegate.releases.cells.estimate import Floats
 from noisegate.releases.cells.grid import Grid
 from noisegate.releases.cells.tails import tail_factor
-from noisegate.releases.forms.expected import TableExpected
-from noisegate.releases.forms.table import Number
+from noisegate.releases.forms.table import Number, TableExpected
 from noisegate.sql.laws.sampling import Sampling, sample_words, sampling_of
 from noisegate.sql.question import Block
 from noisegate.sql.reading.reader import read
@@ -280,7 +279,11 @@ class SeriesJob(Job[Totals, "SeriesRelease", TableExpected]):
     def guarantee(self, loss: ApproxDP) -> Guarantee:
         """About all states of the table."""
         life = self.counter.epochs[-1].end
-        kept = f"as long as rows are only added and {_kept(self.counter)}"
+        kept = "as long as rows are only added and " + (
+            "keep their period"
+            if self.counter.is_row_level
+            else "never change, and states with more rows have later snapshot names"
+        )
         return guarantee_of(loss, self.tables, "all states of", f" over {life:,} periods, {kept}")
 
     def result(self, content: Totals, receipt: Receipt) -> "SeriesRelease":
@@ -316,12 +319,6 @@ def _sampling(counter: Counter) -> Sampling | None:
     if counter.sample is None or counter.term.low < 0:
         return None
     return replace(sampling_of(counter.sample, counter.moved, _grain(counter)), ones=False)
-
-
-def _kept(counter: Counter) -> str:
-    if counter.is_row_level:
-        return "keep their period"
-    return "never change, and states with more rows have later snapshot names"
 
 
 def _words(counter: Counter) -> tuple[str, ...]:

@@ -1,4 +1,7 @@
-"""A released table: numbers that stay, to be asked, drawn, saved and read again at no cost."""
+"""A released table: numbers that stay, to be asked, drawn, saved and read again at no cost.
+
+Before it is released, `TableExpected` says method and predicted error, made without a row.
+"""
 
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Sequence
@@ -14,7 +17,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from noisegate.desk.answer import Answer, HalfWidths
-from noisegate.desk.display.numbers import with_margin
+from noisegate.desk.display.numbers import percent, with_margin
+from noisegate.desk.plan import Fact
 from noisegate.desk.release import ENDINGS, Charged, loading, read_held
 from noisegate.errors import SpecError
 from noisegate.exact import Number as Numeric
@@ -22,7 +26,7 @@ from noisegate.exact import fraction
 from noisegate.mechanisms.base import failure_of
 from noisegate.releases.ask.transcript import pack, unpack
 from noisegate.releases.cells.axes import Axis, keys_of, runs_of
-from noisegate.releases.cells.estimate import Floats, Side
+from noisegate.releases.cells.estimate import Floats, Predicted, Side
 from noisegate.releases.cells.tails import reach, tail_factor
 from noisegate.releases.cells.workload import Workload, cells
 from noisegate.releases.forms.provenance import Making
@@ -336,7 +340,8 @@ class TableRelease(Charged):
         table = keys.append_column(self.value, pa.array(self.values.reshape(-1)[:count]))
 
         def half_widths(confidence: Numeric) -> Sequence[HalfWidths]:
-            each = _first(self.shape, count)
+            places = np.unravel_index(np.arange(count), self.shape)  # the last axis varies fastest
+            each = np.stack(places, axis=1).astype(np.int64)
             widths = self.widths(Workload(self.shape, each, each, "cells"), confidence)
             return (*[None] * len(self.axes), None if widths is None else tuple(widths))
 
@@ -367,14 +372,108 @@ def endings_of(axes: Sequence[Axis]) -> tuple[str, ...]:
     return (*ENDINGS, *maps)
 
 
-def _first(shape: tuple[int, ...], count: int) -> NDArray[np.int64]:
-    """Where the first cells are, the last axis varying fastest."""
-    return np.stack(np.unravel_index(np.arange(count), shape), axis=1).astype(np.int64)
-
-
 def model_factor(failure: float, draws: int) -> float:
     """How many of a model's deviations, known from so many draws, count as a ±."""
     from scipy.special import stdtrit  # noqa: PLC0415 - slow to load
 
     few = float(-stdtrit(draws, failure / 2)) / tail_factor(failure, gaussian=True)
     return _CAUTION * few * tail_factor(failure, gaussian=False)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableExpected(Predicted):
+    """What would be released, by which method, and how far it may be off: see `Predicted`.
+
+    Errors are in the units of the sum, over the ``questions`` of the workload. Of errors that a
+    release knows from ``seen`` numbers alone it states a wider ±.
+    """
+
+    axes: tuple[Axis, ...]
+    method: str
+    workload: str
+    questions: int
+    gaussian: bool
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The number of keys of each axis."""
+        return tuple(axis.size for axis in self.axes)
+
+    def margin(self, confidence: Numeric = 0.95) -> float | None:
+        """The ± to expect of a usual question of the workload."""
+        return self._margin(self.rms, confidence)
+
+    def most_margin(self, confidence: Numeric = 0.95) -> float | None:
+        """The ± that a usual question hardly exceeds, whatever the rows are."""
+        return self._margin(self.most, confidence)
+
+    def noise_margin(self, confidence: Numeric = 0.95) -> float | None:
+        """The ± that noise alone gives a usual question."""
+        return self._margin(self.noise, confidence)
+
+    def level_margins(self, confidence: Numeric = 0.95) -> list[float]:
+        """The ± of a sum of each level of a hierarchy, from single keys to all."""
+        return [self._margin(each, confidence) or 0.0 for each in self.levels]
+
+    def share_margin(self, confidence: Numeric = 0.95) -> float | None:
+        """The ± that a usual question hardly exceeds, as a part of the total."""
+        most = self._margin(self.share, confidence)
+        return None if most is None else min(1.0, most)
+
+    def _margin(self, rms: float | None, confidence: Numeric) -> float | None:
+        if rms is None:
+            return None
+        failure = float(failure_of(confidence))
+        if self.seen is not None:
+            return rms * model_factor(failure, self.seen)
+        return rms * tail_factor(failure, gaussian=self.gaussian)
+
+    def margins(self, confidence: Numeric) -> dict[str, float | None]:
+        """The ± of a usual question of the workload; None where it depends on the rows."""
+        return {self.workload: self.margin(confidence)}
+
+    def facts(self, confidence: Numeric) -> list[Fact]:
+        """In words, one fact a line."""
+        size = " × ".join(f"{size:,}" for size in self.shape)
+        lines: list[Fact] = [("cells", f"{size}, by {', '.join(axis.name for axis in self.axes)}")]
+        lines.append(("method", self.method))
+        lines.append(("for", f"{self.workload} ({self.questions:,} questions)"))
+        lines.append(("error", self._error(confidence)))
+        if self.levels:
+            each = ", ".join(f"± {width:.3g}" for width in self.level_margins(confidence))
+            lines.append(("levels", f"{each}, from single keys to all"))
+        return lines
+
+    def _error(self, confidence: Numeric) -> str:
+        sure = f"at {percent(confidence)} confidence for each question"
+        width, most = self.margin(confidence), self.most_margin(confidence)
+        noise, share = self.noise_margin(confidence), self.share_margin(confidence)
+        if width is not None:
+            return f"about ± {width:.3g} {sure}"
+        if most is not None and noise is not None:
+            return f"± {noise:.3g} by noise alone to about ± {most:.3g} {sure}, by the rows"
+        if share is not None and noise is not None:
+            part = f"{float(f'{100 * share:.2g}'):g}%"
+            return f"± {noise:.3g} by noise alone to {part} of the total {sure}, by the rows"
+        if most is not None:
+            return f"at most about ± {most:.3g} {sure}, depending on the rows"
+        if noise is not None:
+            return f"± {noise:.3g} by noise alone {sure}; the rest depends on the rows"
+        return "depends on the rows"
+
+    def to_dict(self, confidence: Numeric) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {
+            "shape": list(self.shape),
+            "axes": [axis.name for axis in self.axes],
+            "method": self.method,
+            "workload": self.workload,
+            "questions": self.questions,
+            "rms": self.rms,
+            "margin": self.margin(confidence),
+            "most_margin": self.most_margin(confidence),
+            "noise_margin": self.noise_margin(confidence),
+            "share_margin": self.share_margin(confidence),
+            "level_margins": self.level_margins(confidence),
+        }

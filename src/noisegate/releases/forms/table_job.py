@@ -27,12 +27,10 @@ from noisegate.privacy.event import Event, decode, encode
 from noisegate.releases.ask.asking import DoorAsk
 from noisegate.releases.ask.order import CellsOrder, CellsTerms, MethodOrder, agreed
 from noisegate.releases.ask.transcript import Listening, Rounds, Told, pack, unpack
-from noisegate.releases.cells.estimate import Predicted
-from noisegate.releases.cells.finish import finish
+from noisegate.releases.cells.estimate import Predicted, finish
 from noisegate.releases.cells.grid import Grid, asked_sql, grid_of
 from noisegate.releases.cells.workload import Workload
 from noisegate.releases.forms.cdf import CdfRelease
-from noisegate.releases.forms.expected import TableExpected
 from noisegate.releases.forms.provenance import (
     Making,
     Spec,
@@ -42,7 +40,7 @@ from noisegate.releases.forms.provenance import (
     workload_of,
 )
 from noisegate.releases.forms.running import SeriesJob, SeriesRelease, series_job
-from noisegate.releases.forms.table import FORMAT, TableRelease, endings_of
+from noisegate.releases.forms.table import FORMAT, TableExpected, TableRelease, endings_of
 from noisegate.releases.recipes import CHOOSING, FROM_ZERO, RECIPES, recipe
 from noisegate.releases.recipes import Recipe as TableRecipe
 from noisegate.sql.reading.reader import read
@@ -102,8 +100,50 @@ class TableOrder(MethodOrder[TableRelease, TableExpected]):
     name: TableName
 
     def job(self, desk: Desk) -> "TableJob":
-        """The table that it asks for."""
-        return table_job(desk, self)
+        """The table that an order asks for; what it cannot do is refused here, at no cost."""
+        grid, terms = grid_and_terms(desk, self, self.groups_per_unit)
+        epsilon = epsilon_of(desk, terms)
+        price = desk.price(epsilon)
+        kind = self.name if self.name in KINDS else "histogram"
+        spec = spec_of(KINDS[kind] if self.workload is None else self.workload, grid.axes)
+        asked = workload_of(spec, grid.shape)
+        method = _method(self)
+        options = plain_options(self.options)
+        if method == "auto" and grid.signed:  # the rule of auto is for numbers from 0 on
+            method = "tree"
+        _require_sign(method, grid)
+        ask = Told(price, shape=grid.shape, moved=grid.moved)
+        uses = _uses(method, ask, asked)
+        if method == "auto" and not uses <= desk.curator.allowed:
+            method, uses = "adaptive", frozenset()
+        name, made, predicted = _chosen(method, options, ask, asked)
+        making = Making(
+            method=name,
+            options=options,
+            workload=spec,
+            price=price,
+            moved=grid.moved,
+            grain=grid.grain,
+            whole=grid.whole,
+            signed=grid.signed,
+        )
+        known = predicted.rms is not None
+        mending = "before clipping at 0" if known and not grid.signed else ""
+        return TableJob(
+            kind=kind,
+            sql=grid.sql,
+            epsilon=epsilon,
+            expected=_expected(grid, making, asked, predicted),
+            notes=tuple(filter(None, (predicted.words, mending, *grid.caveats))),
+            endings=endings_of(grid.axes),
+            uses=uses,
+            price=price,
+            question=_question(grid, making, spec),
+            grid=grid,
+            recipe=made,
+            making=making,
+            workload=asked,
+        )
 
 
 @final
@@ -117,7 +157,7 @@ class CdfOrder(MethodOrder[CdfRelease, TableExpected]):
         """That of the series, and what follows from it."""
         said = {each.name: getattr(self, each.name) for each in fields(self)}
         said |= {"name": "series", "method": "tree" if self.method == "auto" else self.method}
-        counted = table_job(desk, TableOrder(**said))
+        counted = TableOrder(**said).job(desk)
         return derived("cdf", counted, lambda made: CdfRelease(histogram=made), CdfRelease.endings)
 
 
@@ -196,53 +236,6 @@ class TableJob(Recipe[Contents, TableRelease, TableExpected]):
             words=(*record["words"], *self.grid.caveats),
             **receipt.standing,
         )
-
-
-def table_job(desk: Desk, order: TableOrder) -> TableJob:
-    """The table that an order asks for; what it cannot do is refused here, at no cost."""
-    grid, terms = grid_and_terms(desk, order, order.groups_per_unit)
-    epsilon = epsilon_of(desk, terms)
-    price = desk.price(epsilon)
-    kind = order.name if order.name in KINDS else "histogram"
-    spec = spec_of(KINDS[kind] if order.workload is None else order.workload, grid.axes)
-    asked = workload_of(spec, grid.shape)
-    method = _method(order)
-    options = plain_options(order.options)
-    if method == "auto" and grid.signed:  # the rule of auto is for numbers from 0 on
-        method = "tree"
-    _require_sign(method, grid)
-    ask = Told(price, shape=grid.shape, moved=grid.moved)
-    uses = _uses(method, ask, asked)
-    if method == "auto" and not uses <= desk.curator.allowed:
-        method, uses = "adaptive", frozenset()
-    name, made, predicted = _chosen(method, options, ask, asked)
-    making = Making(
-        method=name,
-        options=options,
-        workload=spec,
-        price=price,
-        moved=grid.moved,
-        grain=grid.grain,
-        whole=grid.whole,
-        signed=grid.signed,
-    )
-    known = predicted.rms is not None
-    mending = "before clipping at 0" if known and not grid.signed else ""
-    return TableJob(
-        kind=kind,
-        sql=grid.sql,
-        epsilon=epsilon,
-        expected=_expected(grid, making, asked, predicted),
-        notes=tuple(filter(None, (predicted.words, mending, *grid.caveats))),
-        endings=endings_of(grid.axes),
-        uses=uses,
-        price=price,
-        question=_question(grid, making, spec),
-        grid=grid,
-        recipe=made,
-        making=making,
-        workload=asked,
-    )
 
 
 def _uses(method: str, ask: Told, workload: Workload) -> frozenset[str]:

@@ -68,8 +68,41 @@ class SparseOrder(CellsOrder[SparseRelease, "SparseExpected"]):
     size: int | None = None
 
     def job(self, desk: Desk) -> "SparseJob":
-        """The summary that it asks for."""
-        return sparse_job(desk, self)
+        """What is to be measured; whatever is wrong with the order is refused here, at no cost."""
+        sql = _sql(desk.curator, self)
+        question = sampled(read(sql, desk.curator.tables), desk.rules.sample)
+        block = _block(question)
+        epsilon = _epsilon(desk, self, question)
+        tally_axes, axes = axes_of(block, axis_names(question, block, (*OWN, *STEPS)))
+        facts = stability_of(block.relation)
+        declared = declared_rows(block.relation)
+        said = self.rows_per_unit or question.terms.rows_per_unit
+        cap = None
+        if not facts.is_row_level:
+            cap = said or (None if declared is None else min(declared, CAP_MAX))
+        elif self.rows_per_unit is not None:
+            raise SpecError(
+                "Every row is one unit, so a contribution bound has no meaning.",
+                fix="Leave it out.",
+            )
+        query = Query(Cells(relation=block.relation, by=tally_axes, rows_per_unit=cap))
+        noise = _noise(self, query, inner_price(desk.step(epsilon), query.sample))
+        moves = query.path[-1]
+        sampling, secret = None, list[str]()
+        if query.sample is not None:
+            sampling = sampling_of(query.sample, query.per_unit, 1 / query.sample)
+            secret = [sample_words(query.sample, in_bars=True)]
+        if any(key.domain.nullable for key in block.by):
+            secret.append("Rows without a value in a column of the table are in no cell.")
+        shown = (*_words(noise, sampling), f"{moves[0].upper()}{moves[1:]}.")
+        return SparseJob(
+            sql=sql,
+            epsilon=epsilon,
+            notes=(*shown, *secret),
+            measurement=Measurement(query=query, mechanisms=(noise,)),
+            axes=axes,
+            expected=SparseExpected(noise=noise, sampling=sampling),
+        )
 
 
 @final
@@ -149,41 +182,6 @@ class SparseJob(Measured[SparseRelease, SparseExpected]):
             sampling=self.expected.sampling,
             **receipt.standing,
         )
-
-
-def sparse_job(desk: Desk, order: SparseOrder) -> SparseJob:
-    """What is to be measured; whatever is wrong with the order is refused here, at no cost."""
-    sql = _sql(desk.curator, order)
-    question = sampled(read(sql, desk.curator.tables), desk.rules.sample)
-    block = _block(question)
-    epsilon = _epsilon(desk, order, question)
-    tally_axes, axes = axes_of(block, axis_names(question, block, (*OWN, *STEPS)))
-    facts = stability_of(block.relation)
-    declared = declared_rows(block.relation)
-    said = order.rows_per_unit or question.terms.rows_per_unit
-    cap = None
-    if not facts.is_row_level:
-        cap = said or (None if declared is None else min(declared, CAP_MAX))
-    elif order.rows_per_unit is not None:
-        raise SpecError(
-            "Every row is one unit, so a contribution bound has no meaning.", fix="Leave it out."
-        )
-    query = Query(Cells(relation=block.relation, by=tally_axes, rows_per_unit=cap))
-    noise = _noise(order, query, inner_price(desk.step(epsilon), query.sample))
-    moves = query.path[-1]
-    sampling, secret = None, []
-    if query.sample is not None:
-        sampling = sampling_of(query.sample, query.per_unit, 1 / query.sample)
-        secret = [sample_words(query.sample, in_bars=True)]
-    shown = (*_words(noise, sampling), f"{moves[0].upper()}{moves[1:]}.")
-    return SparseJob(
-        sql=sql,
-        epsilon=epsilon,
-        notes=(*shown, *secret, *_left_out(block)),
-        measurement=Measurement(query=query, mechanisms=(noise,)),
-        axes=axes,
-        expected=SparseExpected(noise=noise, sampling=sampling),
-    )
 
 
 def _sql(curator: Curator, order: SparseOrder) -> str:
@@ -298,9 +296,3 @@ def _words(noise: SparseGeometric | SparsePriority, sampling: Sampling | None) -
         f"{theta} on, and then counts at least {tau:,}{among}."
     )
     return sampled, surely
-
-
-def _left_out(block: Block) -> tuple[str, ...]:
-    if any(key.domain.nullable for key in block.by):
-        return ("Rows without a value in a column of the table are in no cell.",)
-    return ()

@@ -151,7 +151,9 @@ class SparseRelease(Charged):
         """
         failure, signed = failure_of(confidence) * among, getattr(self.noise, "signed", False)
         shown = self.values.astype(np.float64) * float(self.grain)
-        counts, cut, scale = self._plain_counts, self._cut, self.noise.scale
+        cut, scale = self._cut, self.noise.scale
+        grains = GRAINS if isinstance(self.noise, SparsePriority) else 1
+        counts = np.where(self._plain, self.values // grains, cut)  # others are at the cut
         low: NDArray[Any]
         high: NDArray[Any]
         if self.sampling is None:
@@ -173,12 +175,6 @@ class SparseRelease(Charged):
         if isinstance(noise, SparseGeometric):
             return noise.tau + (noise.tau > noise.threshold)
         return max(noise.threshold, self.bar)
-
-    @property
-    def _plain_counts(self) -> NDArray[np.int64]:
-        """Numbers of plain cells as noisy counts, others at the cut."""
-        grains = GRAINS if isinstance(self.noise, SparsePriority) else 1
-        return np.where(self._plain, self.values // grains, self._cut)
 
     # asking
 

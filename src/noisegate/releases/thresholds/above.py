@@ -76,8 +76,40 @@ class AboveOrder(CellsOrder["AboveRelease", "AboveExpected"]):
     most: int = 10
 
     def job(self, desk: Desk) -> "AboveJob":
-        """The comparison that it asks for."""
-        return above_job(desk, self)
+        """What is to be compared; whatever is wrong with the order is refused here, at no cost."""
+        grid, epsilon = _grid(desk, self)
+        asked = workload_of(spec_of(self.questions, grid.axes), grid.shape)
+        if self.most < 1:
+            raise SpecError(f"most is {self.most!r}.", fix="Use a whole number of at least 1.")
+        tally, sampling = grid.query.tally, None
+        if grid.sample is not None:
+            if grid.signed:
+                raise SpecError(
+                    "The sampling error is not known for sums that may be negative.",
+                    fix="Use a sum of non-negative terms, or the gate itself.",
+                    about="sign",
+                )
+            tally = replace(tally, relation=Sampled(tally.relation, grid.sample))
+            sampling = sampling_of(grid.sample, grid.moved, grid.grain)
+        query = Query(tally, Strategy(prod(grid.shape), (boxes_matrix(asked),)))
+        threshold = fraction(self.threshold, name="threshold")
+        noise = AboveThreshold.for_epsilon(
+            inner_price(desk.step(epsilon), grid.sample),
+            threshold=ceil(threshold / grid.grain),
+            sensitivity=query.moved,
+            cutoff=min(self.most, asked.size),
+            monotone=not grid.signed,
+        )
+        bar = Bar(threshold=threshold, noise=noise, grain=grid.grain, sampling=sampling)
+        cells = Geometric.for_epsilon(desk.step(epsilon), sensitivity=L1(grid.moved))
+        return AboveJob(
+            sql=grid.sql,
+            epsilon=epsilon,
+            expected=AboveExpected(bar=bar, asked=asked, cells=cells),
+            notes=grid.caveats,
+            measurement=Measurement(query=query, mechanisms=(noise,)),
+            axes=grid.axes,
+        )
 
 
 @final
@@ -346,43 +378,6 @@ class AboveJob(Measured[AboveRelease, AboveExpected]):
             words=self.notes,
             **receipt.standing,
         )
-
-
-def above_job(desk: Desk, order: AboveOrder) -> AboveJob:
-    """What is to be compared; whatever is wrong with the order is refused here, at no cost."""
-    grid, epsilon = _grid(desk, order)
-    asked = workload_of(spec_of(order.questions, grid.axes), grid.shape)
-    if order.most < 1:
-        raise SpecError(f"most is {order.most!r}.", fix="Use a whole number of at least 1.")
-    tally, sampling = grid.query.tally, None
-    if grid.sample is not None:
-        if grid.signed:
-            raise SpecError(
-                "The sampling error is not known for sums that may be negative.",
-                fix="Use a sum of non-negative terms, or the gate itself.",
-                about="sign",
-            )
-        tally = replace(tally, relation=Sampled(tally.relation, grid.sample))
-        sampling = sampling_of(grid.sample, grid.moved, grid.grain)
-    query = Query(tally, Strategy(prod(grid.shape), (boxes_matrix(asked),)))
-    threshold = fraction(order.threshold, name="threshold")
-    noise = AboveThreshold.for_epsilon(
-        inner_price(desk.step(epsilon), grid.sample),
-        threshold=ceil(threshold / grid.grain),
-        sensitivity=query.moved,
-        cutoff=min(order.most, asked.size),
-        monotone=not grid.signed,
-    )
-    bar = Bar(threshold=threshold, noise=noise, grain=grid.grain, sampling=sampling)
-    cells = Geometric.for_epsilon(desk.step(epsilon), sensitivity=L1(grid.moved))
-    return AboveJob(
-        sql=grid.sql,
-        epsilon=epsilon,
-        expected=AboveExpected(bar=bar, asked=asked, cells=cells),
-        notes=grid.caveats,
-        measurement=Measurement(query=query, mechanisms=(noise,)),
-        axes=grid.axes,
-    )
 
 
 def _grid(desk: Desk, order: AboveOrder) -> tuple[Grid, Fraction]:

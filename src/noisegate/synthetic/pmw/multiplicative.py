@@ -31,8 +31,7 @@ from noisegate.releases.cells.estimate import Floats, whole
 from noisegate.releases.cells.grid import Grid
 from noisegate.releases.cells.tails import tail_factor
 from noisegate.releases.fit.multiplicative import ROUNDS_MAX, answers, build, checked
-from noisegate.releases.forms.expected import TableExpected
-from noisegate.releases.forms.table import TableRelease, endings_of
+from noisegate.releases.forms.table import TableExpected, TableRelease, endings_of
 from noisegate.sql.laws.sampling import sampling_of
 from noisegate.synthetic.pmw.cells_model import cells_table
 from noisegate.synthetic.questions import counting_grid
