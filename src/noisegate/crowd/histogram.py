@@ -55,8 +55,7 @@ from noisegate.privacy.release import Release as Measurements
 from noisegate.releases.ask.order import ReleaseOrder, RunTerms
 from noisegate.releases.cells.axes import Axis, chosen_cells, keys_of
 from noisegate.releases.cells.grid import Grid
-from noisegate.sql.laws.counted import between, most
-from noisegate.sql.laws.sampling import chance_of
+from noisegate.sql.laws.sampling import between, chance_of, most
 from noisegate.sql.question import Question
 
 FORMAT: Final = "noisegate-crowd/1"

@@ -32,7 +32,7 @@ _HOME = ESTIMATORS | {
     "fit_family": "items.families",
     "fit_likelihood": "items.likelihood",
     "learn_class": "classes",
-    "scorer": "scoring",
+    "scorer": "arrays",
 }
 __all__ = list(_HOME)
 

@@ -1,16 +1,17 @@
-"""Arrays and frames as tables, with what is declared about their columns.
+"""Arrays and frames as tables, with what is declared about their columns; scores of models on them.
 
 No row is looked at but to convert it, and what cannot be converted is never quoted.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Protocol
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
+from noisegate.exact import Number
 
 TARGET: Final = "target"
 _MIXED: Final = (
@@ -135,3 +136,47 @@ def _pair(bounds: Any) -> list[float]:  # noqa: ANN401
     if not low < high or not np.isfinite([low, high]).all():
         raise SpecError("The bounds are not in order.", fix="Give (low, high) with low below high.")
     return [low, high]
+
+
+class Averaging(Protocol):
+    """What `noisegate.memory` gives: noisy averages of numbers, one of each row."""
+
+    def average(
+        self, values: NDArray[Any], *, bounds: tuple[float, float], epsilon: Number
+    ) -> float:
+        """The average of numbers within bounds."""
+
+
+def scorer(
+    memory: Averaging,
+    *,
+    epsilon: Number,
+    error_max: float | None = None,
+) -> Callable[[Any, Any, Any], float]:
+    """A score as scikit-learn's tools take it: noisy accuracy, paid from a budget at each use.
+
+        budget = noisegate.memory(10)
+        model = LogisticRegression(epsilon=1, bounds=(0, 1), classes=[0, 1], memory=budget)
+        cross_val_score(model, X, y, scoring=scorer(budget, epsilon="0.1"))
+        GridSearchCV(model, {"epsilon": [1, 2]}, scoring=scorer(budget, epsilon="0.1"))
+
+    Each fold is fitted and tried for its own price, all from one budget: a row is in many folds.
+
+    Args:
+        memory: The budget, as given to the estimator.
+        epsilon: The price of each score.
+        error_max: For a regression: the score is the average distance, each at most this, with a
+            minus sign.
+    """
+    if error_max is not None and not error_max > 0:
+        raise SpecError("error_max is not above 0.", fix="Use a number such as 10.")
+
+    def score(estimator: Any, X: Any, y: Any) -> float:  # noqa: ANN401, N803 - scikit-learn's names
+        told, true = np.asarray(estimator.predict(X)).ravel(), np.asarray(y).ravel()
+        if error_max is None:
+            right = np.asarray(told == true, np.float64)
+            return memory.average(right, bounds=(0, 1), epsilon=epsilon)
+        off = np.abs(numbers_of(told) - numbers_of(true))
+        return -memory.average(off, bounds=(0, error_max), epsilon=epsilon)
+
+    return score

@@ -33,7 +33,6 @@ from noisegate.privacy.event import Event, NothingEvent
 from noisegate.privacy.guarantee import Guarantee, names_of, units_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.release import Release
-from noisegate.sql.bounds.clipping import clipping
 from noisegate.sql.bounds.sized import has_both
 from noisegate.sql.drafts.within import SINCE, is_narrowed
 from noisegate.sql.estimates.accuracy import Goal
@@ -44,11 +43,17 @@ from noisegate.sql.reaching import MOST, goal_of, least, require_foreseen, requi
 from noisegate.sql.reading.reader import read
 from noisegate.sql.reuse.guesses import Guess
 from noisegate.sql.reuse.shelf import Shelf
-from noisegate.sql.steps.asked import Asked, agreed_of, asked_of
-from noisegate.sql.steps.expected import Expectation
-from noisegate.sql.steps.first import First, Reading, after_paying, number_of
+from noisegate.sql.steps.asked import (
+    Asked,
+    First,
+    Reading,
+    after_paying,
+    agreed_of,
+    asked_of,
+    number_of,
+)
 from noisegate.sql.steps.ordered import Order, Parcel, fetched, orders_of
-from noisegate.sql.steps.shown import public_tables, rehearsed, shown_of
+from noisegate.sql.steps.shown import Expectation, public_tables, rehearsed, shown_of
 from noisegate.transforms.stability import stability_of
 
 if TYPE_CHECKING:
@@ -412,7 +417,7 @@ def _clipped(asked: Asked, orders: Sequence[Order]) -> Iterator[str]:
     blind = {look.block.name for look in asked.missing if look.counted is not None}
     for order in orders:
         if order.bought.draft.block.name not in blind:
-            yield from clipping(order.bought, order.profiles, order.caps.rows_per_unit)
+            yield from order.clipping
 
 
 def _error(desk: Desk, asked: Asked, orders: Sequence[Order]) -> Expectation:

@@ -20,10 +20,9 @@ from noisegate.mechanisms.base import Mechanism, to_record
 from noisegate.privacy.event import Event
 from noisegate.sql.drafts.draft import Draft
 from noisegate.sql.drafts.purchase import Purchase, finder_of
-from noisegate.sql.laws.kinds import is_key_selection, is_quantiles, is_thresholded
-from noisegate.sql.laws.known import grains_of
+from noisegate.sql.laws.known import grains_of, is_key_selection, is_quantiles, is_thresholded
 from noisegate.sql.question import Question
-from noisegate.sql.steps.expected import Expectation, Foreseen
+from noisegate.sql.steps.shown import Expectation, Foreseen
 from noisegate.transforms.query import Query
 
 if TYPE_CHECKING:

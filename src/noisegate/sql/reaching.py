@@ -20,7 +20,7 @@ from math import inf, sqrt
 from typing import TYPE_CHECKING, Final
 
 from noisegate.desk.display.numbers import bare
-from noisegate.desk.terms.terms import USUAL, Terms
+from noisegate.desk.terms.terms import Terms
 from noisegate.errors import NoisegateError, Unsupported
 from noisegate.privacy.loss import decimal_up
 from noisegate.sql.drafts.recipe import COUNTS
@@ -31,7 +31,7 @@ from noisegate.sql.question import Function
 if TYPE_CHECKING:
     from noisegate.sql.job import QuestionJob
     from noisegate.sql.reuse.guesses import Guess
-    from noisegate.sql.steps.expected import Foreseen
+    from noisegate.sql.steps.shown import Foreseen
 
 _ADDED: Final = (*COUNTS, Function.COUNT_UNITS, Function.SUM)
 MOST: Final = (
@@ -44,12 +44,7 @@ def goal_of(terms: Terms) -> Goal | None:
     """The accuracy, where there is a price beside it."""
     if terms.epsilon is None or (terms.within is None and terms.relative is None):
         return None
-    return Goal(
-        within=terms.within,
-        relative=terms.relative,
-        confidence=terms.confidence or USUAL,
-        rows=terms.rows,
-    )
+    return Goal.of(terms)
 
 
 def require_foreseen(job: "QuestionJob", goal: Goal) -> None:

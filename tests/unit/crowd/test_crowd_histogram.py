@@ -15,7 +15,7 @@ from noisegate.crowd.blending import Blending, DeclaredBlending, solved
 from noisegate.crowd.histogram import CrowdRelease
 from noisegate.crowd.points import CrowdPoints
 from noisegate.errors import OverBudget, SpecError, Unsupported
-from noisegate.sql.laws.counted import between, most
+from noisegate.sql.laws.sampling import between, most
 from refusals import about, listed
 
 TENTH = Fraction(1, 10)

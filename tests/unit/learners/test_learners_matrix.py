@@ -11,8 +11,8 @@ import pytest
 import noisegate
 from noisegate.desk.attempts import Attempts
 from noisegate.errors import LedgerError, NoisegateError, OverBudget
+from noisegate.learners.arrays import scorer
 from noisegate.learners.fitting import Task, learn
-from noisegate.learners.scoring import scorer
 from noisegate.transforms.statistics.features import Linear, One
 from noisegate.transforms.statistics.statistic import Statistic
 from noisegate.transforms.statistics.weighings import ByKey, Plain

@@ -11,7 +11,7 @@ from noisegate.errors import SpecError
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.additive.truncated_geometric import TruncatedGeometric
 from noisegate.privacy.loss import ApproxDP
-from noisegate.sql.estimates.truncated import truncated_bars
+from noisegate.sql.estimates.columns import truncated_bars
 from noisegate.sql.laws.known import released
 from refusals import about
 

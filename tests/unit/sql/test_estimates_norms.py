@@ -11,7 +11,7 @@ from noisegate.sql.drafts.recipe import Recipe
 from noisegate.sql.estimates.losses import Lost, raised
 from noisegate.sql.estimates.norms import alike_of, lump_of, rows_of
 from noisegate.sql.estimates.profiles import STEPS, Profile
-from noisegate.sql.laws.intervals import Interval
+from noisegate.sql.laws.laws import Interval
 from noisegate.sql.question import Aggregate, Function
 
 

@@ -9,11 +9,10 @@ from scipy import optimize, stats
 
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric
-from noisegate.sql.drafts.grouping_sets import Marginals, law_of, subsets, to_measure
+from noisegate.sql.drafts.groups import Marginals, law_of, subsets, to_measure
 from noisegate.sql.drafts.split import split
-from noisegate.sql.laws.intervals import Interval
 from noisegate.sql.laws.known import Known, pooled, released, rounded
-from noisegate.sql.laws.laws import Draws, Law, combined, noise_variance
+from noisegate.sql.laws.laws import Draws, Interval, Law, combined, noise_variance
 
 ONE = Fraction(1)
 

@@ -11,7 +11,7 @@ import pytest
 from people_gates import HIGH
 
 import noisegate as ng
-from noisegate.sql.steps.expected import _plain
+from noisegate.sql.steps.shown import _plain
 
 CLINIC = Path(__file__).parents[3] / "examples" / "clinic.toml"
 SIZE = 4000

@@ -9,7 +9,7 @@ from people_gates import HIGH, gate_of, people
 from noisegate.algebra.expression import Call, Literal
 from noisegate.errors import NoisegateError, OverBudget, SpecError, Unsupported
 from noisegate.privacy.domain import Kind
-from noisegate.sql.steps.first import number_of
+from noisegate.sql.steps.asked import number_of
 from refusals import about
 
 ABOVE = "SELECT COUNT(*) AS n FROM people WHERE v > (SELECT AVG(v) FROM people)"

@@ -5,7 +5,7 @@ within the caps of all tables has in the final relation, so that such a unit is 
 no more, since noise grows with it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from noisegate.algebra.expression import Field, fields_of
 from noisegate.algebra.relation import Join, JoinKind, PerUnit, Project, Relation, Table, Union
@@ -49,6 +49,15 @@ def declared_rows(relation: Relation) -> int | None:
         return _joined(relation, left, *right)
     compared = [name for pair in relation.on for each in pair for name in fields_of(each)]
     return left if compared else None  # else each row meets all of a public table
+
+
+def most_rows(relation: Relation, rows_max: Mapping[str, int]) -> int | None:
+    """The most rows that a relation can have, where those of its one table are declared."""
+    while not isinstance(relation, Table):
+        if isinstance(relation, Join | Union):
+            return None
+        relation = relation.of
+    return rows_max.get(relation.domain.name)
 
 
 def _joined(relation: Join, left: int, right: int) -> int:

@@ -24,7 +24,6 @@ from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.release import Release
 from noisegate.sql.bounds.limits import caps_of, declared_rows
-from noisegate.sql.bounds.shares import former_share_of, is_tight, share_of
 from noisegate.sql.bounds.sized import Counted, counted_of, groups_of, has_both
 from noisegate.sql.bounds.weighing import (
     RANKS,
@@ -33,12 +32,15 @@ from noisegate.sql.bounds.weighing import (
     Seen,
     Weighed,
     cells_of,
+    former_share_of,
+    is_tight,
     parts_of,
+    share_of,
     sums_of,
     weighed_of,
 )
 from noisegate.sql.drafts.within import schema_within
-from noisegate.sql.estimates.clipped import Clipped, clipped_of
+from noisegate.sql.estimates.columns import Clipped, clipped_of
 from noisegate.sql.estimates.profiles import BIN, DIGITS, Profile, range_of, range_query, valued
 from noisegate.sql.question import Block, Question
 from noisegate.sql.reuse.shelf import Shelf

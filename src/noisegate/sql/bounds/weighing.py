@@ -1,4 +1,6 @@
-"""How averages are weighed beside counts and sums: with them, for themselves, or as quotients.
+"""What looks cost, and how averages are weighed beside counts and sums.
+
+Averages are weighed with these, for themselves, or as quotients.
 
 Few rows of a unit tell an average, and what a cap leaves out moves it little; a count or a sum
 needs all of them. Where a look says that one cap for both would cost either dear, averages and the
@@ -7,6 +9,7 @@ like have sums and counts with a cap of their own, in which a unit has one weigh
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from math import hypot, prod, sqrt
 from typing import Final, TypeAlias, final
 
@@ -16,6 +19,43 @@ from noisegate.sql.drafts.within import alike
 from noisegate.sql.estimates.profiles import Profile
 from noisegate.sql.estimates.tails import DIFFER
 from noisegate.sql.question import Aggregate, Block, Function
+
+_LEAST: Final = Fraction(1, 8)
+_MOST: Final = Fraction(1, 2)
+# an ε with which a look sees a hundred units, or two dozen, for up to such a share of the price
+_SEEN: Final = (Fraction(6, 125), Fraction(12, 25)), (Fraction(1, 5), Fraction(1, 5))
+_TWO: Final = Fraction(3, 2)  # times that for two sizes
+_RATIOS: Final = Fraction(3, 4)  # where averages alone are asked, which depend less on their cap
+
+
+# Which share of the price of a question is for looks at its caps was chosen on tables of made-up
+# shapes (`bench/truth.py`): a look that sees fewer units leaves more of what a cap loses to a
+# model, and one that costs more leaves less for the numbers.
+
+
+def share_of(epsilon: Fraction, *, two: bool, ratios: bool, rho: bool = False) -> Fraction:
+    """More of a small price, which else would show nothing. With ``rho``, the share of that.
+
+    Why: a look that sees as much is the same step ε in both, and costs (seen / ε)² of ρ.
+    """
+    power = 2 if rho else 1
+    share = max(_LEAST, *(min((seen / epsilon) ** power, most) for seen, most in _SEEN))
+    if ratios:
+        return share * _RATIOS
+    return min(share * _TWO, _MOST) if two else share
+
+
+def is_tight(epsilon: Fraction, *, rho: bool = False) -> bool:
+    """Whether two looks would take all that looks may."""
+    return share_of(epsilon, two=True, ratios=False, rho=rho) >= _MOST
+
+
+def former_share_of(epsilon: Fraction, *, two: bool) -> Fraction:
+    """What it once was, of counts and sums: looks of that price are on ledgers."""
+    seen, most = _SEEN[0]
+    share = max(_LEAST, min(seen / epsilon, most))
+    return min(2 * share, _MOST) if two else share
+
 
 # What looks at a block say of its rows (False), and of what these add to direct sums.
 Seen: TypeAlias = Mapping[bool, tuple[Counted, Profile]]

@@ -32,9 +32,9 @@ from noisegate.algebra.relation import Filter, PerUnit, Relation, sample_of
 from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import Distinct, Grouping, Sums, Tally, Term, Values
 from noisegate.privacy.domain import Key, Kind
-from noisegate.sql.drafts.grouping_sets import Columns, to_measure
 from noisegate.sql.drafts.groups import (
     Caps,
+    Columns,
     Found,
     Shown,
     closed,
@@ -42,9 +42,19 @@ from noisegate.sql.drafts.groups import (
     is_single,
     key_questions,
     no_cap,
+    to_measure,
 )
-from noisegate.sql.drafts.others import Other, others_of, recipe_of
-from noisegate.sql.drafts.recipe import ADDITIVE, COUNTS, Book, Recipe, Weight, recipe
+from noisegate.sql.drafts.recipe import (
+    ADDITIVE,
+    COUNTS,
+    Book,
+    Other,
+    Recipe,
+    Weight,
+    others_of,
+    recipe,
+    recipe_of,
+)
 from noisegate.sql.drafts.split import Split, split
 from noisegate.sql.drafts.terms import count_term
 from noisegate.sql.drafts.within import alike, schema_within

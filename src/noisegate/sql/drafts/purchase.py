@@ -22,7 +22,7 @@ from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.base import Mechanism, smallest_whole
 from noisegate.sql.drafts.draft import Draft, Part
-from noisegate.sql.drafts.others import BRACKETS_MAX
+from noisegate.sql.drafts.recipe import BRACKETS_MAX
 from noisegate.sql.drafts.words import EVENLY, extreme, quantiles, ranks, rare
 from noisegate.sql.question import Function
 from noisegate.transforms.query import Query

@@ -10,7 +10,7 @@ from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import Distinct, Keys, Sums, Term, Values
 from noisegate.privacy.domain import Kind, TableDomain
 from noisegate.sql.drafts.recipe import ADDITIVE
-from noisegate.sql.laws.kinds import is_key_selection
+from noisegate.sql.laws.known import is_key_selection
 from noisegate.sql.laws.sampling import sample_words
 from noisegate.sql.question import Block, Function, GroupKey
 from noisegate.transforms.query import Query

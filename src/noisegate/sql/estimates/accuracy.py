@@ -13,13 +13,14 @@ from fractions import Fraction
 from math import inf
 from typing import Final, final
 
+from noisegate.desk.terms.terms import USUAL, Terms
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number, positive
 from noisegate.sql.drafts.draft import Draft
 from noisegate.sql.drafts.purchase import Purchase, purchase
 from noisegate.sql.drafts.recipe import CHOSEN, COUNTS, Recipe
 from noisegate.sql.estimates.estimate import predicted
-from noisegate.sql.laws.kinds import is_brackets, is_quantiles
+from noisegate.sql.laws.known import is_brackets, is_quantiles
 from noisegate.sql.question import Function
 
 _DIGITS: Final = 900  # decimals of three digits per power of ten
@@ -51,6 +52,12 @@ class Goal:
                 fix="Give rows=10000 (--rows 10000), or ask by epsilon or within.",
                 about="rows",
             )
+
+    @classmethod
+    def of(cls, terms: Terms) -> "Goal":
+        """What a caller wants."""
+        sure = terms.confidence or USUAL
+        return cls(within=terms.within, relative=terms.relative, confidence=sure, rows=terms.rows)
 
 
 def epsilon_for(draft: Draft, goal: Goal, *, delta: Number = 0) -> Fraction:

@@ -2,7 +2,7 @@
 
 A bar holds the number that the exact sums (clipped and weighted as the caveats say) would give,
 with at least the stated confidence, for every cell by itself. Counts and sums have the exact
-interval of their noise, quantiles the bracket that was chosen with them (`choices.py`). Of many
+interval of their noise, quantiles the bracket that was chosen with them (`columns.py`). Of many
 levels at once only ranks are known: how far a value lies from the next depends on the rows.
 """
 
@@ -22,20 +22,27 @@ from noisegate.exact import Number, fraction
 from noisegate.mechanisms.base import INPUT_MAX, Mechanism
 from noisegate.privacy.domain import Key, Kind
 from noisegate.sql.drafts.draft import Draft, Part
-from noisegate.sql.drafts.grouping_sets import Columns, Marginals, grouping_id
+from noisegate.sql.drafts.groups import Columns, Marginals, grouping_id
 from noisegate.sql.drafts.purchase import Purchase, finder_of
 from noisegate.sql.drafts.recipe import COUNTS, OFF_CENTRE, Recipe
-from noisegate.sql.estimates.choices import Chosen, Ranks
-from noisegate.sql.estimates.clipped import Clipped
+from noisegate.sql.estimates.columns import (
+    Chosen,
+    Clipped,
+    Ranks,
+    sampled_bars,
+    summed_bars,
+    truncated_bars,
+    within_range,
+)
 from noisegate.sql.estimates.formulas import average_of, quotient_of
 from noisegate.sql.estimates.losses import Lost, RowSums, quotient, raised, spread, told
-from noisegate.sql.estimates.sampled import sampled_bars, summed_bars
-from noisegate.sql.estimates.truncated import truncated_bars, within_range
-from noisegate.sql.laws.kinds import is_brackets, is_quantiles, is_thresholded
 from noisegate.sql.laws.known import (
     Bars,
     Known,
     grains_of,
+    is_brackets,
+    is_quantiles,
+    is_thresholded,
     listed,
     pooled,
     released,

@@ -25,9 +25,8 @@ from noisegate.sql.drafts.terms import is_count
 from noisegate.sql.estimates.profiles import Profile
 from noisegate.sql.estimates.tails import Loss
 from noisegate.sql.estimates.unseen import even_normal
-from noisegate.sql.laws.intervals import Interval
 from noisegate.sql.laws.known import Bars, Known, grains_of
-from noisegate.sql.laws.laws import Floats, Law, combined
+from noisegate.sql.laws.laws import Floats, Interval, Law, combined
 from noisegate.sql.question import Function
 
 Numbers: TypeAlias = NDArray[Any]

@@ -1,20 +1,25 @@
-"""Noisy numbers with the law of their error."""
+"""Noisy numbers with the law of their error, and which mechanism made them, by its name."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import floor
 from sys import float_info
-from typing import Any, Final, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeGuard, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.algebra.tally import Grouping, Sums
-from noisegate.sql.laws.intervals import Interval
-from noisegate.sql.laws.laws import Draws, Law, Noise, combined
+from noisegate.sql.laws.laws import Draws, Interval, Law, Noise, combined
 from noisegate.sql.laws.selected import between
 from noisegate.transforms.query import Query
+
+if TYPE_CHECKING:
+    from noisegate.mechanisms.keys.key_selection import KeySelection, Thresholded
+    from noisegate.mechanisms.quantiles.brackets import Brackets
+    from noisegate.mechanisms.quantiles.quantiles import Quantiles
+
 
 Bars: TypeAlias = Callable[[Fraction], Interval]
 _WHOLE_MAX: Final = 2.0**62
@@ -113,3 +118,30 @@ def _average(answers: Sequence[Known]) -> Known:
     pairs = list(zip(weights, answers, strict=True))
     values = sum((float(weight) * answer.values for weight, answer in pairs), np.zeros(1))
     return Known(values, combined([(weight, answer.law) for weight, answer in pairs]))
+
+
+# by name, since mechanisms that a question does not use are not loaded
+
+
+def is_brackets(noise: object) -> "TypeGuard[Brackets]":
+    """Whether it chooses quantiles with how far each may be off."""
+    return _name(noise) in ("brackets/1", "brackets/2")
+
+
+def is_quantiles(noise: object) -> "TypeGuard[Quantiles]":
+    """Whether it chooses many quantiles at once."""
+    return _name(noise) == "quantiles/1"
+
+
+def is_key_selection(noise: object) -> "TypeGuard[KeySelection]":
+    """Whether it shows large groups for certain."""
+    return _name(noise) == "key-selection/1"
+
+
+def is_thresholded(noise: object) -> "TypeGuard[Thresholded]":
+    """Whether it finds groups by their noisy counts."""
+    return _name(noise) in ("thresholded-geometric/1", "thresholded-gaussian/1")
+
+
+def _name(noise: object) -> str:
+    return str(getattr(noise, "name", ""))

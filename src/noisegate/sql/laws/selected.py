@@ -14,9 +14,8 @@ from typing import Final
 import numpy as np
 
 from noisegate.mechanisms.additive.geometric import Geometric
-from noisegate.sql.laws.counted import Chances, Whole, first_above
 from noisegate.sql.laws.laws import Floats, Noise
-from noisegate.sql.laws.sampling import Sampling
+from noisegate.sql.laws.sampling import Chances, Sampling, Whole, first_above
 
 _NEARLY: Final = 1 - 1e-8  # of what may fail: doubles may be off by the rest
 _FAR: Final = 18.0  # standard deviations up to which weights are added up

@@ -3,7 +3,7 @@
 The statement is walked from the inside out. Hidden columns are added to every SELECT: the released
 numbers of an item, their half-widths and the rows they stand in. Followed are
 
-- plain arithmetic over one row (`intervals.py`), and CASE whose conditions are exact;
+- plain arithmetic over one row (`items.rule_of`), and CASE whose conditions are exact;
 - LAG, LEAD, FIRST_VALUE and LAST_VALUE, which show a released number of another row;
 - SUM and AVG of a released number over rows, with GROUP BY or as a window: the hidden column lists
   the rows, and noise that is independent from row to row adds up in squares;
@@ -21,8 +21,10 @@ import numpy as np
 import sqlglot
 from sqlglot import exp
 
-from noisegate.sql.outer.intervals import KEEPING, TWO_SIDED, Ends, rule_of
 from noisegate.sql.outer.items import (
+    KEEPING,
+    TWO_SIDED,
+    Ends,
     Item,
     Leaves,
     ReleasedBlock,
@@ -30,6 +32,7 @@ from noisegate.sql.outer.items import (
     exact,
     made_of,
     noisy,
+    rule_of,
 )
 
 if TYPE_CHECKING:

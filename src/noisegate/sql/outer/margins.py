@@ -28,8 +28,7 @@ from noisegate.exact import Number, fraction
 from noisegate.mechanisms.base import failure_of
 from noisegate.sql.outer.engine import run_outer
 from noisegate.sql.outer.following import Follower, is_plain
-from noisegate.sql.outer.intervals import Array
-from noisegate.sql.outer.items import ROW, Item, ReleasedBlock, exact, noisy, width_of
+from noisegate.sql.outer.items import ROW, Array, Item, ReleasedBlock, exact, noisy, width_of
 
 HalfWidths: TypeAlias = tuple[float | int | None, ...]
 _ROUNDING: Final = 2.0**-44  # of the ends, added to calculated half-widths: they are doubles

@@ -13,7 +13,7 @@ from noisegate.privacy.domain import Key, Kind
 from noisegate.sql.question import Aggregate, Block, Function, GroupKey
 from noisegate.sql.reading.conditions.facts import Facts, spanned
 from noisegate.sql.reading.conditions.kept import Public, facts_of
-from noisegate.sql.reading.groups.aggregates import Asked, asked
+from noisegate.sql.reading.groups.aggregates import Asked, asked, made_of
 from noisegate.sql.reading.groups.grouping import Groups
 from noisegate.sql.reading.groups.linear import (
     Core,
@@ -25,13 +25,11 @@ from noisegate.sql.reading.groups.linear import (
     without_names,
     written,
 )
-from noisegate.sql.reading.groups.regression import made_of
 from noisegate.sql.reading.literals import is_whole_arithmetic
 from noisegate.sql.reading.names import Name
-from noisegate.sql.reading.places import at
 from noisegate.sql.reading.sight import Sight, is_aggregate, item_of, plain_name
 from noisegate.sql.reading.untyped import Untyped
-from noisegate.sql.reading.words import Node, attempt, fold, refusal, require_only
+from noisegate.sql.reading.words import Node, at, attempt, fold, refusal, require_only
 
 if TYPE_CHECKING:
     from noisegate.curator.partition import Part

@@ -13,21 +13,11 @@ from noisegate.privacy.domain import TableDomain, require_plain
 from noisegate.sql.question import Block, Question
 from noisegate.sql.reading.blocks import Given, block_of
 from noisegate.sql.reading.conditions.kept import Public
-from noisegate.sql.reading.free import (
-    free_sql,
-    name_items,
-    over_groups,
-    picked_columns,
-    renamed,
-    shown_names,
-)
-from noisegate.sql.reading.groups.distinct import counted, inlined
-from noisegate.sql.reading.groups.filters import grouped, shown_over
 from noisegate.sql.reading.groups.grouping import groups_of
 from noisegate.sql.reading.groups.per_unit import per_unit
+from noisegate.sql.reading.groups.rewriting import counted, grouped, inlined, shown_over
 from noisegate.sql.reading.hints import take_hints
 from noisegate.sql.reading.names import Rows, rows_of_table, single_columns
-from noisegate.sql.reading.places import at, pointing
 from noisegate.sql.reading.rows.kept_sides import join_instead
 from noisegate.sql.reading.rows.relations import (
     Env,
@@ -36,19 +26,30 @@ from noisegate.sql.reading.rows.relations import (
     refuse_row_clauses,
     selected,
     union,
+    within_units,
 )
-from noisegate.sql.reading.rows.set_operations import within_units
 from noisegate.sql.reading.rows.windows import windowed
 from noisegate.sql.reading.sight import aggregates_in, item_of
-from noisegate.sql.reading.statement import statement_of, too_deep
+from noisegate.sql.reading.statement import (
+    free_sql,
+    name_items,
+    over_groups,
+    picked_columns,
+    renamed,
+    shown_names,
+    statement_of,
+    too_deep,
+)
 from noisegate.sql.reading.untyped import Kinds
 from noisegate.sql.reading.words import (
     FORM,
     Node,
+    at,
     fold,
     listed_values,
     mixed_tables,
     no_such,
+    pointing,
     private_match,
     refusal,
     require_only,

@@ -1,6 +1,7 @@
-"""Names that fold as in DuckDB, and refusals that say the nearest thing that works."""
+"""Names that fold as in DuckDB, and refusals: what works instead, and where they point."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from string import ascii_lowercase, ascii_uppercase
 from typing import Final, TypeVar
@@ -198,3 +199,35 @@ def mixed_tables() -> Unsupported:
         fix="Join released tables with each other, or aggregate per unit (GROUP BY the unit).",
         about="released",
     )
+
+
+@contextmanager
+def at(node: exp.Expr | None) -> Iterator[None]:
+    """Let refusals inside point at the node, unless they point at a part of it already."""
+    try:
+        yield
+    except Unsupported as error:
+        mark(error, node)
+        raise
+
+
+def mark(error: Unsupported, node: exp.Expr | None) -> None:
+    """Let a refusal point at a node, unless it points at a part of it already."""
+    if error.start is None and node is not None:
+        error.start = _start(node)
+
+
+def pointing(error: Unsupported, sql: str) -> Unsupported:
+    """The refusal, with the line and the column that it points at."""
+    if error.start is None:
+        return error
+    before = sql[: error.start]
+    line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+    problem = f"Line {line}, column {column}: {error.problem}"
+    return Unsupported(problem, fix=error.fix, about=error.about)
+
+
+def _start(node: exp.Expr) -> int | None:
+    """Where the first token of a node begins, as far as the parser tells."""
+    starts = [each.meta["start"] for each in node.walk() if "start" in each.meta]
+    return min(starts, default=None)

@@ -13,14 +13,12 @@ from numpy.typing import NDArray
 from noisegate.algebra.tally import Sums
 from noisegate.errors import Unsupported
 from noisegate.sql.drafts.draft import Draft, Part, draft
-from noisegate.sql.drafts.grouping_sets import Columns
-from noisegate.sql.drafts.groups import Caps
+from noisegate.sql.drafts.groups import Caps, Columns
 from noisegate.sql.drafts.purchase import Purchase
 from noisegate.sql.drafts.recipe import OFF_CENTRE, Recipe
 from noisegate.sql.estimates.estimate import Released, estimate, predicted
 from noisegate.sql.estimates.losses import Lost
-from noisegate.sql.laws.kinds import is_brackets
-from noisegate.sql.laws.known import grains_of, listed
+from noisegate.sql.laws.known import grains_of, is_brackets, listed
 from noisegate.sql.outer.items import ReleasedBlock
 from noisegate.sql.question import Aggregate, Function
 from noisegate.sql.reuse.released import released_block

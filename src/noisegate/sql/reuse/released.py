@@ -16,7 +16,7 @@ from noisegate.algebra.tally import Distinct
 from noisegate.arrow import arrow_column, arrow_table
 from noisegate.privacy.domain import EPOCH, Key, Kind
 from noisegate.sql.drafts.draft import Draft, is_sought
-from noisegate.sql.drafts.grouping_sets import Columns, grouping_id
+from noisegate.sql.drafts.groups import Columns, grouping_id
 from noisegate.sql.drafts.recipe import CHOSEN, COUNTS, VARIANCES, Recipe
 from noisegate.sql.drafts.within import schema_within
 from noisegate.sql.drafts.words import capped_words

@@ -1,1 +1,1 @@
-"""The steps that `job.py` takes: terms, numbers first, orders, expected errors, what is shown."""
+"""The steps that `job.py` takes: terms and numbers first, orders, what is shown."""

@@ -4,10 +4,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
-from typing import Any, final
+from typing import Any, Final, final
 
 from noisegate.algebra.expression import Expression
 from noisegate.algebra.known import remembered
+from noisegate.algebra.relation import Table
 from noisegate.algebra.tally import Sums, Values
 from noisegate.curator.curator import Curator
 from noisegate.curator.measurement import Measurement
@@ -19,8 +20,9 @@ from noisegate.errors import Bug, SpecError
 from noisegate.mechanisms.base import Mechanism
 from noisegate.privacy.event import Event, KeySelectionEvent, ThresholdedGaussianEvent
 from noisegate.privacy.release import Release
-from noisegate.sql.bounds.limits import caps_of
-from noisegate.sql.bounds.looks import known_profile, text_of
+from noisegate.sql.bounds.limits import caps_of, most_rows
+from noisegate.sql.bounds.looks import known_profile, owner_table, text_of
+from noisegate.sql.bounds.sized import own_rows
 from noisegate.sql.drafts.draft import Draft, Part, draft
 from noisegate.sql.drafts.groups import Caps
 from noisegate.sql.drafts.purchase import (
@@ -30,14 +32,16 @@ from noisegate.sql.drafts.purchase import (
     purchase,
     require_findable,
 )
+from noisegate.sql.drafts.words import capped_words
 from noisegate.sql.estimates.accuracy import Goal, epsilon_for
-from noisegate.sql.estimates.clipped import Clipped
+from noisegate.sql.estimates.columns import Clipped
 from noisegate.sql.estimates.estimate import COUNTED, Estimates, estimate
 from noisegate.sql.estimates.losses import (
     FORMER_SLACKS,
     LESS_UNLIKE,
     Lost,
     losses_of,
+    lost_of,
     rank_slack,
     slack_of,
 )
@@ -45,9 +49,14 @@ from noisegate.sql.estimates.profiles import Profile
 from noisegate.sql.question import Block
 from noisegate.sql.reuse.shelf import Needed, Shelf
 from noisegate.sql.steps.asked import Asked
-from noisegate.sql.steps.expected import most_rows
 from noisegate.transforms.query import Query
 from noisegate.transforms.stability import stability_of
+
+_MODEL: Final = (
+    "A private estimate from these rows says that the contribution bound loses about {lost}: "
+    "counts and sums are raised by that, and the ± includes its uncertainty. This part rests on a "
+    "model of how rows are distributed over units, and is not proven."
+)
 
 
 @final
@@ -75,6 +84,32 @@ class Order:
         """What the caps lose, as far as that is known."""
         return losses_of(self.bought, self.profiles)
 
+    @property
+    def clipping(self) -> tuple[str, ...]:
+        """What a cap does to the numbers, in words: what it loses, or how to find out.
+
+        None where no number is about capped rows.
+        """
+        block, cap, profiles = self.bought.draft.block, self.caps.rows_per_unit, self.profiles
+        capped = capped_words(block, self.bought.draft.drawn, known=bool(profiles))
+        if not capped or cap is None:
+            return capped
+        lost = [(each, lost_of(self.bought, each)) for each in profiles]
+        shares = [
+            f"{each.loss.share:.1%} of {_named(profile)}"
+            for profile, each in lost
+            if each is not None
+        ]
+        if shares:
+            return (*capped, _MODEL.format(lost=" and ".join(shares)))
+        look = (
+            'choose="caps" in place of the cap estimates it from the rows of this question, and '
+            "chooses"
+        )
+        if isinstance(own_rows(block), Table):
+            look = f"gate.caps({owner_table(block).name!r}, epsilon=...) estimates it, for a price"
+        return (*capped, f"How much a contribution bound of {cap} rows loses is not known: {look}.")
+
     def charges(self, blind: Collection[str], *, found: bool) -> Iterator[tuple[str, Event]]:
         """What is still to be paid for, by canonical texts; unless ``found``, if no group is found.
 
@@ -89,6 +124,13 @@ class Order:
             if unknown and isinstance(event, KeySelectionEvent | ThresholdedGaussianEvent):
                 event = replace(event, delta=max(event.delta, self.delta))
             yield text_of(each), event
+
+
+def _named(profile: Profile) -> str:
+    """What a cap loses some of."""
+    if profile.sums:
+        return "what they add to sums"
+    return "the groups that units are in" if profile.people else "them"
 
 
 @final
@@ -197,13 +239,7 @@ def _epsilon_of(known: Draft, terms: Terms, count: int, delta: Fraction, *, rho:
     """The step of one of ``count`` blocks."""
     if terms.epsilon is not None:
         return share_of(terms.epsilon, Fraction(1, count), rho=rho)
-    goal = Goal(
-        within=terms.within,
-        relative=terms.relative,
-        confidence=terms.confidence or USUAL,
-        rows=terms.rows,
-    )
-    return epsilon_for(known, goal, delta=delta)
+    return epsilon_for(known, Goal.of(terms), delta=delta)
 
 
 def _units_max(desk: Desk, block: Block) -> int | None:

@@ -14,7 +14,7 @@ from noisegate.algebra.relation import Fold, Folded, Partnered
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Kind
 from noisegate.sql.reading.groups.aggregates import asked
-from noisegate.sql.reading.groups.folds import Growing, folded
+from noisegate.sql.reading.groups.per_unit import Growing, folded
 from noisegate.sql.reading.literals import agreed
 from noisegate.sql.reading.names import Name, Rows, field_of, find, fresh
 from noisegate.sql.reading.rows.joins import (

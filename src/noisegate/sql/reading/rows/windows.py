@@ -12,7 +12,7 @@ from noisegate.algebra.relation import Among, Fold, Frame, Ordering, Window, Win
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Kind
 from noisegate.sql.reading.groups.aggregates import asked
-from noisegate.sql.reading.groups.folds import folded
+from noisegate.sql.reading.groups.per_unit import folded
 from noisegate.sql.reading.literals import agreed, kind_of, whole
 from noisegate.sql.reading.names import Name, fresh
 from noisegate.sql.reading.sight import Sight, is_aggregate

@@ -17,10 +17,9 @@ from noisegate.sql.reading.literals import (
     kind_of,
     literal,
 )
-from noisegate.sql.reading.places import mark
 from noisegate.sql.reading.untyped import Untyped, taken_for, together
-from noisegate.sql.reading.values import arithmetic, decimals, texts, times
-from noisegate.sql.reading.words import Node, attempt, refusal, require_only
+from noisegate.sql.reading.values import calls, decimals, times
+from noisegate.sql.reading.words import Node, attempt, mark, refusal, require_only
 
 Hook: TypeAlias = Callable[[Node], Expression | None]
 
@@ -98,7 +97,7 @@ _METHODS: Final[dict[type[exp.Expr], str]] = {
     exp.In: "_in",
     exp.Anonymous: "_named",
 }
-_READERS: Final = {**texts.READERS, **arithmetic.READERS, **times.READERS}
+_READERS: Final = {**calls.READERS, **times.READERS}
 _CALLED: Final = {
     "prefix": "starts_with", "suffix": "ends_with", "bin": "bin", "strlen": "strlen",
 }  # fmt: skip

@@ -1,21 +1,115 @@
-"""Dates and times of SQL: parts, units, and sums in which dates count in days."""
+"""Dates and times of SQL: parts, units, names, and sums in which dates count in days."""
 
+from datetime import date, timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from sqlglot import exp
 
-from noisegate.algebra.expression import Call, Expression, Literal
+from noisegate.algebra.expression import Call, Expression, Literal, Schema, domain_of
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Kind
 from noisegate.sql.reading.literals import whole
-from noisegate.sql.reading.values import calendar, decimals
+from noisegate.sql.reading.values import decimals
 from noisegate.sql.reading.words import Node, refusal, require_only
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from noisegate.sql.reading.values.expressions import Reading
+
+
+DAYS: Final = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
+MONTHS: Final = (
+    "January", "February", "March", "April", "May", "June", "July", "August", "September",
+    "October", "November", "December",
+)  # fmt: skip
+_LAST: Final = 9_999 * 12 + 11  # December 9999, in months
+
+
+def later_days(moment: Expression, days: Expression) -> Expression:
+    """Some days later; of constants, that constant."""
+    if type(moment) is Literal and type(days) is Literal and isinstance(moment.value, date):
+        try:
+            return Literal(moment.value + timedelta(days=int(days.value)))  # type: ignore[arg-type]
+        except (OverflowError, TypeError):
+            raise _beyond() from None
+    return Call("date_add_days", (moment, days))
+
+
+def later_months(moment: Expression, months: int, schema: Schema) -> Expression:
+    """Some months later, on the same day, or the last one of a month that is shorter."""
+    if type(moment) is Literal and isinstance(moment.value, date):
+        return _constant(moment.value, months)
+    if domain_of(moment, schema).kind is not Kind.DATE:
+        raise Unsupported(
+            "An INTERVAL of months can be added to a date, not to a timestamp.",
+            fix="Use CAST(x AS DATE) first.",
+            about="timestamp",
+        )
+    place = _plus(
+        Call("multiply", (Call("year", (moment,)), Literal(12))), Call("month", (moment,))
+    )
+    place = _plus(place, Literal(months - 1))
+    reached = domain_of(place, schema)
+    if domain_of(moment, schema).is_bounded and not 12 <= reached.low <= reached.high <= _LAST:  # type: ignore[operator]
+        raise _beyond()
+    inside = Call("between", (place, Literal(12), Literal(_LAST)))
+    kept = Call("least", (Literal(_LAST), Call("greatest", (Literal(12), place))))
+    year = Call("int_divide", (kept, Literal(12)))
+    month = _plus(Call("modulo", (kept, Literal(12))), Literal(1))
+    return Call("case", (inside, _in_month(year, month, Call("day", (moment,)), Literal(30))))
+
+
+def last_day(moment: Expression) -> Expression:
+    """The last day of the month."""
+    return _in_month(Call("year", (moment,)), Call("month", (moment,)), Literal(31), Literal(30))
+
+
+def _in_month(year: Expression, month: Expression, *days: Expression) -> Expression:
+    """The first of these days that the month has, else its last one."""
+    tried = (*days, Literal(29), Literal(28))
+    return Call("coalesce", tuple(Call("make_date", (year, month, day)) for day in tried))
+
+
+def iso_weekday(moment: Expression) -> Expression:
+    """From Monday, 1, to Sunday, 7."""
+    since = Call("modulo", (_plus(Call("dayofweek", (moment,)), Literal(6)), Literal(7)))
+    return _plus(since, Literal(1))
+
+
+def named(place: Expression, first: int, names: tuple[str, ...], schema: Schema) -> Expression:
+    """The name of a place, counted from ``first``."""
+    args: list[Expression] = []
+    for number, name in enumerate(names[:-1]):
+        args += [Call("eq", (place, Literal(first + number))), Literal(name)]
+    chosen = Call("case", (*args, Literal(names[-1])))
+    if not domain_of(place, schema).may_lack:
+        return chosen
+    return Call("case", (Call("not", (Call("is_null", (place,)),)), chosen))
+
+
+def _constant(moment: date, months: int) -> Literal:
+    year, month = divmod(moment.year * 12 + moment.month - 1 + months, 12)
+    if not 1 <= year <= 9999:
+        raise _beyond()
+    for day in range(moment.day, 27, -1):
+        try:
+            return Literal(moment.replace(year=year, month=month + 1, day=day))
+        except ValueError:
+            continue
+    return Literal(moment.replace(year=year, month=month + 1))
+
+
+def _plus(one: Expression, other: Expression) -> Expression:
+    return Call("add", (one, other))
+
+
+def _beyond() -> Unsupported:
+    return Unsupported(
+        "A date is outside the years 1 to 9999.", fix="Use another date.", about="years"
+    )
+
 
 Reader: TypeAlias = "Callable[[Node, Reading], Expression]"
 _QUIET: Final = ("typed", "safe", "date_part_boundary")
@@ -42,7 +136,7 @@ def part(name: str, node: Node, reading: "Reading") -> Expression:
     if found == "epoch":
         return _seconds(node, reading)
     moment = reading.taken(node, Kind.TIMESTAMP)
-    return calendar.iso_weekday(moment) if found is None else Call(found, (moment,))
+    return iso_weekday(moment) if found is None else Call(found, (moment,))
 
 
 def _seconds(node: Node, reading: "Reading") -> Expression:
@@ -103,7 +197,7 @@ def _later(moment: Expression, days: Expression, *, back: bool) -> Expression:
     if back:
         constant = type(days) is Literal and type(days.value) is int
         days = Literal(-days.value) if constant else Call("negate", (days,))  # type: ignore[union-attr,operator]
-    return calendar.later_days(moment, days)
+    return later_days(moment, days)
 
 
 def _moved(node: Node, interval: exp.Interval, reading: "Reading", *, back: bool) -> Expression:
@@ -114,7 +208,7 @@ def _moved(node: Node, interval: exp.Interval, reading: "Reading", *, back: bool
     if months is None or not isinstance(interval.this, exp.Literal):
         return _later(moment, _days(interval, reading), back=back)
     number = whole(exp.Literal.number(count), "An INTERVAL") * months
-    return calendar.later_months(moment, -number if back else number, reading.schema)
+    return later_months(moment, -number if back else number, reading.schema)
 
 
 def _days(interval: exp.Interval, reading: "Reading") -> Expression:
@@ -153,13 +247,13 @@ def _calendar(node: Node, reading: "Reading") -> Expression:
     require_only(node, "this")
     moment = reading.taken(node.this, Kind.TIMESTAMP)
     if isinstance(node, exp.LastDay):
-        return calendar.last_day(moment)
+        return last_day(moment)
     if isinstance(node, exp.DayOfWeekIso):
-        return calendar.iso_weekday(moment)
+        return iso_weekday(moment)
     if isinstance(node, exp.Dayname):
         place = Call("dayofweek", (moment,))
-        return calendar.named(place, 0, calendar.DAYS, reading.schema)
-    return calendar.named(Call("month", (moment,)), 1, calendar.MONTHS, reading.schema)
+        return named(place, 0, DAYS, reading.schema)
+    return named(Call("month", (moment,)), 1, MONTHS, reading.schema)
 
 
 def _extract(node: Node, reading: "Reading") -> Expression:
