@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from noisegate.sql.bounds.weighing import share_of
+from noisegate.sql.bounds.sized import share_of
 from noisegate.sql.estimates.profiles import PART, PARTS, STEPS, Profile
 
 Rows = NDArray[Any]

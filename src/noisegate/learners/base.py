@@ -24,10 +24,10 @@ from noisegate.desk.plan import Plan
 from noisegate.errors import SpecError, Unsupported
 from noisegate.learners.arrays import dense
 from noisegate.learners.asking import Floats, RowsAsk
-from noisegate.learners.carded import Carded
 from noisegate.learners.fitting import (
     REACH,
     Algorithm,
+    Carded,
     FitExpected,
     Fitted,
     Options,

@@ -16,7 +16,7 @@ from noisegate.errors import SpecError
 from noisegate.exact import Number, positive
 from noisegate.mechanisms.base import failure_of, whole_count
 from noisegate.sql.choices.choice import Choice, ChoiceOrder
-from noisegate.sql.choices.listed import Given
+from noisegate.sql.choices.on_interval import Given
 
 if TYPE_CHECKING:
     from noisegate.desk.card import Card

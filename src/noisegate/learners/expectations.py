@@ -210,7 +210,7 @@ class Expectations:
         """The release card: what was measured and guaranteed, checkable against the ledger."""
         import pyarrow as pa  # noqa: PLC0415 - only when asked for
 
-        from noisegate.learners.carded import card_of  # noqa: PLC0415
+        from noisegate.learners.fitting import card_of  # noqa: PLC0415
 
         receipt = Receipt(
             cost=self.cost, remaining=self.remaining, guarantee=self.guarantee, log=self.log,

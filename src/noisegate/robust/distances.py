@@ -45,7 +45,7 @@ from noisegate.programs.order import ProgramOrder, require_all_rows
 from noisegate.programs.text import Function, program_of
 from noisegate.robust.paying import Found, RobustExpected, RobustJob, Till, shown_number
 from noisegate.sql.choices.candidates import Candidates, candidates_of
-from noisegate.sql.choices.listed import Given, listed_of
+from noisegate.sql.choices.on_interval import Given, listed_of
 from noisegate.sql.choices.scored import PAIRS_MAX, combined, score_of, scored_candidates
 from noisegate.sql.laws.sampling import Sampling, sample_words, sampling_of
 from noisegate.sql.order import SqlOrder

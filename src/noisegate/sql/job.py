@@ -41,7 +41,7 @@ from noisegate.sql.plan import AnswerExpected, AnswerPlan
 from noisegate.sql.question import Question, sampled
 from noisegate.sql.reaching import MOST, goal_of, least, require_foreseen, require_reached
 from noisegate.sql.reading.reader import read
-from noisegate.sql.reuse.guesses import Guess
+from noisegate.sql.reuse.released import Guess
 from noisegate.sql.reuse.shelf import Shelf
 from noisegate.sql.steps.asked import (
     Asked,

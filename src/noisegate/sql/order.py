@@ -13,7 +13,7 @@ from noisegate.desk.terms.terms import Terms
 from noisegate.exact import Number
 from noisegate.sql.job import QuestionJob, question_job
 from noisegate.sql.plan import AnswerExpected
-from noisegate.sql.reading.hints import take_hints
+from noisegate.sql.reading.statement import take_hints
 
 Chosen: TypeAlias = Literal["bounds", "caps"]
 

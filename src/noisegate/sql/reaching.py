@@ -30,7 +30,7 @@ from noisegate.sql.question import Function
 
 if TYPE_CHECKING:
     from noisegate.sql.job import QuestionJob
-    from noisegate.sql.reuse.guesses import Guess
+    from noisegate.sql.reuse.released import Guess
     from noisegate.sql.steps.shown import Foreseen
 
 _ADDED: Final = (*COUNTS, Function.COUNT_UNITS, Function.SUM)

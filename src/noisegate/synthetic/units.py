@@ -25,9 +25,8 @@ from noisegate.errors import SpecError, Unsupported
 from noisegate.privacy.domain import TableDomain
 from noisegate.releases.cells.grid import Grid, grid_of
 from noisegate.sql.question import Function
-from noisegate.sql.reading.hints import take_hints
 from noisegate.sql.reading.reader import read
-from noisegate.sql.reading.statement import statement_of
+from noisegate.sql.reading.statement import statement_of, take_hints
 from noisegate.sql.reading.words import fold
 from noisegate.sql.spelling import quoted
 from noisegate.transforms.stability import stability_of

@@ -9,7 +9,7 @@ import pytest
 from scipy.special import ndtri
 
 import noisegate as ng
-from noisegate.sql.estimates import hidden, unseen
+from noisegate.sql.estimates import unseen
 from noisegate.sql.estimates.profiles import PART, PARTS, STEPS, Profile
 from noisegate.sql.estimates.tails import Loss, Sizes, noise_tail
 
@@ -192,7 +192,7 @@ def test_a_group_of_large_units_that_noise_hides_is_allowed_for(monkeypatch):
     """150 units among 3,000, spread over so many sizes that none stands clear. About 52 of 60 are
     held, and 35 if no such group is thought of: both limits are three deviations away or more, and the seeds are fixed."""
     assert _covered("hidden", 1.0, np.random.default_rng(6)) > 41
-    monkeypatch.setattr(hidden, "_CHANCES", (1e-9,) * 4)
+    monkeypatch.setattr(unseen, "_CHANCES", (1e-9,) * 4)
     assert _covered("hidden", 1.0, np.random.default_rng(7)) < 48
 
 

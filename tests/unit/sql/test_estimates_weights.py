@@ -16,8 +16,7 @@ from noisegate.algebra.schema import schema_of
 from noisegate.privacy.domain import Column, Kind, TableDomain
 from noisegate.privacy.unit import PrivacyUnit
 from noisegate.sources.duckdb.source import DuckDBSource
-from noisegate.sql.bounds.sized import counted_of
-from noisegate.sql.bounds.weighing import Paid, weighed_of
+from noisegate.sql.bounds.sized import Paid, counted_of, weighed_of
 from noisegate.sql.drafts.draft import draft
 from noisegate.sql.drafts.groups import Caps
 from noisegate.sql.drafts.purchase import purchase

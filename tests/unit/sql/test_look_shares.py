@@ -11,8 +11,7 @@ import pytest
 import noisegate as ng
 from noisegate.sql import job
 from noisegate.sql.bounds.looks import looks_of
-from noisegate.sql.bounds.sized import _of_sums
-from noisegate.sql.bounds.weighing import former_share_of, share_of
+from noisegate.sql.bounds.sized import _of_sums, former_share_of, share_of
 from noisegate.sql.estimates.profiles import STEPS, Profile
 from noisegate.sql.steps import asked
 

@@ -4,8 +4,7 @@ import pytest
 import sqlglot
 from reading_oracle import TABLES, alike, answer, database, same_rows, sql_of
 
-from noisegate.sql.reading.names import rows_of_table
-from noisegate.sql.reading.sight import Sight
+from noisegate.sql.reading.sight import Sight, rows_of_table
 
 QUESTIONS = """
 SELECT COUNT(*) AS n FROM patients

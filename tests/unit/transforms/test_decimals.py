@@ -16,8 +16,7 @@ from noisegate.algebra.expression import domain_of
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Kind
 from noisegate.sources.duckdb.facts import as_stored
-from noisegate.sql.reading.names import rows_of_table
-from noisegate.sql.reading.sight import Sight
+from noisegate.sql.reading.sight import Sight, rows_of_table
 
 # On 60 rows each. Every run of the tests tries the same ones; `make fuzz` more of them.
 SEEDS, CONDITIONS = (12, 300) if os.environ.get("NOISEGATE_EXPLORE") else (2, 150)

@@ -24,9 +24,8 @@ from noisegate.desk.terms.terms import USUAL
 from noisegate.errors import SpecError
 from noisegate.exact import Number
 from noisegate.learners.asking import Floats, NoisySums, RowsAsk
-from noisegate.learners.carded import Carded
 from noisegate.learners.expectations import count_share
-from noisegate.learners.fitting import FitExpected, Fitted, Task, known_job, learn
+from noisegate.learners.fitting import Carded, FitExpected, Fitted, Task, known_job, learn
 from noisegate.learners.linear.scores import square_of
 from noisegate.learners.matrix import Classes, Coordinate, Handles, Matrix
 from noisegate.mechanisms.base import failure_of

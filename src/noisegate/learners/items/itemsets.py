@@ -22,8 +22,7 @@ from noisegate.desk.plan import Plan
 from noisegate.desk.terms.terms import USUAL
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number, fraction
-from noisegate.learners.carded import Carded
-from noisegate.learners.fitting import FitExpected, FitJob, fit_job
+from noisegate.learners.fitting import Carded, FitExpected, FitJob, fit_job
 from noisegate.learners.items.baskets import (
     AT_ONCE,
     Baskets,

@@ -29,9 +29,8 @@ from noisegate.desk.terms.price import Price
 from noisegate.desk.terms.terms import USUAL
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number
-from noisegate.learners.carded import Carded
 from noisegate.learners.expectations import Noise, interval, sampled_rows
-from noisegate.learners.fitting import FitExpected, FitJob, fit_job
+from noisegate.learners.fitting import Carded, FitExpected, FitJob, fit_job
 from noisegate.learners.matrix import Matrix
 from noisegate.mechanisms.base import NoiseMechanism, failure_of, to_record
 from noisegate.mechanisms.catalogue import from_record

@@ -13,8 +13,7 @@ from noisegate.desk.plan import Plan
 from noisegate.desk.terms.terms import USUAL
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction
-from noisegate.learners.carded import Carded
-from noisegate.learners.fitting import FitExpected
+from noisegate.learners.fitting import Carded, FitExpected
 from noisegate.learners.items.baskets import Itemset
 from noisegate.learners.items.itemsets import FrequentItemsets
 from noisegate.learners.matrix import Matrix

@@ -26,7 +26,7 @@ from noisegate.desk.terms.terms import Terms
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import TableDomain
 from noisegate.server.wire.commands import tokens_of
-from noisegate.sql.reading.hints import take_hints
+from noisegate.sql.reading.statement import take_hints
 
 Form: TypeAlias = Literal["catalogue", "public", "preview", "empty", "scan", "aggregate"]
 DIALECT: Final = "duckdb"

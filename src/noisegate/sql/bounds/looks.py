@@ -24,15 +24,18 @@ from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.release import Release
 from noisegate.sql.bounds.limits import caps_of, declared_rows
-from noisegate.sql.bounds.sized import Counted, counted_of, groups_of, has_both
-from noisegate.sql.bounds.weighing import (
+from noisegate.sql.bounds.sized import (
     RANKS,
     UNBOUNDED,
+    Counted,
     Paid,
     Seen,
     Weighed,
     cells_of,
+    counted_of,
     former_share_of,
+    groups_of,
+    has_both,
     is_tight,
     parts_of,
     share_of,
@@ -62,7 +65,6 @@ _GUESSED: Final = "until then errors are guesses, by an earlier and coarser esti
 _BEYOND: Final = (
     "values beyond are clipped; the ± of sums and averages includes what that loses, by a model"
 )
-NO_RANGE: Final = "Use a larger epsilon, or declare bounds that you know."
 
 
 @final
@@ -318,7 +320,9 @@ def _bounds(looks: Sequence[Look], sights: Sequence[Sight | None]) -> Bounds:
     """What looks at bounds found, for expressions of blocks by name; before that, 0 to 1."""
     return {
         (look.block.name, look.expression): (
-            (Fraction(0), Fraction(1)) if sight is None else _range(look, sight)
+            (Fraction(0), Fraction(1))
+            if sight is None
+            else range_seen(sight.values, sight.scale, look.words)
         )
         for look, sight in zip(looks, sights, strict=True)
         if look.expression is not None
@@ -466,13 +470,14 @@ def _profile(block: Block, counted: Counted, sight: Sight) -> Profile:
     )  # fmt: skip
 
 
-def _range(look: Look, sight: Sight) -> tuple[Fraction, Fraction]:
-    found = range_of(valued(sight.values), scale=sight.scale)
+def range_seen(values: Sequence[int], scale: float, what: str) -> tuple[Fraction, Fraction]:
+    """The range that a look at bounds shows."""
+    found = range_of(valued(values), scale=scale)
     if found is None:
         raise Unsupported(
-            f"In the private estimate of {look.words}, no range stands out from the noise; the "
-            "estimate was paid for.",
-            fix=NO_RANGE,
+            f"In the private estimate of {what}, no range stands out from the noise; the estimate "
+            "was paid for.",
+            fix="Use a larger epsilon, or declare bounds that you know.",
             about="no-range",
         )
     return found

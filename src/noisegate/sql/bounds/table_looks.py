@@ -13,18 +13,16 @@ from noisegate.desk.job import Measured, Receipt
 from noisegate.desk.order import JobOrder
 from noisegate.desk.plan import Fact
 from noisegate.desk.terms.price import inner_price
-from noisegate.errors import SpecError, Unsupported
+from noisegate.errors import SpecError
 from noisegate.exact import Number
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.release import Release
-from noisegate.sql.bounds.looks import NO_RANGE, scale_of
+from noisegate.sql.bounds.looks import range_seen, scale_of
 from noisegate.sql.estimates.profiles import (
     Profile,
-    range_of,
     range_query,
     rows_per_unit_query,
-    valued,
 )
 from noisegate.transforms.query import Query
 
@@ -139,15 +137,7 @@ def _rows(domain: TableDomain, sample: Fraction | None) -> Relation:
 
 def bounds_seen(look: Measurement, release: Release) -> tuple[Fraction, Fraction]:
     """The range that a look at bounds shows."""
-    found = range_of(valued(release.values[0].tolist()), scale=scale_of(look))
-    if found is None:
-        raise Unsupported(
-            "In the private estimate of bounds, no range stands out from the noise; the estimate "
-            "was paid for.",
-            fix=NO_RANGE,
-            about="no-range",
-        )
-    return found
+    return range_seen(release.values[0].tolist(), scale_of(look), "bounds")
 
 
 def _measurement(query: Query, epsilon: Fraction, sample: Fraction | None) -> Measurement:

@@ -34,12 +34,20 @@ from noisegate.privacy.guarantee import Guarantee, guarantee_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.release import Release as Measurements
 from noisegate.sql.choices.candidates import Candidate, Candidates, candidates_of
-from noisegate.sql.choices.listed import Given, Prior, interval_of, listed_of, weights_of
-from noisegate.sql.choices.on_interval import Grid, interval_candidates, interval_choice
+from noisegate.sql.choices.on_interval import (
+    Given,
+    Grid,
+    Prior,
+    interval_candidates,
+    interval_choice,
+    interval_of,
+    listed_of,
+    weights_of,
+)
 from noisegate.sql.choices.scored import score_of, scored_candidates
 from noisegate.sql.question import sampled
-from noisegate.sql.reading.hints import take_hints
 from noisegate.sql.reading.reader import read
+from noisegate.sql.reading.statement import take_hints
 
 if TYPE_CHECKING:
     from noisegate.desk.card import Card

@@ -26,12 +26,11 @@ from noisegate.errors import Bug, SpecError, Unsupported
 from noisegate.exact import fraction
 from noisegate.privacy.domain import Key
 from noisegate.sql.choices.candidates import Candidate, Candidates, candidates_of, sampled_words
-from noisegate.sql.choices.listed import Listed
+from noisegate.sql.choices.on_interval import Listed
 from noisegate.sql.outer.engine import run_outer
 from noisegate.sql.question import Question, sampled
-from noisegate.sql.reading.hints import take_hints
 from noisegate.sql.reading.reader import read
-from noisegate.sql.reading.statement import statement_of
+from noisegate.sql.reading.statement import statement_of, take_hints
 from noisegate.sql.reading.words import fold
 from noisegate.transforms.query import Query
 from noisegate.transforms.strategy import Matrix, Strategy

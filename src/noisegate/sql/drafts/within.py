@@ -17,8 +17,7 @@ from noisegate.privacy.domain import Domain, Key, Kind, ordinal
 from noisegate.sql.drafts.recipe import ADDITIVE, conditions_of
 from noisegate.sql.question import Block, Function
 from noisegate.sql.reading.conditions.facts import Facts
-from noisegate.sql.reading.conditions.kept import facts_of
-from noisegate.sql.reading.conditions.narrowing import narrowed
+from noisegate.sql.reading.conditions.narrowing import facts_of, narrowed
 
 SINCE: Final = "2026-11-18"  # ledgers that began later hold no sums with wider bounds
 _KINDS: Final = (Kind.INTEGER, Kind.NUMBER, Kind.DATE, Kind.TIMESTAMP)

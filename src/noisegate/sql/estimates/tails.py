@@ -3,7 +3,7 @@
 A unit of size s (its rows, or what it adds) loses s - C beyond a bound C. A released histogram says
 about how many units there are of each size, up to a few units that noise can hide; yet few large
 units may add much. What lies beyond the last bin that stands clear of its noise is drawn from a
-posterior (`hidden.py`), so that what is lost has a distribution: its median is what is added to an
+posterior (`unseen.py`), so that what is lost has a distribution: its median is what is added to an
 answer, and the ± holds 95 of 100 draws of it together with the noise. Nothing proves the model, and
 these neither:
 
@@ -24,12 +24,12 @@ from typing import Final, TypeAlias, final
 import numpy as np
 from numpy.typing import NDArray
 
-from noisegate.sql.estimates.hidden import Hidden
 from noisegate.sql.estimates.norms import alike_of, lump_of, rows_of
 from noisegate.sql.estimates.unseen import (
     DRAWS,
     HIDING,
     Bins,
+    Hidden,
     Unseen,
     drawn,
     even_laplace,
@@ -293,7 +293,7 @@ class Sizes:
             hidden = Hidden(
                 self._units, self._scale, self._bins, self.end, leaky=leaky, wide=self._wide
             )
-            return hidden.first, hidden.draws(), np.ones(DRAWS, np.bool_)
+            return hidden.first, hidden.draws()[0], np.ones(DRAWS, np.bool_)
         unseen = Unseen(self._units, self._scale, self._bins, self.end)
         return unseen.first, *unseen.draws()
 

@@ -12,22 +12,23 @@ from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Key, Kind
 from noisegate.sql.question import Aggregate, Block, Function, GroupKey
 from noisegate.sql.reading.conditions.facts import Facts, spanned
-from noisegate.sql.reading.conditions.kept import Public, facts_of
-from noisegate.sql.reading.groups.aggregates import Asked, asked, made_of
-from noisegate.sql.reading.groups.grouping import Groups
-from noisegate.sql.reading.groups.linear import (
+from noisegate.sql.reading.conditions.narrowing import Public, facts_of
+from noisegate.sql.reading.groups.aggregates import (
+    Asked,
     Core,
+    asked,
     core_of_key,
     in_terms,
     line_of,
+    made_of,
     on_line,
     shared_cores,
     without_names,
     written,
 )
+from noisegate.sql.reading.groups.grouping import Groups
 from noisegate.sql.reading.literals import is_whole_arithmetic
-from noisegate.sql.reading.names import Name
-from noisegate.sql.reading.sight import Sight, is_aggregate, item_of, plain_name
+from noisegate.sql.reading.sight import Name, Sight, is_aggregate, item_of, plain_name
 from noisegate.sql.reading.untyped import Untyped
 from noisegate.sql.reading.words import Node, at, attempt, fold, refusal, require_only
 

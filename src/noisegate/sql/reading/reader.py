@@ -12,13 +12,16 @@ from noisegate.errors import Unsupported
 from noisegate.privacy.domain import TableDomain, require_plain
 from noisegate.sql.question import Block, Question
 from noisegate.sql.reading.blocks import Given, block_of
-from noisegate.sql.reading.conditions.kept import Public
+from noisegate.sql.reading.conditions.narrowing import Public
 from noisegate.sql.reading.groups.grouping import groups_of
 from noisegate.sql.reading.groups.per_unit import per_unit
-from noisegate.sql.reading.groups.rewriting import counted, grouped, inlined, shown_over
-from noisegate.sql.reading.hints import take_hints
-from noisegate.sql.reading.names import Rows, rows_of_table, single_columns
-from noisegate.sql.reading.rows.kept_sides import join_instead
+from noisegate.sql.reading.groups.rewriting import (
+    counted,
+    grouped,
+    inlined,
+    join_instead,
+    shown_over,
+)
 from noisegate.sql.reading.rows.relations import (
     Env,
     From,
@@ -29,7 +32,7 @@ from noisegate.sql.reading.rows.relations import (
     within_units,
 )
 from noisegate.sql.reading.rows.windows import windowed
-from noisegate.sql.reading.sight import aggregates_in, item_of
+from noisegate.sql.reading.sight import Rows, aggregates_in, item_of, rows_of_table, single_columns
 from noisegate.sql.reading.statement import (
     free_sql,
     name_items,
@@ -38,6 +41,7 @@ from noisegate.sql.reading.statement import (
     renamed,
     shown_names,
     statement_of,
+    take_hints,
     too_deep,
 )
 from noisegate.sql.reading.untyped import Kinds
@@ -108,10 +112,7 @@ def _question(sql: str, tables: Mapping[str, TableDomain], given: Given, kinds: 
         picked=picked,
         terms=terms,
         explain=explain,
-        caveats=(
-            *kinds.caveats(),
-            *over_groups(found.node, reader.blocks),
-        ),
+        caveats=(*kinds.caveats(), *over_groups(found.node, reader.blocks)),
     )
 
 
@@ -215,9 +216,10 @@ class _Reader:
             raise Unsupported(
                 "A join is in parentheses.", fix="Remove them, or use a sub-query.", about="join"
             )
-        if isinstance(node, exp.Table) and (
-            not isinstance(inner, exp.Func) or _called(inner) not in _TABLE_FUNCTIONS
-        ):
+        called = inner.name if isinstance(inner, exp.Anonymous) else None
+        if called is None and isinstance(inner, exp.Func):
+            called = inner.sql_name()
+        if isinstance(node, exp.Table) and fold(called or "") not in _TABLE_FUNCTIONS:
             with at(inner):
                 raise refusal(inner)
         if force:
@@ -337,10 +339,8 @@ class _Reader:
 
     def _free(self, node: exp.Select, found: list[Outer], env: Env) -> Outer:
         """A SELECT over released and public tables stays as it is."""
-        public, shown = (
-            all(one.public for one in found),
-            shown_names(node, [one.columns for one in found]),
-        )
+        public = all(one.public for one in found)
+        shown = shown_names(node, [one.columns for one in found])
         name_items(node, shown)
         if not found and {name for name, arg in node.args.items() if arg} == {"expressions"}:
             beside: list[Node] = []
@@ -495,7 +495,3 @@ def _require_rows(found: Rows | Outer) -> Rows:
             raise listed_values()
         raise mixed_tables()
     return found
-
-
-def _called(node: exp.Func) -> str:
-    return fold(node.name if isinstance(node, exp.Anonymous) else node.sql_name())

@@ -29,8 +29,7 @@ from noisegate.sql.outer.engine import run_outer, shown_table
 from noisegate.sql.outer.items import ReleasedBlock
 from noisegate.sql.outer.margins import HalfWidths, Margins
 from noisegate.sql.question import Question
-from noisegate.sql.reuse.guesses import Guess, Widths
-from noisegate.sql.reuse.released import blank_table, released_block
+from noisegate.sql.reuse.released import Guess, Widths, blank_table, released_block
 from noisegate.sql.steps.asked import after_paying
 from noisegate.sql.steps.ordered import Order, Parcel
 

@@ -8,10 +8,9 @@ from sqlglot import exp
 
 from noisegate.algebra.expression import Expression, Field, Literal
 from noisegate.errors import Unsupported
-from noisegate.sql.reading.groups.linear import core_of_key
+from noisegate.sql.reading.groups.aggregates import core_of_key
 from noisegate.sql.reading.literals import whole
-from noisegate.sql.reading.names import Name
-from noisegate.sql.reading.sight import Sight, aggregates_in, item_of
+from noisegate.sql.reading.sight import Name, Sight, aggregates_in, item_of
 from noisegate.sql.reading.words import Node, require_only
 
 _SETS_MAX: Final = 64

@@ -18,8 +18,16 @@ from noisegate.privacy.domain import Domain
 from noisegate.sql.question import Function
 from noisegate.sql.reading.groups.aggregates import Asked, asked
 from noisegate.sql.reading.groups.grouping import Groups
-from noisegate.sql.reading.names import Name, Rows, field_of, projected
-from noisegate.sql.reading.sight import Sight, is_aggregate, item_of, plain_name
+from noisegate.sql.reading.sight import (
+    Name,
+    Rows,
+    Sight,
+    field_of,
+    is_aggregate,
+    item_of,
+    plain_name,
+    projected,
+)
 from noisegate.sql.reading.values.decimals import exact, of_units, scale_of, units
 from noisegate.sql.reading.values.expressions import Reading
 from noisegate.sql.reading.words import Node, attempt, fold, sub_query_refusal

@@ -13,17 +13,20 @@ from noisegate.algebra.relation import Project, Relation, Union
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Kind
 from noisegate.sql.reading.literals import kind_of
-from noisegate.sql.reading.names import Name, Rows, find, projected
 from noisegate.sql.reading.rows.joins import joined
 from noisegate.sql.reading.rows.sub_queries import SubQueries, reaches_out, sub_queries
 from noisegate.sql.reading.sight import (
+    Name,
+    Rows,
     Sight,
     aggregates_in,
     aliases_of,
     conjuncts,
+    find,
     item_of,
     outermost_aggregates,
     plain_name,
+    projected,
 )
 from noisegate.sql.reading.untyped import together
 from noisegate.sql.reading.values.decimals import to_scale

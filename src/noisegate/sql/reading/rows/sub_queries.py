@@ -16,7 +16,6 @@ from noisegate.privacy.domain import Kind
 from noisegate.sql.reading.groups.aggregates import asked
 from noisegate.sql.reading.groups.per_unit import Growing, folded
 from noisegate.sql.reading.literals import agreed
-from noisegate.sql.reading.names import Name, Rows, field_of, find, fresh
 from noisegate.sql.reading.rows.joins import (
     Equality,
     alike,
@@ -25,7 +24,17 @@ from noisegate.sql.reading.rows.joins import (
     matching,
     require_tied,
 )
-from noisegate.sql.reading.sight import Sight, aggregates_in, is_aggregate, item_of
+from noisegate.sql.reading.sight import (
+    Name,
+    Rows,
+    Sight,
+    aggregates_in,
+    field_of,
+    find,
+    fresh,
+    is_aggregate,
+    item_of,
+)
 from noisegate.sql.reading.values.decimals import exact
 from noisegate.sql.reading.values.expressions import Reading, both
 from noisegate.sql.reading.words import Node, fold, refusal, require_only, sub_query_refusal

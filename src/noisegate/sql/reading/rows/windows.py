@@ -14,8 +14,7 @@ from noisegate.privacy.domain import Kind
 from noisegate.sql.reading.groups.aggregates import asked
 from noisegate.sql.reading.groups.per_unit import folded
 from noisegate.sql.reading.literals import agreed, kind_of, whole
-from noisegate.sql.reading.names import Name, fresh
-from noisegate.sql.reading.sight import Sight, is_aggregate
+from noisegate.sql.reading.sight import Name, Sight, fresh, is_aggregate
 from noisegate.sql.reading.values.decimals import exact
 from noisegate.sql.reading.words import Node, fold, refusal, require_only
 
