@@ -138,11 +138,7 @@ class FrequentItemsets(Carded):
     @property
     def counts(self) -> dict[Itemset, float]:
         """All sets that were counted, by the places of their items."""
-        return {
-            each: float(count)
-            for part in self._rounds
-            for each, count in zip(part.sets, part.counts, strict=True)
-        }
+        return _counts(self._rounds)
 
     def named(self, each: Sequence[int]) -> tuple[str, ...]:
         """The names of items."""
@@ -247,16 +243,17 @@ def _apriori(ask: BasketsAsk, plan: Search) -> list[Supports]:
     share = Fraction(1, plan.size)
     found = [ask.supports([(place,) for place in range(ask.items)], share)]
     for size in range(2, plan.size + 1):
-        counts = {
-            each: float(count)
-            for part in found
-            for each, count in zip(part.sets, part.counts, strict=True)
-        }
+        counts = _counts(found)
         sets = _joined(counts, size, _bar(counts, plan, found[0].rows))
         if not sets:
             break
         found.append(ask.supports(sets, share))
     return found
+
+
+def _counts(rounds: Sequence[Supports]) -> dict[Itemset, float]:
+    pairs = (pair for part in rounds for pair in zip(part.sets, part.counts, strict=True))
+    return {each: float(count) for each, count in pairs}
 
 
 def _bar(counts: Mapping[Itemset, float], plan: Search, rows: float) -> float:

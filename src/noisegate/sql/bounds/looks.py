@@ -21,7 +21,6 @@ from noisegate.desk.terms.terms import Terms
 from noisegate.errors import SpecError, Unsupported
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric
-from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.release import Release
 from noisegate.sql.bounds.limits import caps_of, declared_rows
 from noisegate.sql.bounds.sized import (
@@ -37,6 +36,7 @@ from noisegate.sql.bounds.sized import (
     groups_of,
     has_both,
     is_tight,
+    owner_table,
     parts_of,
     share_of,
     sums_of,
@@ -344,16 +344,6 @@ def _paid(look: Look) -> str:
     return f"{look.words}: estimated first, for ε = {float(look.price):.3g}"
 
 
-def _cap_words(look: Look, counted: Counted, sight: Sight | None, cap: int | Fraction) -> str:
-    shown = counted.shown(cap)
-    if sight is not None:
-        return f"{look.words}, as estimated: {shown}"
-    return (
-        f"{_paid(look)}; how far off numbers may be is known after that. Errors are shown for a "
-        f"cap of {shown}, and grow with it"
-    )
-
-
 def _take(
     look: Look,
     sight: Sight | None,
@@ -375,7 +365,13 @@ def _take(
         held.setdefault("rows_per_unit", ceil(cap))
     words = []
     if not counted.sums or weighed.divided or sight is None or sums_of(look.block):
-        words.append(_cap_words(look, counted, sight, cap))
+        shown = counted.shown(cap)
+        words.append(
+            f"{_paid(look)}; how far off numbers may be is known after that. Errors are shown for "
+            f"a cap of {shown}, and grow with it"
+            if sight is None
+            else f"{look.words}, as estimated: {shown}"
+        )
     if weighed.own is not None and not counted.sums and not counted.people:
         held["averages_per_unit"] = min(weighed.own, CAP_MAX)
         words.append(f"{look.words} in averages, as estimated: {weighed.own}")
@@ -453,11 +449,6 @@ def _without_bounds(block: Block) -> list[Expression]:
             if domain.kind.is_numeric and (domain.low is None or domain.high is None):
                 found.append(arg)
     return list(dict.fromkeys(found))
-
-
-def owner_table(block: Block) -> TableDomain:
-    """The table whose rows have owners."""
-    return next(t for t in stability_of(block.relation).tables if t.unit is not None)
 
 
 def _profile(block: Block, counted: Counted, sight: Sight) -> Profile:

@@ -19,7 +19,7 @@ from noisegate.algebra.relation import PerUnit, Relation, Sampled
 from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import Distinct, Sums, Term, Values
 from noisegate.errors import Unsupported
-from noisegate.privacy.domain import Kind
+from noisegate.privacy.domain import Kind, TableDomain
 from noisegate.sql.drafts.draft import Part, draft
 from noisegate.sql.drafts.groups import Caps, is_single
 from noisegate.sql.drafts.recipe import ADDITIVE, CHOSEN, COUNTS
@@ -86,7 +86,7 @@ def counted_of(block: Block, accountant: str, *, apart: bool) -> tuple[Counted, 
     except Unsupported:  # bounds are not known
         return (Counted(query=rows_per_unit_query(rows)),)
     parts, sought = drafted.parts, drafted.decided is not None
-    weighed = [part for part in parts if _is_weighed(part)]
+    weighed = [p for p in parts if isinstance(p.query.tally, Sums) and p.query.tally.is_weighed]
     direct = [part for part in weighed if part.apart is not None]
     plain = [part for part in weighed if part.apart is None and not part.is_people]
     loose = any(_is_loose(term) for part in direct for term in _terms(part))
@@ -176,10 +176,6 @@ def _terms(part: Part) -> tuple[Term, ...]:
     return part.query.tally.terms if isinstance(part.query.tally, Sums) else ()
 
 
-def _is_weighed(part: Part) -> bool:
-    return isinstance(part.query.tally, Sums) and part.query.tally.is_weighed
-
-
 def _of_sums(part: Part, rows: Relation, *, zeros: bool) -> Counted:
     """Units by what they add to a part, or by their rows where all rows are counted."""
     tally = part.query.tally
@@ -204,6 +200,11 @@ def _step(sized: Sequence[Term], rows: Relation) -> Fraction | None:
 def own_rows(block: Block) -> Relation:
     """The rows of a question; of one about a sample, all of which it holds some."""
     return block.relation.of if isinstance(block.relation, Sampled) else block.relation
+
+
+def owner_table(block: Block) -> TableDomain:
+    """The table whose rows have owners."""
+    return next(t for t in stability_of(block.relation).tables if t.unit is not None)
 
 
 def groups_of(block: Block) -> int | None:
@@ -333,7 +334,9 @@ def _own_cap(block: Block, seen: Seen, price: Paid) -> int | None:
         return None
     counted, rows = seen[False]
     by_rows = not alike(block, apart=True in seen)
-    if by_rows is not (counted.part == 1) or not any(_is_counted(a) for a in block.aggregates):
+    if by_rows is not (counted.part == 1) or all(
+        a.function not in COUNTS for a in block.aggregates
+    ):
         return None
     cells, differ = cells_of(block, rows), _differ(seen)
     each, less = (price.among(parts_of(block, divided=False, own=own)[0]) for own in (False, True))
@@ -344,10 +347,6 @@ def _own_cap(block: Block, seen: Seen, price: Paid) -> int | None:
         for cap, step in ((shared, each), (own, less))
     )
     return own if alone < _CLEARLY * both else None
-
-
-def _is_counted(aggregate: Aggregate) -> bool:
-    return aggregate.function in COUNTS
 
 
 def _is_divided(block: Block, found: Seen, price: Paid) -> bool:

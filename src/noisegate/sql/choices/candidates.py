@@ -57,6 +57,18 @@ class Candidates:
     monotone: bool
     caveats: tuple[str, ...]
 
+    @classmethod
+    def of(
+        cls, names: Sequence[Candidate], query: Query, grain: Fraction, words: tuple[str, ...] = ()
+    ) -> "Candidates":
+        """Those of a question; of a sample, scores are scaled up to all rows."""
+        if (chance := query.sample) is not None:
+            sample = f"The best of a secret sample that holds each unit with probability {chance}."
+            grain, words = grain / chance, (sample,)
+        whole = isinstance(query.tally, Rows)  # a row is held by a stretch, or not
+        monotone = whole or query.is_monotone
+        return cls(names=names, query=query, grain=grain, monotone=monotone, caveats=words)
+
     @property
     def sensitivity(self) -> Fraction:
         """How far one unit moves any one score, in grains."""
@@ -92,19 +104,7 @@ def candidates_of(
         names, tally, words = _by_columns(question, block, terms)
     if least:
         tally = replace(tally, terms=tuple(map(_negated, tally.terms)))
-    query = Query(tally)
-    return Candidates(
-        names=names,
-        query=query,
-        grain=tally.terms[0].grain / (query.sample or 1),  # of a sample: scaled up to all rows
-        monotone=query.is_monotone,
-        caveats=words if query.sample is None else (sampled_words(query.sample),),
-    )
-
-
-def sampled_words(chance: Fraction) -> str:
-    """What is to be said of a choice about a sample."""
-    return f"The best of a secret sample that holds each unit with probability {chance}."
+    return Candidates.of(names, Query(tally), tally.terms[0].grain, words)
 
 
 _Found: TypeAlias = tuple[tuple[Candidate, ...], Sums, tuple[str, ...]]

@@ -25,7 +25,7 @@ from noisegate.exact import Number, fraction
 from noisegate.mechanisms.selection.prior import WEIGHT_MAX
 from noisegate.mechanisms.selection.stretches import StretchChoice
 from noisegate.sql.bounds.limits import caps_of
-from noisegate.sql.choices.candidates import Candidate, Candidates, sampled_words
+from noisegate.sql.choices.candidates import Candidate, Candidates
 from noisegate.sql.question import Block, Function, sampled
 from noisegate.sql.reading.reader import read
 from noisegate.sql.reading.statement import statement_of, take_hints
@@ -76,14 +76,7 @@ def interval_candidates(desk: Desk, sql: str, name: str, grid: Grid, terms: Term
     )
     (block,) = question.blocks
     tally = _rows(block, stretch, grid, terms)
-    query = Query(tally, WholeRows())
-    return Candidates(
-        names=grid,
-        query=query,
-        grain=1 / Fraction(tally.whole) / (query.sample or 1),
-        monotone=True,
-        caveats=() if query.sample is None else (sampled_words(query.sample),),
-    )
+    return Candidates.of(grid, Query(tally, WholeRows()), 1 / Fraction(tally.whole))
 
 
 @final

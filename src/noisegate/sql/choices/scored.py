@@ -25,7 +25,7 @@ from noisegate.desk.terms.terms import Terms
 from noisegate.errors import Bug, SpecError, Unsupported
 from noisegate.exact import fraction
 from noisegate.privacy.domain import Key
-from noisegate.sql.choices.candidates import Candidate, Candidates, candidates_of, sampled_words
+from noisegate.sql.choices.candidates import Candidate, Candidates, candidates_of
 from noisegate.sql.choices.on_interval import Listed
 from noisegate.sql.outer.engine import run_outer
 from noisegate.sql.question import Question, sampled
@@ -166,13 +166,7 @@ def scored_candidates(
             "No row adds anything to any candidate.", fix="Correct the score.", about="score"
         )
     query = combined(tally, -whole if least else whole)
-    return Candidates(
-        names=tuple(_names(listed, given.shown)),
-        query=query,
-        grain=grain / (query.sample or 1),
-        monotone=query.is_monotone,
-        caveats=found.caveats if query.sample is None else (sampled_words(query.sample),),
-    )
+    return Candidates.of(tuple(_names(listed, given.shown)), query, grain, found.caveats)
 
 
 def _require_apart(question: Question, names: Sequence[str]) -> None:

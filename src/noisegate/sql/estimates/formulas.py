@@ -62,7 +62,10 @@ def average_of(
         if function in VARIANCES and sampling is None:
             return _deviation(recipe, means, count, loss, confidence)
         failure = (1 - confidence) / (1 if sampling is None else 2)
-        main, side = _confidences(1 - failure, parts=len(means) + (function in _SAMPLED))
+        parts = len(means) + (
+            function in _SAMPLED
+        )  # each but the first has an eighth of what fails
+        main, side = 1 - failure * (1 - _EIGHTH * (parts - 1)), 1 - failure * _EIGHTH
         ratios = [
             _ratio(known, count, mean, side if place else main)
             for place, (known, mean) in enumerate(zip(means, recipe.means, strict=True))
@@ -73,19 +76,18 @@ def average_of(
             few = count.bars(1 - part)
             held = Interval(*sampling.bounds(few.low, few.high, float(part)))
             pairs = zip(ratios, recipe.means, strict=True)
-            ratios = [
-                _widened(
-                    ratio, sampling.average_strays(_span(mean), few.low, held.high, float(part))
-                )
+            strays = [
+                (ratio, sampling.average_strays(_span(mean), few.low, held.high, float(part)))
                 for ratio, mean in pairs
             ]
+            ratios = [Interval(ratio.low - off, ratio.high + off) for ratio, off in strays]
         if loss is not None:
             ratios = [
                 _of_all(ratio, known, mean, rows, loss, confidence)
                 for ratio, known, mean in zip(ratios, means, recipe.means, strict=True)
             ]
-        parts = [_placed(each, mean) for each, mean in zip(ratios, recipe.means, strict=True)]
-        return _combined(function, recipe.means, parts, held)
+        placed = [_placed(each, mean) for each, mean in zip(ratios, recipe.means, strict=True)]
+        return _combined(function, recipe.means, placed, held)
 
     return (estimate.low + estimate.high) / 2, bars
 
@@ -202,12 +204,6 @@ def _places(points: Floats, far: float) -> list[Fraction]:
     return [Fraction(0), *map(Fraction, near)]
 
 
-def _confidences(confidence: Fraction, *, parts: int) -> tuple[Fraction, Fraction]:
-    """Of the failure, an eighth for each part and what is left for the first."""
-    failure = 1 - confidence
-    return 1 - failure * (1 - _EIGHTH * (parts - 1)), 1 - failure * _EIGHTH
-
-
 def _ratio(
     total: Known,
     count: Known,
@@ -289,7 +285,7 @@ def _combined(
     if function is Function.AVG:
         return averages[0]
     main, *rest = averages
-    around = [_centred(mean, average) for mean, average in zip(means[1:], rest, strict=True)]
+    around = [each + -float(mean.middle) for mean, each in zip(means[1:], rest, strict=True)]
     if function is Function.CORR:
         return _correlation(main, around, rest[2:], means)
     if len(rest) == 1:
@@ -301,10 +297,6 @@ def _combined(
     if function in _SAMPLED:
         spread = _sampled(spread, rows)
     return spread.root() if function in _ROOTED else spread
-
-
-def _centred(mean: Mean, average: Interval) -> Interval:
-    return average + -float(mean.middle)
 
 
 def _correlation(
@@ -339,7 +331,3 @@ def _half(mean: Mean) -> float:
 
 def _span(mean: Mean) -> float:
     return float(mean.high - mean.low)
-
-
-def _widened(interval: Interval, off: Floats) -> Interval:
-    return Interval(interval.low - off, interval.high + off)

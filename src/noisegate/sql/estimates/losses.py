@@ -338,7 +338,12 @@ def quotient(recipe: Recipe, total: Known, count: Known, sums: Lost, rows: Lost)
         )
     )  # fmt: skip
     parts = [
-        (known, known.values.astype(np.float64), _in_rows(lost, each, known), each)
+        (
+            known,
+            known.values.astype(np.float64),
+            told(lost, each, known.values, known.bars) if lost.is_norm else lost,
+            each,
+        )
         for known, lost, each in ((total, sums, of_sum), (count, rows, of_rows))
     ]
     factors = [_factor(lost, each, values) for _, values, lost, each in parts]
@@ -352,10 +357,6 @@ def quotient(recipe: Recipe, total: Known, count: Known, sums: Lost, rows: Lost)
         return first, second
 
     return Quotient(raised_total, raised_count, doubts)
-
-
-def _in_rows(lost: Lost, recipe: Recipe, known: Known) -> Lost:
-    return told(lost, recipe, known.values, known.bars) if lost.is_norm else lost
 
 
 @final

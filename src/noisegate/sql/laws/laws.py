@@ -113,7 +113,7 @@ def _half_width(draws: tuple[Draws, ...], failure: Fraction) -> float:
     if failure < _SMALLEST:
         return bound
     smear = _SMEAR * spread
-    slack = smear * _normal_quantile(float(failure) / 100)
+    slack = smear * sqrt(-2 * log(float(failure) / 100))  # normal tails are at most e^(-t²/2)
     goal = 1 - 0.99 * float(failure) + 1e-9
     frequencies, terms = _smooth(draws, spread, smear)
     low, high = 0.0, min(bound, _PERIOD * spread / 3)
@@ -183,11 +183,6 @@ def _log_generating(noise: Noise, at: float) -> float:
         return inf
     left = 1 - 2 * noise_variance(noise) * float(np.sinh(at / 2)) ** 2
     return -log(left) if left > 0 else inf
-
-
-def _normal_quantile(failure: float) -> float:
-    """At least the t with Pr[|N(0, 1)| > t] = failure: the tail is at most e^(-t²/2)."""
-    return sqrt(-2 * log(failure))
 
 
 @final

@@ -262,11 +262,9 @@ def _plain_column(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
 
 def _listed(row: list[Any]) -> str:
     """A list as text; whole numbers are whole, other numbers doubles."""
-    return json.dumps(row, ensure_ascii=False, default=_item_text)
-
-
-def _item_text(value: object) -> float | str:
-    return float(value) if isinstance(value, Decimal) else str(value)
+    return json.dumps(
+        row, ensure_ascii=False, default=lambda v: float(v) if isinstance(v, Decimal) else str(v)
+    )
 
 
 def _number_column(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:

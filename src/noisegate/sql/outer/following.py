@@ -48,7 +48,8 @@ _OTHER_ROW: Final = (exp.Lag, exp.Lead, exp.FirstValue, exp.LastValue)
 
 def is_plain(tree: exp.Expr) -> bool:
     """One SELECT from one table, whose columns all stand under its name, as most are."""
-    if not isinstance(tree, exp.Select) or not isinstance(_from(tree), exp.Table):
+    start = tree.args.get("from_")
+    if not isinstance(tree, exp.Select) or start is None or not isinstance(start.this, exp.Table):
         return False
     nested = (exp.Query, exp.Join, exp.Star, exp.With, exp.Lateral, exp.Pivot)
     inside = (node for node in tree.walk() if node is not tree)
@@ -403,11 +404,6 @@ def _operands(node: exp.Expr) -> list[exp.Expr]:
     return [
         each for each in node.iter_expressions() if not isinstance(each, exp.DataType | exp.Var)
     ]
-
-
-def _from(select: exp.Select) -> exp.Expr | None:
-    clause = select.args.get("from_")
-    return clause.this if isinstance(clause, exp.From) else None
 
 
 def _scopes(tree: exp.Expr) -> "list[Scope | _Whole]":

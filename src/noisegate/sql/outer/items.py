@@ -56,10 +56,6 @@ def _divide(a: Ends, b: Ends) -> Ends:
     return _multiply(a, (np.where(clear, 1 / b[1], np.nan), np.where(clear, 1 / b[0], np.nan)))
 
 
-def _absolute(a: Ends) -> Ends:
-    return np.maximum(np.maximum(a[0], -a[1]), 0.0), np.maximum(-a[0], a[1])
-
-
 def _rounded(a: Ends, digits: Ends | None = None) -> Ends:
     """Half away from 0, as the engine rounds; rounding keeps the order of the ends."""
     unit = 10.0 ** -(digits[0] if digits is not None else np.zeros(1))
@@ -95,7 +91,7 @@ _RULES: Final[Mapping[type[exp.Expr], Rule]] = {
     exp.Nullif: _keep,
     exp.Coalesce: _keep,
     exp.Neg: _negative,
-    exp.Abs: _absolute,
+    exp.Abs: lambda a: (np.maximum(np.maximum(a[0], -a[1]), 0.0), np.maximum(-a[0], a[1])),
     exp.Add: _add,
     exp.Sub: lambda a, b: _add(a, _negative(b)),
     exp.Mul: _multiply,

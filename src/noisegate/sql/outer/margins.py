@@ -133,10 +133,11 @@ class Margins:
             table = self._run(1 - failure / count)
             if table is None:
                 return [None] * self.shown.num_columns
-            hidden = _Hidden(table, self.released, 1 - failure / count)
             for place, item in enumerate(items):
                 if item is not None and len(item.parts) == count:
-                    widths = _half_widths(item, self.shown.column(place), hidden)
+                    widths = self._half_widths(
+                        item, self.shown.column(place), table, 1 - failure / count
+                    )
                     known = not widths or any(width is not None for width in widths)
                     found[place] = widths if known else None
         return found
@@ -154,54 +155,35 @@ class Margins:
         again = table.select(range(self.shown.num_columns)).rename_columns(self.shown.column_names)
         return table if again.equals(self.shown) else None
 
+    def _half_widths(
+        self, item: Item, shown: pa.ChunkedArray, table: pa.Table, confidence: Fraction
+    ) -> HalfWidths:
+        """Those of an item, from the ``table`` of rows with their hidden columns."""
+        if item.own is not None:
+            pairs = zip(shown.to_pylist(), table.column(item.own).to_pylist(), strict=True)
+            return tuple(None if value is None else width for value, width in pairs)
+        numbers = [table.column(leaf) for leaf in item.leaves if leaf not in item.sums]
+        if any(pa.types.is_temporal(column.type) for column in (shown, *numbers)):
+            return (None,) * len(shown)  # dates are not calculated with as numbers
 
-@final
-@dataclass(frozen=True, slots=True)
-class _Hidden:
-    """The statement's rows with their hidden columns, at a confidence."""
+        def leaves(name: str) -> Array:
+            if name not in item.sums:
+                return _array(table.column(name))
+            (block, column), texts = item.sums[name], table.column(name).to_pylist()
+            known: dict[str | None, float | None] = {None: None}
+            for text in set(texts) - {None}:  # the rows that a sum is over
+                rows = [int(each) for each in text.split(",")]
+                known[text] = self.released[block].sum_half_width(column, rows, confidence)
+            return np.array([known[text] for text in texts], np.float64)  # None is NaN
 
-    table: pa.Table
-    released: Mapping[str, ReleasedBlock]
-    confidence: Fraction
-
-    def numbers(self, name: str) -> Array:
-        """A hidden column of numbers."""
-        return _array(self.table.column(name))
-
-    def sums(self, name: str, block: str, column: str) -> Array:
-        """The half-widths of sums over the rows that a hidden column lists."""
-        known: dict[str | None, float | None] = {None: None}
-        texts = self.table.column(name).to_pylist()
-        for text in set(texts) - {None}:
-            rows = [int(each) for each in text.split(",")]
-            known[text] = self.released[block].sum_half_width(column, rows, self.confidence)
-        return np.array([known[text] for text in texts], np.float64)  # None is NaN
-
-
-def _half_widths(item: Item, shown: pa.ChunkedArray, hidden: _Hidden) -> HalfWidths:
-    table = hidden.table
-    if item.own is not None:
-        pairs = zip(shown.to_pylist(), table.column(item.own).to_pylist(), strict=True)
-        return tuple(None if value is None else width for value, width in pairs)
-    numbers = [table.column(leaf) for leaf in item.leaves if leaf not in item.sums]
-    if any(_is_time(column) for column in (shown, *numbers)):
-        return (None,) * len(shown)  # dates are not calculated with as numbers
-
-    def leaves(name: str) -> Array:
-        return hidden.sums(name, *item.sums[name]) if name in item.sums else hidden.numbers(name)
-
-    with np.errstate(all="ignore"):
-        low, high = item.ends(leaves)
-        value = _array(shown)
-        largest = np.maximum(np.abs(low), np.abs(high))
-        whole = (low % 1 == 0) & (high % 1 == 0) & (largest < _WHOLE_MAX) & (shown.type == "int64")
-        widths = np.maximum(np.maximum(value - low, high - value), 0.0)
-        widths += np.where(whole, 0.0, _ROUNDING * largest)  # whole: nothing was rounded
-    return tuple(_plain_width(float(width)) for width in widths)
-
-
-def _is_time(column: pa.ChunkedArray) -> bool:
-    return bool(pa.types.is_temporal(column.type))
+        with np.errstate(all="ignore"):
+            low, high = item.ends(leaves)
+            value = _array(shown)
+            top = np.maximum(np.abs(low), np.abs(high))
+            whole = (low % 1 == 0) & (high % 1 == 0) & (top < _WHOLE_MAX) & (shown.type == "int64")
+            widths = np.maximum(np.maximum(value - low, high - value), 0.0)
+            widths += np.where(whole, 0.0, _ROUNDING * top)  # whole: nothing was rounded
+        return tuple(_plain_width(float(width)) for width in widths)
 
 
 def _array(column: pa.ChunkedArray) -> Array:

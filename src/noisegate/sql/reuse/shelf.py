@@ -133,7 +133,8 @@ class Shelf:
         rest = _strength(wanted) - sum(_strength(offer.noise) for offer in same)
         if level is not None:
             goal = wanted.interval(level)
-            if same and _pooled(same).half_width(level) <= goal:
+            drawn = [Known(np.zeros(1, np.int64), offer.law) for offer in same]
+            if same and pooled(drawn).law.half_width(level) <= goal:
                 return Line(offers=tuple(same))
             good = [offer for offer in offers if offer.law.half_width(level) <= goal]
         else:
@@ -278,12 +279,6 @@ def _missing(needed: Needed) -> Measurement | None:
         terms = tuple(term for term, line in pairs if line.noise is not None)
         query = Query(replace(tally, terms=terms))
     return Measurement(query=query, mechanisms=noises)
-
-
-def _pooled(offers: Sequence[Offer]) -> Law:
-    """The law of several draws of the same cells, combined."""
-    blank = np.zeros(1, np.int64)
-    return pooled([Known(blank, offer.law) for offer in offers]).law
 
 
 def _strength(noise: Noise) -> Fraction:

@@ -21,8 +21,8 @@ from noisegate.mechanisms.base import Mechanism
 from noisegate.privacy.event import Event, KeySelectionEvent, ThresholdedGaussianEvent
 from noisegate.privacy.release import Release
 from noisegate.sql.bounds.limits import caps_of, most_rows
-from noisegate.sql.bounds.looks import known_profile, owner_table, text_of
-from noisegate.sql.bounds.sized import own_rows
+from noisegate.sql.bounds.looks import known_profile, text_of
+from noisegate.sql.bounds.sized import own_rows, owner_table
 from noisegate.sql.drafts.draft import Draft, Part, draft
 from noisegate.sql.drafts.groups import Caps
 from noisegate.sql.drafts.purchase import (
@@ -160,8 +160,10 @@ def _order(desk: Desk, asked: Asked, block: Block, *, fresh: bool) -> Order:
     fresh = fresh or any(look.block.name == block.name for look in asked.missing)
     off, delta = rank_slack(profiles, caps.rows_per_unit), (terms.delta or Fraction(0)) / count
     known = _drafted(block, caps, asked.accountant)
-    epsilon = _epsilon_of(known, terms, count, delta, rho=desk.rho)
-
+    if terms.epsilon is None:
+        epsilon = epsilon_for(known, Goal.of(terms), delta=delta)
+    else:
+        epsilon = share_of(terms.epsilon, Fraction(1, count), rho=desk.rho)
     usual = partial(slack_of, profiles, caps.rows_per_unit)
 
     top = _top(desk, terms, block)
@@ -185,7 +187,8 @@ def _order(desk: Desk, asked: Asked, block: Block, *, fresh: bool) -> Order:
         counted = (profile.units_max for profile in profiles)
         require_findable(keys, terms.rows, _units_max(desk, block), *counted)
     bought = buy(found or ())
-    if found is not None and not fresh and _has_values(bought):
+    has_values = any(isinstance(part.query.tally, Values) for part in bought.draft.parts)
+    if found is not None and not fresh and has_values:
         slacks = [partial(_formerly, each, off) for each in FORMER_SLACKS[: None if off else 1]]
         former = [partial(buy, found, slack=each, former=True) for each in slacks]
         former += [partial(buy, found, slack=partial(usual, unlike=LESS_UNLIKE))]
@@ -235,13 +238,6 @@ def _drafted(block: Block, caps: Caps, accountant: str) -> Draft:
     return draft(block, caps, accountant=accountant)
 
 
-def _epsilon_of(known: Draft, terms: Terms, count: int, delta: Fraction, *, rho: bool) -> Fraction:
-    """The step of one of ``count`` blocks."""
-    if terms.epsilon is not None:
-        return share_of(terms.epsilon, Fraction(1, count), rho=rho)
-    return epsilon_for(known, Goal.of(terms), delta=delta)
-
-
 def _units_max(desk: Desk, block: Block) -> int | None:
     """How many units there can be, as the policy bounds rows."""
     private = [t for t in stability_of(block.relation).tables if not t.is_public]
@@ -262,10 +258,6 @@ def _formerly(
     _: Fraction,
 ) -> Fraction:
     return slack(off, taus)
-
-
-def _has_values(bought: Purchase) -> bool:
-    return any(isinstance(part.query.tally, Values) for part in bought.draft.parts)
 
 
 def _are_chosen(curator: Curator, bought: Purchase) -> bool:

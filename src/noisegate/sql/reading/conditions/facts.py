@@ -82,14 +82,8 @@ def _alike(args: Sequence[Any]) -> Sequence[Any]:
     ]
 
 
-def _and(args: Sequence[Any]) -> Any:  # noqa: ANN401
-    order = (False, UNKNOWN, None, True)
-    return min(args, key=order.index)
-
-
-def _or(args: Sequence[Any]) -> Any:  # noqa: ANN401
-    order = (True, UNKNOWN, None, False)
-    return min(args, key=order.index)
+def _first_of(order: tuple[Any, ...]) -> Callable[[Sequence[Any]], Any]:
+    return lambda args: min(args, key=order.index)
 
 
 def _case(args: Sequence[Any]) -> Any:  # noqa: ANN401
@@ -97,10 +91,6 @@ def _case(args: Sequence[Any]) -> Any:  # noqa: ANN401
         if args[place] is UNKNOWN or args[place] is True:
             return UNKNOWN if args[place] is UNKNOWN else args[place + 1]
     return args[-1] if len(args) % 2 else None
-
-
-def _coalesce(args: Sequence[Any]) -> Any:  # noqa: ANN401
-    return next((arg for arg in args if arg is not None), None)
 
 
 def _extreme(choose: Callable[[Sequence[Any]], Any]) -> Callable[[Sequence[Any]], Any]:
@@ -171,13 +161,13 @@ def _date_diff(unit: str, *moments: date) -> int:
 
 
 _CHOICES: Final[dict[str, Callable[[Sequence[Any]], Any]]] = {
-    "and": _and,
-    "between": _and,
-    "or": _or,
+    "and": _first_of((False, UNKNOWN, None, True)),
+    "between": _first_of((False, UNKNOWN, None, True)),
+    "or": _first_of((True, UNKNOWN, None, False)),
     "is_null": lambda args: UNKNOWN if args[0] is UNKNOWN else args[0] is None,
     "is_true": lambda args: UNKNOWN if args[0] is UNKNOWN else args[0] is True,
     "case": _case,
-    "coalesce": _coalesce,
+    "coalesce": lambda args: next((arg for arg in args if arg is not None), None),
     "least": _extreme(min),
     "greatest": _extreme(max),
     "nullif": _nullif,

@@ -90,6 +90,15 @@ def _total(value: Expression, schema: Schema, add: Add) -> Expression:
     return of_units(add(Fold.SUM, units(value, scale)), scale)
 
 
+def column_of(folds: list[Folded], how: Fold, value: Expression, name: Callable[[], str]) -> Field:
+    """The column of a fold, which equal ones share; a new one gets a ``name``."""
+    for known in folds:
+        if (known.fold, known.expression) == (how, value):
+            return Field(known.name)
+    folds.append(Folded(name(), how, value))
+    return Field(folds[-1].name)
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class Growing(Mapping[str, Domain]):
@@ -199,9 +208,4 @@ class _Folding:
         )
 
     def _folded(self, how: Fold, value: Expression) -> Field:
-        for known in self.folded:
-            if (known.fold, known.expression) == (how, value):
-                return Field(known.name)
-        name = f"v{len(self.folded)}"
-        self.folded.append(Folded(name, how, value))
-        return Field(name)
+        return column_of(self.folded, how, value, lambda: f"v{len(self.folded)}")

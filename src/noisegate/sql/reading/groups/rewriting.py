@@ -143,8 +143,11 @@ def grouped(block: Block, public: Public | None) -> tuple[Block, exp.Select | No
     if None in wheres or not 1 < len(wheres) <= _MOST or not plain or not known:
         return block, None
     conditions: list[Expression] = [each for each in wheres if each is not None]
-    if len(kinds) * len(wheres) > len(block.aggregates) or not _disjoint(block, conditions, public):
+    if len(kinds) * len(wheres) > len(block.aggregates):
         return block, None
+    for pair in combinations(conditions, 2):  # no row may meet two, by the question and the policy
+        if not facts_of(Filter(block.relation, Call("and", pair)), public).none:
+            return block, None
     pairs = [each for place, one in enumerate(conditions) for each in (one, Literal(place))]
     place = Call("case", tuple(pairs))
     relation = Filter(block.relation, Call("or", tuple(conditions)))
@@ -155,14 +158,6 @@ def grouped(block: Block, public: Public | None) -> tuple[Block, exp.Select | No
         aggregates=tuple(replace(each, name=f"c{n}") for n, each in enumerate(kinds)),
     )  # fmt: skip
     return made, _shown(block, list(kinds), conditions)
-
-
-def _disjoint(block: Block, conditions: Sequence[Expression], public: Public | None) -> bool:
-    """Whether no row meets two of the conditions, by the question and public facts alone."""
-    return all(
-        facts_of(Filter(block.relation, Call("and", pair)), public).none
-        for pair in combinations(conditions, 2)
-    )
 
 
 def shown_over(select: exp.Select, table: exp.Table, block: Block) -> exp.Subquery:

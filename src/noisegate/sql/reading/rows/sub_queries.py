@@ -14,7 +14,7 @@ from noisegate.algebra.relation import Fold, Folded, Partnered
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Kind
 from noisegate.sql.reading.groups.aggregates import asked
-from noisegate.sql.reading.groups.per_unit import Growing, folded
+from noisegate.sql.reading.groups.per_unit import Growing, column_of, folded
 from noisegate.sql.reading.literals import agreed
 from noisegate.sql.reading.rows.joins import (
     Equality,
@@ -175,7 +175,8 @@ class SubQueries:
         require_only(node, "this", "query")
         is_in = isinstance(node, exp.In)
         query = (node.args["query"] if is_in else node.this).unnest()
-        if isinstance(query, exp.Select) and not _is_grouped(query):
+        more = any(map(query.args.get, ("group", "having", "with_")))
+        if isinstance(query, exp.Select) and not more:
             tied = self._correlated(query, sight, renamed=renamed)
             items = [item_of(item) for item in query.expressions]
         elif is_in:
@@ -280,12 +281,8 @@ class _Number:
         return None
 
     def _folded(self, how: Fold, value: Expression) -> Field:
-        for known in self.folded:
-            if (known.fold, known.expression) == (how, value):
-                return Field(known.name)
         taken = {*self.rows.schema, *self.tied.inner.rows.schema, *(f.name for f in self.folded)}
-        self.folded.append(Folded(fresh("partners", taken), how, value))
-        return Field(self.folded[-1].name)
+        return column_of(self.folded, how, value, lambda: fresh("partners", taken))
 
 
 def _over_both(outer: Sight, inner: Rows) -> Reading:
@@ -300,10 +297,6 @@ def _over_both(outer: Sight, inner: Rows) -> Reading:
 
     untyped = {**outer.untyped, **Sight(inner).untyped}
     return Reading({**outer.rows.schema, **inner.schema}, hook, untyped)
-
-
-def _is_grouped(select: exp.Select) -> bool:
-    return bool(select.args.get("group") or select.args.get("having") or select.args.get("with_"))
 
 
 def _columns(node: Node) -> list[exp.Column]:

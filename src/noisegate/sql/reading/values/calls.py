@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 def _whole_division(node: Node, reading: "Reading") -> Expression:
     """Of whole numbers the whole quotient; of others a plain division, as in DuckDB."""
-    require_only(node, "this", "expression")
     parts = tuple(reading.operand(part, Kind.INTEGER) for part in (node.this, node.expression))
     for part in parts:
         if not reading.kind(part).is_numeric:
@@ -38,7 +37,6 @@ def _whole_division(node: Node, reading: "Reading") -> Expression:
 
 def _log(node: Node, reading: "Reading") -> Expression:
     """LOG(x) is to base 10, LOG(base, x) to a base."""
-    require_only(node, "this", "expression")
     if not node.args.get("expression"):
         return Call("log10", (reading.operand(node.this),))
     base, value = literal(node.this), reading.operand(node.expression)
@@ -50,7 +48,6 @@ def _log(node: Node, reading: "Reading") -> Expression:
 
 def _bucket(node: Node, reading: "Reading") -> Expression:
     """WIDTH_BUCKET(x, low, high, n): 0 below, 1 to n, n + 1 from high on."""
-    require_only(node, "this", "min_value", "max_value", "num_buckets")
     low, high = literal(node.args["min_value"]), literal(node.args["max_value"])
     count = whole(node.args["num_buckets"], "The number of buckets")
     ends = [end for end in (low, high) if end is not None and end.kind.is_numeric]
@@ -67,16 +64,18 @@ def _bucket(node: Node, reading: "Reading") -> Expression:
 
 Reader: TypeAlias = "Callable[[Node, Reading], Expression]"
 _QUIET: Final = ("safe", "coalesce")
+_BOTH: Final = ("this", "expression")
+_LIKE: Final = (*_BOTH, "negate")
 
 
 def _escaped(node: Node, reading: "Reading") -> Expression:
     if not isinstance(node.this, exp.Like | exp.ILike):
         raise refusal(node)
+    require_only(node.this, *_LIKE)
     return _like(node.this, reading, reading.read(node.expression))
 
 
 def _like(node: Node, reading: "Reading", *escape: Expression) -> Expression:
-    require_only(node, "this", "expression", "negate")
     name = "ilike" if isinstance(node, exp.ILike) else "like"
     text, pattern = (reading.taken(each, Kind.TEXT) for each in (node.this, node.expression))
     found = Call(name, (text, pattern, *escape))
@@ -87,14 +86,8 @@ def _texts(nodes: "Sequence[Node]", reading: "Reading") -> list[Expression]:
     return [as_text(reading.raw(node), reading.schema) for node in nodes]
 
 
-def _pipe(node: Node, reading: "Reading") -> Expression:
-    require_only(node, "this", "expression", *_QUIET)
-    return Call("concat", tuple(_texts([node.this, node.expression], reading)))
-
-
 def _concat(node: Node, reading: "Reading") -> Expression:
     """CONCAT leaves NULLs out, unlike ||."""
-    require_only(node, "expressions", *_QUIET)
     filled: list[Expression] = [
         Call("coalesce", (text, Literal(""))) if domain_of(text, reading.schema).may_lack else text
         for text in _texts(node.expressions, reading)
@@ -103,53 +96,31 @@ def _concat(node: Node, reading: "Reading") -> Expression:
 
 
 def _trim(node: Node, reading: "Reading") -> Expression:
-    require_only(node, "this", "position")
     name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(node.text("position"), "trim")
     return Call(name, (reading.taken(node.this, Kind.TEXT),))
 
 
-def _split_part(node: Node, reading: "Reading") -> Expression:
-    require_only(node, "this", "delimiter", "part_index")
-    text = reading.taken(node.this, Kind.TEXT)
-    others = (reading.read(node.args[part]) for part in ("delimiter", "part_index"))
-    return Call("split_part", (text, *others))
-
-
 def _pad(node: Node, reading: "Reading") -> Expression:
-    require_only(node, "this", "expression", "fill_pattern", "is_left")
     if not node.args.get("fill_pattern"):
         raise Unsupported(
             "LPAD and RPAD need the text to pad with.", fix="For example: LPAD(x, 5, '0')."
         )
-    text = reading.taken(node.this, Kind.TEXT)
-    others = (reading.read(node.args[part]) for part in ("expression", "fill_pattern"))
-    return Call("lpad" if node.args.get("is_left") else "rpad", (text, *others))
+    name = "lpad" if node.args.get("is_left") else "rpad"
+    return _of_text(name, "expression", "fill_pattern")(node, reading)
 
 
-def _regexp_like(node: Node, reading: "Reading") -> Expression:
-    require_only(node, "this", "expression", "flag")
-    return _regexp("regexp_matches", node, reading, "expression", "flag")
+def _of_text(name: str, *parts: str) -> Reader:
+    """A function of a text and of those parts that are said."""
 
+    def read(node: Node, reading: "Reading") -> Expression:
+        others = (reading.read(node.args[part]) for part in parts if node.args.get(part))
+        return Call(name, (reading.taken(node.this, Kind.TEXT), *others))
 
-def _regexp_extract(node: Node, reading: "Reading") -> Expression:
-    require_only(node, "this", "expression", "group", "null_if_pos_overflow")
-    return _regexp("regexp_extract", node, reading, "expression", "group")
-
-
-def _regexp_replace(node: Node, reading: "Reading") -> Expression:
-    require_only(node, "this", "expression", "replacement", "modifiers", "single_replace")
-    return _regexp("regexp_replace", node, reading, "expression", "replacement", "modifiers")
-
-
-def _regexp(name: str, node: Node, reading: "Reading", *parts: str) -> Expression:
-    """A test or a part of a text, by a constant pattern."""
-    others = (reading.read(node.args[part]) for part in parts if node.args.get(part))
-    return Call(name, (reading.taken(node.this, Kind.TEXT), *others))
+    return read
 
 
 def _strftime(node: Node, reading: "Reading") -> Expression:
     """STRFTIME(x, format), or the other way round, as DuckDB has it too."""
-    require_only(node, "this", "format")
     moment, form = node.this, node.args["format"]
     if moment.is_string:
         moment, form = form, moment
@@ -158,25 +129,37 @@ def _strftime(node: Node, reading: "Reading") -> Expression:
 
 def _epoch_ms(node: Node, reading: "Reading") -> Expression:
     """EPOCH_MS of a date or time; of a number it would make one."""
-    require_only(node, "this", "scale")
     return Call("epoch_ms", (reading.taken(node.this, Kind.TIMESTAMP),))
 
 
-READERS: Final = MappingProxyType[type[exp.Expr], Reader]({
-    exp.IntDiv: _whole_division,
-    exp.Log: _log,
-    exp.WidthBucket: _bucket,
-    exp.Like: _like,
-    exp.ILike: _like,
-    exp.Escape: _escaped,
-    exp.DPipe: _pipe,
-    exp.Concat: _concat,
-    exp.Trim: _trim,
-    exp.SplitPart: _split_part,
-    exp.Pad: _pad,
-    exp.RegexpLike: _regexp_like,
-    exp.RegexpExtract: _regexp_extract,
-    exp.RegexpReplace: _regexp_replace,
-    exp.TimeToStr: _strftime,
-    exp.UnixToTime: _epoch_ms,
+READERS: Final = MappingProxyType[type[exp.Expr], tuple[tuple[str, ...], Reader]]({
+    exp.IntDiv: (_BOTH, _whole_division),
+    exp.Log: (_BOTH, _log),
+    exp.WidthBucket: (("this", "min_value", "max_value", "num_buckets"), _bucket),
+    exp.Like: (_LIKE, _like),
+    exp.ILike: (_LIKE, _like),
+    exp.Escape: (_BOTH, _escaped),
+    exp.DPipe: (
+        (*_BOTH, *_QUIET),
+        lambda node, reading: Call(
+            "concat", tuple(_texts([node.this, node.expression], reading))
+        ),
+    ),
+    exp.Concat: (("expressions", *_QUIET), _concat),
+    exp.Trim: (("this", "position"), _trim),
+    exp.SplitPart: (
+        ("this", "delimiter", "part_index"), _of_text("split_part", "delimiter", "part_index"),
+    ),
+    exp.Pad: ((*_BOTH, "fill_pattern", "is_left"), _pad),
+    exp.RegexpLike: ((*_BOTH, "flag"), _of_text("regexp_matches", "expression", "flag")),
+    exp.RegexpExtract: (
+        (*_BOTH, "group", "null_if_pos_overflow"),
+        _of_text("regexp_extract", "expression", "group"),
+    ),
+    exp.RegexpReplace: (
+        (*_BOTH, "replacement", "modifiers", "single_replace"),
+        _of_text("regexp_replace", "expression", "replacement", "modifiers"),
+    ),
+    exp.TimeToStr: (("this", "format"), _strftime),
+    exp.UnixToTime: (("this", "scale"), _epoch_ms),
 })  # fmt: skip

@@ -87,7 +87,7 @@ _METHODS: Final[dict[type[exp.Expr], str]] = {
     exp.Or: "_logic",
     exp.Cast: "_cast",
     exp.TryCast: "_cast",
-    exp.Date: "_to_date",
+    exp.Date: "_cast",
     exp.Case: "_case",
     exp.If: "_if",
     exp.Is: "_is",
@@ -189,8 +189,10 @@ class Reading:
 
     def _by_reader(self, node: Node) -> Expression:
         """What a reader of its own makes of it; the parser leaves open what a function lacks."""
+        parts, reader = _READERS[type(node)]
+        require_only(node, *parts)
         try:
-            return _READERS[type(node)](node, self)
+            return reader(node, self)
         except KeyError:
             lacking = node.sql_name() if isinstance(node, exp.Func) else node.key.upper()
         raise Unsupported(
@@ -296,12 +298,11 @@ class Reading:
         )
 
     def _cast(self, node: Node) -> Expression:
-        require_only(node, "this", "to", "action", *_QUIET)
-        return cast(self.raw(node.this), node.args["to"], self.schema)
-
-    def _to_date(self, node: Node) -> Expression:
-        require_only(node, "this")
-        return cast(self.raw(node.this), exp.DataType(this=exp.DType.DATE), self.schema)
+        """CAST(x AS type), and DATE(x)."""
+        date = isinstance(node, exp.Date)
+        require_only(node, "this", *(() if date else ("to", "action", *_QUIET)))
+        kind = exp.DataType(this=exp.DType.DATE) if date else node.args["to"]
+        return cast(self.raw(node.this), kind, self.schema)
 
     def _case(self, node: Node) -> Expression:
         require_only(node, "this", "ifs", "default")

@@ -11,7 +11,7 @@ from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Kind
 from noisegate.sql.reading.literals import whole
 from noisegate.sql.reading.values import decimals
-from noisegate.sql.reading.words import Node, refusal, require_only
+from noisegate.sql.reading.words import Node, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -112,6 +112,7 @@ def _beyond() -> Unsupported:
 
 
 Reader: TypeAlias = "Callable[[Node, Reading], Expression]"
+_BOTH: Final = ("this", "expression")
 _QUIET: Final = ("typed", "safe", "date_part_boundary")
 _PARTS: Final[dict[str, str]] = {
     **{part: part for part in ("year", "quarter", "month", "day", "hour", "minute", "second")},
@@ -150,14 +151,8 @@ def _seconds(node: Node, reading: "Reading") -> Expression:
     return Call("epoch", (reading.taken(node, Kind.TIMESTAMP),))
 
 
-def _epoch(node: Node, reading: "Reading") -> Expression:
-    require_only(node, "this")
-    return _seconds(node.this, reading)
-
-
 def _sum(node: Node, reading: "Reading") -> Expression:
     """Sums and differences, where dates count in days."""
-    require_only(node, "this", "expression", *_QUIET)
     back = isinstance(node, exp.Sub)
     first, second = node.this, node.expression
     if isinstance(first, exp.Interval) and not back:
@@ -236,7 +231,6 @@ def _words(interval: exp.Interval) -> tuple[str, str]:
 
 
 def _date_add(node: Node, reading: "Reading") -> Expression:
-    require_only(node, "this", "expression")
     if not isinstance(node.expression, exp.Interval):
         raise refusal(node)
     return _moved(node.this, node.expression, reading, back=False)
@@ -244,7 +238,6 @@ def _date_add(node: Node, reading: "Reading") -> Expression:
 
 def _calendar(node: Node, reading: "Reading") -> Expression:
     """Days and months by other names than numbers."""
-    require_only(node, "this")
     moment = reading.taken(node.this, Kind.TIMESTAMP)
     if isinstance(node, exp.LastDay):
         return last_day(moment)
@@ -256,19 +249,12 @@ def _calendar(node: Node, reading: "Reading") -> Expression:
     return named(Call("month", (moment,)), 1, MONTHS, reading.schema)
 
 
-def _extract(node: Node, reading: "Reading") -> Expression:
-    require_only(node, "this", "expression")
-    return part(node.this.name, node.expression, reading)
-
-
 def _truncated(node: Node, reading: "Reading") -> Expression:
-    require_only(node, "this", "unit", *_QUIET)
     unit = Literal(node.args["unit"].name.lower())
     return Call("date_trunc", (unit, reading.taken(node.this, Kind.TIMESTAMP)))
 
 
 def _difference(node: Node, reading: "Reading") -> Expression:
-    require_only(node, "this", "expression", "unit", *_QUIET)
     unit = Literal(node.text("unit").lower() or "day")
     for untyped in map(reading.without_type, (node.expression, node.this)):
         if untyped is not None:
@@ -276,17 +262,17 @@ def _difference(node: Node, reading: "Reading") -> Expression:
     return Call("date_diff", (unit, *reading.agreed(node.expression, node.this)))
 
 
-READERS: Final = MappingProxyType[type[exp.Expr], Reader]({
-    exp.Add: _sum,
-    exp.Sub: _sum,
-    exp.DateAdd: _date_add,
-    exp.LastDay: _calendar,
-    exp.DayOfWeekIso: _calendar,
-    exp.Dayname: _calendar,
-    exp.Monthname: _calendar,
-    exp.Extract: _extract,
-    exp.TimestampTrunc: _truncated,
-    exp.DateTrunc: _truncated,
-    exp.DateDiff: _difference,
-    exp.TimeToUnix: _epoch,
+READERS: Final = MappingProxyType[type[exp.Expr], tuple[tuple[str, ...], Reader]]({
+    exp.Add: ((*_BOTH, *_QUIET), _sum),
+    exp.Sub: ((*_BOTH, *_QUIET), _sum),
+    exp.DateAdd: (_BOTH, _date_add),
+    exp.LastDay: (("this",), _calendar),
+    exp.DayOfWeekIso: (("this",), _calendar),
+    exp.Dayname: (("this",), _calendar),
+    exp.Monthname: (("this",), _calendar),
+    exp.Extract: (_BOTH, lambda node, reading: part(node.this.name, node.expression, reading)),
+    exp.TimestampTrunc: (("this", "unit", *_QUIET), _truncated),
+    exp.DateTrunc: (("this", "unit", *_QUIET), _truncated),
+    exp.DateDiff: ((*_BOTH, "unit", *_QUIET), _difference),
+    exp.TimeToUnix: (("this",), lambda node, reading: _seconds(node.this, reading)),
 })  # fmt: skip
