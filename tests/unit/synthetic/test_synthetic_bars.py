@@ -97,6 +97,19 @@ def test_a_table_with_all_columns_gives_narrower_bounds_than_parts():
     assert reach(SIZES, [], masks, **terms) == (0, np.inf)
 
 
+def test_large_parts_of_three_columns_are_bound_by_what_pairs_hold_outside():
+    """What two pairs leave of all rows is less by 50 and more; noise of each sum is 12 at most."""
+    asked = {0: [0, 1], 1: [0, 1], 2: [0]}
+    masks = masks_of(SIZES, asked)
+    pairs = [Evidence(axes, exact(axes), 1.0) for axes in ((0, 1), (0, 2), (1, 2))]
+    low, high = reach(SIZES, pairs, masks, failure=0.05, gaussian=True)
+    kept = inside({a: masks[a] for a in (0, 2)})
+    lost = inside({0: masks[0], 1: ~masks[1]})
+    assert kept - lost - 12 < low <= inside(masks) <= high < kept + 12
+    sums = [inside({a: masks[a] for a in pair}) for pair in ((0, 1), (1, 2))]
+    assert low > sum(sums) - 600 + 50  # what two pairs leave of all rows
+
+
 def test_a_total_that_is_known_has_no_width():
     assert reach(SIZES, [], {}, failure=0.05, gaussian=False, total=600.0) == (600, 600)
 

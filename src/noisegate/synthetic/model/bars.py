@@ -2,14 +2,14 @@
 
 Where a measured table holds all columns that are asked about, it gives the exact number plus noise
 of a known spread. Where none does, the exact number is at most that of any fewer conditions, and at
-least what two of them leave (Fréchet's inequalities), so there is a ± all the same, if a wide one.
+least that less the rows which tables of the other columns hold outside their conditions (Fréchet's
+inequalities), so there is a ± all the same, if a wide one.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
-from itertools import combinations
 from math import acosh, inf, prod
 from typing import TypeAlias, final
 
@@ -107,8 +107,9 @@ def reach(
 
     Claim: it lies between them, with probability 1 - failure, over the noise. Why: each measured
         sum is exact plus noise, whose reach is proven in `releases.tails`; where several bounds are
-        used, each fails with its part of the probability. Which tables were measured may depend on
-        earlier answers, but not on their own noise.
+        used, each fails with its part of the probability, half of it at each end, since noise is
+        symmetric. Which tables were measured may depend on earlier answers, but not on their own
+        noise.
     """
     whole = direct(sizes, evidence, masks, total)
     if whole is not None:
@@ -117,15 +118,28 @@ def reach(
     asked = {axes: direct(sizes, evidence, {a: masks[a] for a in axes}, total) for axes in covered}
     known = {axes: one for axes, one in asked.items() if one is not None and axes}
     widest = [axes for axes in known if not any(set(axes) < set(other) for other in known)]
-    everything = direct(sizes, evidence, {}, total)
-    if everything is None:
-        return 0.0, inf
-    part = failure / (len(widest) + 1)
-    most = _ends(everything, part, gaussian=gaussian)[1]
+    sides: dict[tuple[Axes, int], Direct] = {}  # inside these masks, but outside that of the axis
+    for held, axis in [(axes, axis) for axes in known for axis in axes]:
+        flipped = {a: ~masks[a] if a == axis else masks[a] for a in held}
+        if (one := direct(sizes, evidence, flipped, total)) is not None:
+            sides[held, axis] = one
+    if not widest:
+        everything = direct(sizes, evidence, {}, total)
+        return 0.0, inf if everything is None else _ends(everything, failure, gaussian=gaussian)[1]
+    part = failure / (len(widest) + len(sides) / 2)  # of sides only one end is used
     ends = {axes: _ends(known[axes], part, gaussian=gaussian) for axes in widest}
-    pairs = [(a, b) for a, b in combinations(ends, 2) if set(a) | set(b) == set(masks)]
-    low = max((ends[a][0] + ends[b][0] - most for a, b in pairs), default=0.0)
-    return max(low, 0.0), min((end for _, end in ends.values()), default=most)
+    lost = {each: _ends(one, part, gaussian=gaussian)[1] for each, one in sides.items()}
+
+    def least(within: Axes, axis: int) -> float:
+        """At most so many rows inside these masks are outside that of the axis."""
+        return min(
+            (most for (axes, other), most in lost.items()
+             if other == axis and set(axes) <= {*within, axis}),
+            default=inf,
+        )  # fmt: skip
+
+    low = max(ends[a][0] - sum(least(a, axis) for axis in masks if axis not in a) for a in widest)
+    return max(low, 0.0), min(end for _, end in ends.values())
 
 
 def _ends(one: Direct, failure: float, *, gaussian: bool) -> tuple[float, float]:
