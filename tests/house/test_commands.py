@@ -20,8 +20,7 @@ from typer.main import get_command
 from noisegate import errors
 from noisegate.cli import app
 from noisegate.cli.ending import ended
-from noisegate.cli.examples import EXAMPLES
-from noisegate.cli.help import EXIT_CODES, Command
+from noisegate.cli.help import EXAMPLES, EXIT_CODES, Command
 
 ROOT = get_command(app)
 TALKING = {"demo", "shell", "serve", "mcp"}  # with people, or by a protocol, until they are ended

@@ -17,13 +17,12 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
-from noisegate.cli.stewards.agents import _caller
+from noisegate.cli.stewards.serving import _caller
 from noisegate.errors import PolicyError, SpecError
 from noisegate.exact import fraction
 from noisegate.orders import SqlOrder
 from noisegate.server.agents import AgentsApp
-from noisegate.server.agents.plans import Plans
-from noisegate.server.agents.tools import TOOLS, Tools
+from noisegate.server.agents.tools import TOOLS, Plans, Tools
 from noisegate.server.http import http_app
 from noisegate.server.serve import Serving, pages
 from noisegate.server.service import Service
@@ -171,7 +170,7 @@ def test_nothing_is_asked_without_a_plan_of_ones_own(service, token, monkeypatch
         ("ask", {}),
     )
     monkeypatch.setattr(
-        "noisegate.server.agents.plans.now", lambda: "9999-01-01T00:00:00.000+00:00"
+        "noisegate.server.agents.tools.now", lambda: "9999-01-01T00:00:00.000+00:00"
     )
     refused += use(service, token, ("ask_question", {"plan_id": name}))
     for each in refused:
@@ -441,7 +440,7 @@ def test_the_log_knows_what_an_agent_asked(service, token):
 
 
 def test_one_person_cannot_fill_the_store_with_plans(service, token, monkeypatch):
-    monkeypatch.setattr("noisegate.server.agents.plans._MOST", 3)
+    monkeypatch.setattr("noisegate.server.agents.tools._MOST", 3)
     tools, caller = Tools(service), service.people.by_token(token)
 
     async def run():

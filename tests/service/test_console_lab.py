@@ -9,8 +9,8 @@ from browser import Browser, Everybody, asked, clinic_service, words
 
 from noisegate.errors import OperatorError
 from noisegate.server.console.attacks import Lab, _shown
-from noisegate.server.console.children import child
-from noisegate.server.console.paper import drawn
+from noisegate.server.console.audit import drawn
+from noisegate.server.pictures import child
 
 RECORD = {
     "attack": "x", "title": "Two <b>counts</b>", "story": "They differ.", "measure": "right guesses",

@@ -12,7 +12,7 @@ from noisegate.errors import Forbidden, PolicyError
 from noisegate.orders import order_from
 from noisegate.privacy.loss import ApproxDP
 from noisegate.root import Hosted, amendment, read_policy
-from noisegate.server.console.shares import renewed
+from noisegate.server.console.budget import renewed
 from noisegate.server.service import Service
 from noisegate.server.settings import Settings
 from refusals import about

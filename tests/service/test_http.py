@@ -19,8 +19,7 @@ from served import PEOPLE, QUICK, serving
 
 from noisegate.releases.forms.table import TableRelease
 from noisegate.server.http.asked import BODY_MAX, TYPES
-from noisegate.server.http.description import description
-from noisegate.server.http.table import CALLS
+from noisegate.server.http.table import CALLS, description
 from noisegate.server.service import Service
 
 DOCS = Path(__file__).parents[2] / "docs"

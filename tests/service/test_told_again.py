@@ -10,7 +10,7 @@ from served import PEOPLE, serving
 from noisegate.errors import Paused, SpecError
 from noisegate.orders import order_from
 from noisegate.server.access import AuditLog
-from noisegate.server.http.strokes import Strokes
+from noisegate.server.http.asked import Strokes
 from noisegate.server.service import Service
 from noisegate.server.settings import Settings
 

@@ -12,8 +12,9 @@ import pytest
 from wires import Raw, errors, fields, message, rows, startup
 
 from noisegate.errors import SpecError
+from noisegate.server.people import Scram
 from noisegate.server.wire import scram
-from noisegate.server.wire.serving import serve_wire
+from noisegate.server.wire.serving import listening
 
 
 def refused(wire, **said):
@@ -94,7 +95,7 @@ def test_a_proof_cannot_be_replayed(wire):
     """The server's half of the nonce is new each time."""
     nonces = set()
     for _ in range(5):
-        exchange = scram.Exchange(scram.Secrets(b"salt", 4096, ()))
+        exchange = scram.Exchange(Scram(salt=b"salt", iterations=4096, keys=()))
         nonces.add(exchange.first(b"n,,n=,r=abc").split(b",")[0])
     assert len(nonces) == 5
 
@@ -113,7 +114,9 @@ def test_a_proof_cannot_be_replayed(wire):
 )
 def test_whatever_is_no_proof_is_denied(data):
     """As in RFC 7677, section 3, whose numbers the next test has."""
-    exchange = scram.Exchange(scram.Secrets(b"salt", 4096, (scram.Key(b"k" * 32, b"s" * 32, "t"),)))
+    exchange = scram.Exchange(
+        Scram(salt=b"salt", iterations=4096, keys=((b"k" * 32, b"s" * 32, "t"),))
+    )
     nonce = exchange.first(b"n,,n=,r=abc").split(b",")[0][2:]
     with pytest.raises(scram.Denied):
         exchange.final(data.replace(b"{}", nonce))
@@ -125,8 +128,8 @@ def test_the_exchange_of_the_standard_is_reproduced(monkeypatch):
 
     monkeypatch.setattr(scram, "token_hex", lambda _: "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0")
     salt = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
-    key = scram.Key(*scram_keys("pencil", salt, 4096), "token")
-    exchange = scram.Exchange(scram.Secrets(salt, 4096, (scram.Key(b"x" * 32, b"", "no"), key)))
+    key = (*scram_keys("pencil", salt, 4096), "token")
+    exchange = scram.Exchange(Scram(salt=salt, iterations=4096, keys=((b"x" * 32, b"", "no"), key)))
     nonce = b"rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
     first = exchange.first(b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO")
     assert first == b"r=%s,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096" % nonce
@@ -264,7 +267,7 @@ def test_keys_are_random(wire):
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org"])
 def test_without_tls_it_listens_on_this_machine_alone(wire, host):
     with pytest.raises(SpecError):
-        asyncio.run(serve_wire(wire.service, host, 0))
+        asyncio.run(listening(wire.service, host, 0))
 
 
 def test_tls_is_checked_by_libpq(wire):

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from psycopg.adapt import PyFormat, Transformer
 
 from noisegate.server.wire import types
-from noisegate.server.wire.answering import Outcome
+from noisegate.server.wire.answering import Outcome, copied
 from noisegate.server.wire.commands import Copy
-from noisegate.server.wire.copying import copied
 from noisegate.server.wire.messages import BINARY, TEXT, Malformed
 
 MICROSECONDS = st.datetimes()

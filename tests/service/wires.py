@@ -21,7 +21,7 @@ from cryptography.x509.oid import NameOID
 
 from noisegate.server.service import Service
 from noisegate.server.settings import Settings
-from noisegate.server.wire.serving import serve_wire
+from noisegate.server.wire.serving import listening
 
 HOST = "127.0.0.1"
 SALTED = {}
@@ -54,8 +54,8 @@ class Wire:
 
     def listen(self, **terms):
         """Another server of the same service; its port."""
-        made = serve_wire(self.service, HOST, 0, **terms)
-        server = asyncio.run_coroutine_threadsafe(made, self.loop).result(20)
+        made = listening(self.service, HOST, 0, **terms)
+        server, _ = asyncio.run_coroutine_threadsafe(made, self.loop).result(20)
         self.servers.append(server)
         return server.sockets[0].getsockname()[1]
 

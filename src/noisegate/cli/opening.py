@@ -35,7 +35,7 @@ from noisegate.cli.app import (
     Unit,
 )
 from noisegate.cli.ending import opened
-from noisegate.cli.printing import bar, print_plan, say, say_json
+from noisegate.cli.printing import bar, print_plan, say, say_json, show
 from noisegate.errors import SpecError, UnitWarning
 from noisegate.files import require_output
 
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from fractions import Fraction
     from pathlib import Path
 
+    from noisegate.desk.answer import Answer
     from noisegate.desk.order import Order
     from noisegate.desk.plan import Expected, Plan
     from noisegate.desk.terms.part import PartOf as PartAsked
@@ -189,6 +190,11 @@ class Asking:
                 return None
         with bar() as progress:
             return gate.run(order, fresh=self.fresh, progress=progress)
+
+    def shown(self, opening: Opening, order: "Order[Answer, Expected]") -> None:
+        """Order an answer, and print what comes of it."""
+        if (found := self.ordered(opening, order)) is not None:
+            show(found, self.confidence, as_json=self.as_json)
 
 
 def said(**terms: Any) -> dict[str, Any]:  # noqa: ANN401 - as typed

@@ -53,11 +53,6 @@ def tell(facts: dict[str, Any], words: str, *, as_json: bool) -> None:
         say(words)
 
 
-def say_made(made: "Answer | Held", confidence: str, signer: "Signer | None" = None) -> None:
-    """An answer or a release as one JSON object, signed where there is a key."""
-    say_json(json.loads(made.to_json(confidence=confidence, sign=signer)))
-
-
 def say_csv(text: str) -> None:
     """Comma-separated rows: as they are, in UTF-8 as files are; on a terminal inert."""
     if sys.stdout.isatty():
@@ -82,19 +77,27 @@ def as_options(text: str) -> str:
     return _NAMED.sub(option, text)
 
 
-def print_answer(answer: "Answer", confidence: str) -> None:
-    """An answer with its price and its promise."""
-    print_table(None, answer.columns, answer.cells(confidence))
-    say(as_options(answer.footer(confidence)))
-    say(answer.promise)
+def show(
+    made: "Answer | Held",
+    confidence: str,
+    *,
+    as_json: bool = False,
+    as_csv: bool = False,
+    signer: "Signer | None" = None,
+) -> None:
+    """An answer, or a release by its first rows, with price and promise.
 
-
-def print_release(made: "Held", confidence: str) -> None:
-    """Its first rows, its price and its promise."""
-    shown = made.shown(confidence)
-    print_table(None, shown.columns, shown.cells(confidence))
-    say(as_options(made.footer(confidence)))
-    say(made.promise)
+    Or as data: comma-separated, or as one JSON object, signed where there is a key.
+    """
+    if as_json:
+        say_json(json.loads(made.to_json(confidence=confidence, sign=signer)))
+    elif as_csv:
+        say_csv(made.to_csv(confidence=confidence))
+    else:
+        shown = getattr(made, "shown", lambda _: made)(confidence)
+        print_table(None, shown.columns, shown.cells(confidence))
+        say(as_options(made.footer(confidence)))
+        say(made.promise)
 
 
 def print_plan(plan: "Plan[Expected]", confidence: str, *, as_json: bool) -> None:

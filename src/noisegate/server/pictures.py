@@ -1,13 +1,16 @@
-"""Pictures of releases, drawn in a process of their own.
+"""Pictures of releases, and whatever else is done in a process of its own.
 
-Whoever draws is code of others, and gets released numbers alone: no rows, no ledger, no tokens.
+A child has neither rows nor keys nor our environment. Whoever draws is code of others, and gets
+released numbers alone: no rows, no ledger, no tokens.
 Everybody may look at what is public, so each picture is drawn once, few at a time, by threads that
 do nothing else.
 """
 
+import os
 import subprocess
 import sys
 from collections import OrderedDict
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,7 +18,7 @@ from threading import Lock
 from typing import Final, final
 
 from noisegate.desk.release import Held
-from noisegate.errors import Unsupported
+from noisegate.errors import OperatorError, Unsupported
 
 AT_ONCE: Final = 2
 _KEPT: Final = 200
@@ -28,6 +31,24 @@ resource.setrlimit(resource.RLIMIT_DATA, (1 << 31, 1 << 31))  # it reserves addr
 module, name, file, picture = sys.argv[1:]
 getattr(import_module(module), name).load(file).plot().save(picture)
 """
+
+
+def child(arguments: Sequence[str], *, sent: str = "", seconds: float) -> bytes:
+    """What a child of this Python writes, given ``sent``; it is alone in an empty folder."""
+    with TemporaryDirectory(prefix="noisegate-") as folder:
+        known = {"PATH": os.defpath, "HOME": folder, "LANG": "C.UTF-8"}
+        try:
+            done = subprocess.run(  # noqa: S603 - our own arguments
+                [sys.executable, "-I", *arguments], input=sent.encode(), capture_output=True,
+                timeout=seconds, env=known, cwd=folder, check=True,
+            )  # fmt: skip
+        except (OSError, subprocess.SubprocessError):
+            raise OperatorError(
+                "A helper process failed, or took too long.",
+                fix="Check that the extra 'plot' is installed, and that there is memory.",
+                about="child",
+            ) from None
+    return done.stdout
 
 
 @final
@@ -59,17 +80,11 @@ def svg_of(release: Held) -> bytes:
         file, picture = Path(folder) / "release.parquet", Path(folder) / "picture.svg"
         release.save(file)
         kind = type(release)
-        command = [sys.executable, "-I", "-c", _CHILD, kind.__module__, kind.__qualname__]
+        names = (kind.__module__, kind.__qualname__, str(file), str(picture))
         try:
-            done = subprocess.run(  # noqa: S603 - our own program
-                [*command, str(file), str(picture)], cwd=folder, env={"HOME": folder},
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                timeout=_SECONDS, check=False,
-            )  # fmt: skip
-        except subprocess.TimeoutExpired:
-            done = None
-        if done is None or done.returncode or not picture.is_file():
+            child(["-c", _CHILD, *names], seconds=_SECONDS)
+            return picture.read_bytes()
+        except (OSError, OperatorError):
             raise Unsupported(
                 "This release has no picture.", fix="Look at its numbers.", about="picture"
-            )
-        return picture.read_bytes()
+            ) from None

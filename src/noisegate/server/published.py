@@ -4,7 +4,7 @@ They were released before; to show them again tells nobody's rows anything new. 
 somebody's account is not shown with them.
 """
 
-from typing import Any, Final, Protocol, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from noisegate.server.access import line, now
 from noisegate.server.people import Caller
@@ -12,25 +12,18 @@ from noisegate.server.refusals import no_such
 from noisegate.server.runs import Run
 from noisegate.server.store import Do
 
+if TYPE_CHECKING:
+    from noisegate.server.service import Service
+
 KINDS: Final = ("release", "apply")  # of orders that are published
 _HIDDEN: Final = ("remaining", "remaining_delta", "exact")
-
-
-class Shows(Protocol):
-    """What is needed of the service."""
-
-    store: Any
-    log: Any
-
-    def run_of(self, caller: Caller, run_id: str) -> Run:
-        """A run of the caller's own; stewards see all."""
 
 
 @final
 class Published:
     """The list of public releases."""
 
-    def __init__(self, service: Shows) -> None:
+    def __init__(self, service: "Service") -> None:
         self._service = service
 
     def publish(self, caller: Caller, run_id: str, *, public: bool) -> None:

@@ -6,7 +6,7 @@ questions of one person do not keep all others out.
 
 A worker is free when its work returns, and that of a question returns at a time of the ladder: so
 when the next question begins tells nothing that the end of the one before did not tell
-(`settling.py`). There are more workers than questions which an engine takes at once, since some of
+(`runs.py`). There are more workers than questions which an engine takes at once, since some of
 them only wait for a time.
 """
 

@@ -45,9 +45,8 @@ from noisegate.server.queue import FairQueue
 from noisegate.server.refusals import no_such
 from noisegate.server.remembered import Known, Remembered
 from noisegate.server.results import UNPRICED, Result
-from noisegate.server.runs import RUN, Run, State, stored_run
+from noisegate.server.runs import RUN, Run, State, settling, stored_run, wait_to_settle
 from noisegate.server.settings import Settings
-from noisegate.server.settling import settling, wait_to_settle
 from noisegate.server.store import Do, Store
 from noisegate.server.views import View
 

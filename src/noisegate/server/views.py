@@ -8,7 +8,7 @@ from functools import cached_property
 from hashlib import sha256
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, final
+from typing import TYPE_CHECKING, Any, Final, final
 from uuid import uuid4
 
 from noisegate.desk.order import Order
@@ -16,49 +16,21 @@ from noisegate.desk.plan import Expected, Plan
 from noisegate.errors import Forbidden, Paused, SpecError, UserError
 from noisegate.gate import Gate
 from noisegate.ledger.ledger import Ledger
-from noisegate.ledger.signing import Signer
 from noisegate.ledger.verify.anchor import signed
 from noisegate.root import Hosted
-from noisegate.server.access import AuditLog, now
+from noisegate.server.access import now
 from noisegate.server.facts import budget_facts, facts_of
 from noisegate.server.people import Caller
 from noisegate.server.refusals import no_such
 from noisegate.server.runs import RUN, Run
-from noisegate.server.settings import Settings
 from noisegate.server.store import Do, Store
 
 if TYPE_CHECKING:
     from noisegate.server.remembered import Known
+    from noisegate.server.service import Service
 
 _KEY_MAX: Final = 200
 _SESSIONS: Final = ("many", "series")  # that hold a door open, which no request can
-
-
-class Runs(Protocol):
-    """What a view needs of the service."""
-
-    store: Store
-    settings: Settings
-    signer: Signer | None
-    log: AuditLog
-
-    def gate(
-        self, hosted: Hosted, caller: Caller, *, practice: bool, purpose: str | None = None,
-        anew: bool = False,
-    ) -> Gate:  # fmt: skip
-        """The gate of a caller."""
-
-    def begin(self, view: "View", run: Run) -> Run:
-        """Keep a new run and queue it, or find the one with its key."""
-
-    def known(self, view: "View", run: Run) -> "Known | None":
-        """What needs neither a queue nor a plan to be told again."""
-
-    def held(self, run_id: str) -> Run | None:
-        """A run that this process remembers."""
-
-    def is_paused(self, dataset: str) -> bool:
-        """Whether the steward stopped all questions about it."""
 
 
 @final
@@ -66,7 +38,7 @@ class View:
     """One caller at one data set, for one purpose where its policy has purposes."""
 
     def __init__(
-        self, service: Runs, hosted: Hosted, caller: Caller, purpose: str | None = None
+        self, service: "Service", hosted: Hosted, caller: Caller, purpose: str | None = None
     ) -> None:
         self._service, self.hosted, self.caller = service, hosted, caller
         self._said = caller.purpose if purpose is None else purpose

@@ -9,7 +9,7 @@ import typer
 from noisegate.cli.app import RowsWhere, Table, app, sql_like, writes
 from noisegate.cli.files import require_writable, saved
 from noisegate.cli.opening import Asking, Opening, opens
-from noisegate.cli.printing import print_release, say, say_json
+from noisegate.cli.printing import say, show
 from noisegate.errors import SpecError
 
 if TYPE_CHECKING:
@@ -88,10 +88,7 @@ def apply(
     if made is None:
         return
     with saved(save, lambda path: made.save(path, asking.confidence)):
-        if asking.as_json:
-            say_json(made.to_dict(asking.confidence))
-        else:
-            print_release(made, asking.confidence)
+        show(made, asking.confidence, as_json=asking.as_json)
 
 
 def _time(plan: "Plan[Expected]") -> None:

@@ -12,11 +12,9 @@ from noisegate.cli.files import questions_in, require_writable
 from noisegate.cli.opening import Asking, Opening, opens
 from noisegate.cli.printing import (
     bar,
-    print_answer,
     print_table,
     say,
     say_json,
-    say_made,
 )
 
 if TYPE_CHECKING:
@@ -121,8 +119,4 @@ def thresholds(
         values=values, bound=bound, grain=grain, signed=signed,
         rows_per_unit=opening.caps.get("rows_per_unit"),
     )  # fmt: skip
-    answer = asking.ordered(opening, order)
-    if answer is not None and asking.as_json:
-        say_made(answer, asking.confidence, None)
-    elif answer is not None:
-        print_answer(answer, asking.confidence)
+    asking.shown(opening, order)

@@ -15,20 +15,17 @@ from noisegate.cli.files import read_text
 from noisegate.cli.opening import Opening, opens
 from noisegate.cli.printing import (
     bar,
-    print_answer,
     print_plan,
-    print_release,
     print_table,
     say,
     say_json,
+    show,
 )
 from noisegate.errors import SpecError
 
 if TYPE_CHECKING:
     from noisegate.desk.order import Order
     from noisegate.desk.plan import Expected
-
-_ANSWERS = ("sql", "smooth", "distance", "claim", "graph", "thresholds")
 
 
 @app.command()
@@ -84,7 +81,5 @@ def _show(order: "Order[Any, Expected]", made: Any, confidence: str) -> None:  #
             )
             say(f"paid {made.cost}, left {made.remaining:left}")
             say(str(made.guarantee))
-        case kind if kind in _ANSWERS:
-            print_answer(made, confidence)
         case _:
-            print_release(made, confidence)
+            show(made, confidence)

@@ -24,7 +24,7 @@ from noisegate.cli.app import (
 )
 from noisegate.cli.files import saved, signer_for
 from noisegate.cli.opening import Asking, Opening, opens
-from noisegate.cli.printing import print_answer, say, say_csv, say_json, say_made
+from noisegate.cli.printing import say, say_json, show
 
 if TYPE_CHECKING:
     from noisegate.desk.plan import Plan
@@ -89,12 +89,7 @@ def ask(
     if answer is None:
         return
     with saved(save, lambda path: write(answer, path, confidence, sign=signer)):
-        if asking.as_json:
-            say_made(answer, confidence, signer)
-        elif as_csv:
-            say_csv(answer.to_csv(confidence=confidence))
-        else:
-            print_answer(answer, confidence)
+        show(answer, confidence, as_json=asking.as_json, as_csv=as_csv, signer=signer)
 
 
 @app.command()

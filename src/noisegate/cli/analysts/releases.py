@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
-from noisegate.cli.app import Csv, RowsWhere, Sign, Table, app, sql_like, writes
+from noisegate.cli.app import Choose, Csv, KeysDelta, RowsWhere, Sign, Table, app, sql_like, writes
 from noisegate.cli.files import questions_in, require_writable, saved, signer_for
 from noisegate.cli.opening import Asking, Opening, opens, said
-from noisegate.cli.printing import print_answer, print_release, say_csv, say_made
+from noisegate.cli.printing import show
 from noisegate.errors import SpecError
 
 
@@ -102,14 +102,7 @@ def release(
         saved(reports, lambda path: made.report(confidence).save(path)),  # type: ignore[attr-defined]  # of synthetic rows
     ):
         shown = made.coefficients() if coefficients else made  # type: ignore[attr-defined]  # of tables
-        if asking.as_json:
-            say_made(shown, confidence, signer)
-        elif as_csv:
-            say_csv(shown.to_csv(confidence=confidence))
-        elif coefficients:
-            print_answer(shown, confidence)  # type: ignore[arg-type]  # an answer
-        else:
-            print_release(made, confidence)
+        show(shown, confidence, as_json=asking.as_json, as_csv=as_csv, signer=signer)
 
 
 def _synthetic(
@@ -203,3 +196,39 @@ def _value(text: str) -> Any:  # noqa: ANN401 - as JSON writes it, else a text
         return json.loads(text)
     except ValueError:
         return text
+
+
+# the command that describes a table
+
+
+@app.command()
+@opens
+def describe(
+    opening: Opening,
+    asking: Asking,
+    table: Table = None,
+    columns: Annotated[str | None, typer.Option(help="Columns: age,ward; by default all.")] = None,
+    where: RowsWhere = None,
+    keys_delta: KeysDelta = None,
+    choose: Choose = None,
+    save: Annotated[
+        list[Path] | None, writes(".parquet .csv .json; its card: .md .card.json")
+    ] = None,
+    as_csv: Csv = False,
+) -> None:
+    """Show rows, missing values, means, quartiles and keys of all columns, for one price."""
+    from noisegate.orders import DescribeOrder  # noqa: PLC0415 - quick help
+
+    listed = None if columns is None else [each.strip() for each in columns.split(",")]
+    terms = said(
+        table=table, columns=listed, where=where, choose=choose, epsilon=asking.epsilon,
+        delta=keys_delta, **opening.caps,
+    )  # fmt: skip
+    made = asking.ordered(
+        opening, DescribeOrder.make(**terms), writes=save,
+        before=(lambda planned: require_writable(save, planned.endings)) if save else None,
+    )  # fmt: skip
+    if made is None:
+        return
+    with saved(save, lambda path: made.save(path, asking.confidence)):
+        show(made, asking.confidence, as_json=asking.as_json, as_csv=as_csv)

@@ -1,17 +1,13 @@
 """The commands for numbers that single rows rarely move: quantiles, graphs, distances."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, final
+from typing import Annotated, final
 
 import typer
 
 from noisegate.cli.app import RowsWhere, Table, app, sql_like
 from noisegate.cli.opening import Asking, Opening, opens
-from noisegate.cli.printing import print_answer, say_json
 from noisegate.errors import SpecError
-
-if TYPE_CHECKING:
-    from noisegate.desk.answer import Answer
 
 _ASKED = ("edges", "degrees", "triangles", "two-stars", "min-cut", "bipartite-distance",
           "spanning-tree-cost", "degree-distribution")  # fmt: skip
@@ -96,7 +92,7 @@ def smooth(
     order = SmoothOrder.make(
         sql=sql, epsilon=asking.epsilon, rows_per_unit=rows, trim=trim, clip=clip, **noise.terms
     )
-    show_answer(asking.ordered(opening, order), asking)
+    asking.shown(opening, order)
 
 
 @app.command()
@@ -134,7 +130,7 @@ def graph(
         where=where, degree=degree, weight=weight, step=step, epsilon=asking.epsilon,
         **(noise.terms if asked in _BY_REACHES else {}),
     )  # fmt: skip
-    show_answer(asking.ordered(opening, order), asking)
+    asking.shown(opening, order)
 
 
 @app.command()
@@ -159,7 +155,7 @@ def distance(
         sql=sql, epsilon=asking.epsilon, rows_per_unit=opening.caps.get("rows_per_unit"),
         candidates=listed(candidates), **balls.terms,
     )  # fmt: skip
-    show_answer(asking.ordered(opening, order), asking)
+    asking.shown(opening, order)
 
 
 def _nodes(text: str | None) -> range | list[str] | list[int] | None:
@@ -175,11 +171,3 @@ def _nodes(text: str | None) -> range | list[str] | list[int] | None:
             ) from None
     listed = text.split(",")
     return [int(each) for each in listed] if all(map(str.isdecimal, listed)) else listed
-
-
-def show_answer(found: "Answer | None", asking: Asking) -> None:
-    """An answer, if there is one."""
-    if found is not None and asking.as_json:
-        say_json(found.to_dict(asking.confidence))
-    elif found is not None:
-        print_answer(found, asking.confidence)

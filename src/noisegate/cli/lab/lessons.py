@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from noisegate.cli.app import Delta, Epsilon, Json, Within, app
-from noisegate.cli.printing import print_answer, print_table, say, say_json
+from noisegate.cli.printing import print_table, say, say_json, show
 from noisegate.errors import SpecError
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def demo() -> None:
     run(
         title=lambda text: console.print(Text(f"\n{text}", style="bold")),
         say=lambda text: console.print(Text(text)),
-        show=lambda answer: print_answer(answer, "0.95"),
+        show=lambda answer: show(answer, "0.95"),
     )
 
 

@@ -1,8 +1,8 @@
 """Agents: programs that reason in words, and ask through the Model Context Protocol.
 
-Read `tools.py` first: what an agent can do. `plans.py` sees to it that nothing is asked unplanned,
-`words.py` says prices, error bars and promises so that they are repeated correctly, `faces.py` is
-the protocol, over HTTP and over the pipes of a process.
+Read `tools.py` first: what an agent can do, and that nothing is asked unplanned. `words.py` says
+prices, error bars and promises so that they are repeated correctly, `faces.py` is the protocol,
+over HTTP and over the pipes of a process.
 """
 
 from noisegate.server.agents.faces import AgentsApp as AgentsApp

@@ -5,16 +5,24 @@ what is left; the same is there as plain values. A refusal says the fix.
 """
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
 from functools import partial
+from inspect import iscoroutinefunction
+from secrets import token_hex
 from typing import Any, Final, Literal, TypeAlias, final
 
 from anyio.to_thread import run_sync
 
-from noisegate.errors import SpecError, Unsupported
+from noisegate.desk.order import Order
+from noisegate.desk.plan import Expected
+from noisegate.errors import NotFound, SpecError, Unsupported
 from noisegate.exact import Number
 from noisegate.inert import json_text, line
+from noisegate.orders import order_from
+from noisegate.server.access import now
 from noisegate.server.agents import words
 from noisegate.server.agents.arguments import (
     AnyOrder,
@@ -27,12 +35,95 @@ from noisegate.server.agents.arguments import (
     Question,
     read,
 )
-from noisegate.server.agents.plans import MINUTES, Plans, require_price
 from noisegate.server.people import Caller
 from noisegate.server.refusals import body_of, no_such
 from noisegate.server.runs import Run
 from noisegate.server.service import Service
+from noisegate.server.store import Do, Store
 from noisegate.server.views import View
+
+MINUTES: Final = 15
+_MOST: Final = 200  # of one person, so that nobody fills the store by planning
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """An order with the price that was shown for it."""
+
+    id: str
+    dataset: str
+    order: Order[Any, Expected]
+    fresh: bool
+    price: Fraction
+    purpose: str | None
+
+
+@final
+class Plans:
+    """Plans in the store, so that any replica knows them."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def keep(
+        self, caller: Caller, dataset: str, order: Order[Any, Expected], *, fresh: bool,
+        price: Fraction, purpose: str | None = None,
+    ) -> str:  # fmt: skip
+        """Remember what was shown to whom; the name by which it can be asked."""
+        name = f"plan_{token_hex(8)}"
+        until = datetime.now(UTC) + timedelta(minutes=MINUTES)
+        said = order.to_dict() | ({} if purpose is None else {"purpose": purpose})
+        row = (
+            name, caller.name, caller.token or "", dataset, json.dumps(said),
+            int(fresh), str(price), until.isoformat(timespec="milliseconds"),
+        )  # fmt: skip
+
+        def work(run: Do) -> None:
+            run("DELETE FROM plans WHERE expires < ?", (now(),))
+            run("INSERT INTO plans VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+            run(
+                "DELETE FROM plans WHERE person = ? AND id NOT IN "
+                "(SELECT id FROM plans WHERE person = ? ORDER BY expires DESC LIMIT ?)",
+                (caller.name, caller.name, _MOST),
+            )
+
+        self._store.do(work)
+        return name
+
+    def find(self, caller: Caller, name: str) -> Planned:
+        """The plan of this caller with this name. Another's looks as if there was none."""
+        row = self._store.one(
+            "SELECT dataset, ordered, fresh, price FROM plans "
+            "WHERE id = ? AND person = ? AND token = ? AND expires >= ?",
+            name, caller.name, caller.token or "", now(),
+        )  # fmt: skip
+        if row is None:
+            raise NotFound(
+                "There is no such plan, or it has expired. Nothing was spent.",
+                fix=f"Call plan_question, which is free, and use its plan_id within {MINUTES} "
+                "minutes.",
+                about="plan",
+            )
+        dataset, text, fresh, price = row
+        said = json.loads(text)
+        purpose = said.pop("purpose", None)
+        return Planned(
+            id=name, dataset=dataset, order=order_from(said), fresh=bool(fresh),
+            price=Fraction(price), purpose=purpose,
+        )  # fmt: skip
+
+
+def require_price(planned: Planned, price: Fraction) -> None:
+    """Refuse an order that has come to cost more than was shown."""
+    if price > planned.price:
+        raise SpecError(
+            f"The price is now ε = {float(price):g}, and ε = {float(planned.price):g} was planned. "
+            "Nothing was spent.",
+            fix="Call plan_question again, which is free.",
+            about="planned-price",
+        )
+
 
 FACE: Final = "agent"
 _SECONDS: Final = 45.0  # clients give up after a minute
@@ -68,8 +159,13 @@ class Tools:
     async def call(self, caller: Caller, name: str, arguments: Mapping[str, Any]) -> Said:
         """Use a tool. Whatever goes wrong is said, with the fix and what is left."""
         try:
-            tool = _tool(name)
-            return await tool.work(self, caller, read(tool.takes, arguments))
+            if (tool := TOOLS.get(name)) is None:
+                raise no_such("tool")  # noqa: TRY301 - said like any other refusal
+            asked = read(tool.takes, arguments)
+            if iscoroutinefunction(tool.work):
+                said: Said = await tool.work(self, caller, asked)
+                return said
+            return await run_sync(tool.work, self, caller, asked)
         except _Ran as wrong:
             return await run_sync(self._refused, caller, wrong.why, "")
         except Exception as wrong:  # noqa: BLE001 - never its own words: they may quote rows
@@ -95,11 +191,8 @@ class Tools:
 
     # looking
 
-    async def list_tables(self, caller: Caller, asked: OfDataSet) -> Said:
+    def list_tables(self, caller: Caller, asked: OfDataSet) -> Said:
         """All tables, and what is left."""
-        return await run_sync(self._list_tables, caller, asked)
-
-    def _list_tables(self, caller: Caller, asked: OfDataSet) -> Said:
         views = (
             self._service.views(caller)
             if asked.dataset is None
@@ -117,11 +210,8 @@ class Tools:
             lines += [*_prices(found), words.left(view)]
         return Said("\n".join(lines or ["There is no data set that you may see."]), facts)
 
-    async def describe_table(self, caller: Caller, asked: OfTable) -> Said:
+    def describe_table(self, caller: Caller, asked: OfTable) -> Said:
         """One table with its declared facts."""
-        return await run_sync(self._describe_table, caller, asked)
-
-    def _describe_table(self, caller: Caller, asked: OfTable) -> Said:
         view = self._view(caller, asked.dataset)
         found = [each for each in view.facts()["tables"] if each["name"] == asked.table]
         if not found:
@@ -143,11 +233,8 @@ class Tools:
         ]
         return Said("\n".join(lines), {"dataset": view.name, **table})
 
-    async def remaining_budget(self, caller: Caller, asked: OfDataSet) -> Said:
+    def remaining_budget(self, caller: Caller, asked: OfDataSet) -> Said:
         """What may still be spent."""
-        return await run_sync(self._remaining_budget, caller, asked)
-
-    def _remaining_budget(self, caller: Caller, asked: OfDataSet) -> Said:
         view = self._view(caller, asked.dataset)
         lines = [words.left(view), *_prices(view.facts())]
         lines.append("Questions that were answered before are free.")
@@ -155,11 +242,8 @@ class Tools:
 
     # asking
 
-    async def plan_question(self, caller: Caller, asked: Planning) -> Said:
+    def plan_question(self, caller: Caller, asked: Planning) -> Said:
         """Price and error before anything is paid."""
-        return await run_sync(self._plan_question, caller, asked)
-
-    def _plan_question(self, caller: Caller, asked: Planning) -> Said:
         view, order = self._view(caller, asked.dataset).on(asked.purpose), asked.ordered()
         confidence = _confidence(order)
         settled = view.settled(order, fresh=asked.fresh)  # asked later for the price that is shown
@@ -226,11 +310,8 @@ class Tools:
 
     # what was released
 
-    async def list_releases(self, caller: Caller, asked: OfDataSet) -> Said:
+    def list_releases(self, caller: Caller, asked: OfDataSet) -> Said:
         """What was asked and can be read again for free."""
-        return await run_sync(self._list_releases, caller, asked)
-
-    def _list_releases(self, caller: Caller, asked: OfDataSet) -> Said:
         view = self._view(caller, asked.dataset)
         found = [
             {name: each[name] for name in ("id", "kind", "sql", "price", "created", "person")}
@@ -314,13 +395,7 @@ def _prices(facts: Mapping[str, Any]) -> list[str]:
     return said + ([] if most is None else [f"None may cost more than {words.amount(most)}."])
 
 
-def _tool(name: str) -> "Tool":
-    if name not in TOOLS:
-        raise no_such("tool")
-    return TOOLS[name]
-
-
-Work: TypeAlias = Callable[[Tools, Caller, Any], Awaitable[Said]]
+Work: TypeAlias = Callable[[Tools, Caller, Any], Any]  # a `Said`, at once or awaited
 
 
 @final

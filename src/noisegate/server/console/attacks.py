@@ -10,7 +10,7 @@ from threading import Lock, Thread
 from typing import Any, Final, final
 
 from noisegate.errors import NoisegateError
-from noisegate.server.console.children import child
+from noisegate.server.pictures import child
 
 EPSILONS: Final = ("0.1", "1", "5")
 TIMES: Final = 40  # trials of each attack

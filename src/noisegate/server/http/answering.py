@@ -382,6 +382,6 @@ async def ready(asked: Asked) -> Response:
 
 async def openapi(asked: Asked) -> Response:  # noqa: ARG001 - as all calls
     """This description, as OpenAPI 3.1."""
-    from noisegate.server.http.description import description  # noqa: PLC0415 - it has all calls
+    from noisegate.server.http.table import description  # noqa: PLC0415 - it has all calls
 
     return say(description())

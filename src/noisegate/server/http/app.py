@@ -18,8 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from noisegate.errors import Unauthenticated, UserError, stumbled
 from noisegate.server.http.answering import say
-from noisegate.server.http.asked import Asked, Refused
-from noisegate.server.http.strokes import Strokes
+from noisegate.server.http.asked import Asked, Refused, Strokes
 from noisegate.server.http.table import CALLS, Call
 from noisegate.server.people import Caller
 from noisegate.server.refusals import body_of, status_of

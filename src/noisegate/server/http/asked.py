@@ -2,11 +2,11 @@
 
 import json
 import re
-from asyncio import timeout
+from asyncio import Future, Task, get_running_loop, timeout
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Final, ParamSpec, TypeVar, final
+from typing import Any, Final, ParamSpec, TypeAlias, TypeVar, cast, final
 
 from anyio import CapacityLimiter, to_thread
 from starlette.requests import ClientDisconnect, Request
@@ -17,12 +17,61 @@ from noisegate.errors import SpecError, UserError
 from noisegate.exact import Number, fraction
 from noisegate.mechanisms.base import failure_of
 from noisegate.orders import SqlOrder, order_from
-from noisegate.server.http.strokes import Strokes
 from noisegate.server.people import Caller
 from noisegate.server.refusals import no_such
 from noisegate.server.runs import Run
 from noisegate.server.service import Service
+from noisegate.server.store import Do, Store
 from noisegate.server.views import View
+
+P = ParamSpec("P")
+T = TypeVar("T")
+_Wished: TypeAlias = "tuple[Callable[[Do], Any], Future[Any]]"
+
+
+@final
+class Strokes:
+    """Work in the store's transactions, for one event loop: what comes at a time is one stroke.
+
+    A request that only has to be written down takes no thread of its own: what comes while the
+    disk is being waited for is the next stroke.
+    """
+
+    def __init__(self, store: Store, limiter: CapacityLimiter) -> None:
+        self._store, self._limiter = store, limiter
+        self._waiting: list[_Wished] = []
+        self._writing: Task[None] | None = None
+
+    async def do(self, work: Callable[[Do], T]) -> T:
+        """Do it, and come back when it is on the disk."""
+        loop = get_running_loop()
+        made: Future[Any] = loop.create_future()
+        self._waiting.append((work, made))
+        if self._writing is None:
+            self._writing = loop.create_task(self._write())
+        return cast("T", await made)
+
+    async def _write(self) -> None:
+        try:
+            while self._waiting:
+                stroke, self._waiting = self._waiting, []
+                for (_, made), each in zip(stroke, await self._written(stroke), strict=True):
+                    if made.done():  # nobody waits any more
+                        continue
+                    if isinstance(each, Exception):
+                        made.set_exception(each)
+                    else:
+                        made.set_result(each)
+        finally:
+            self._writing = None
+
+    async def _written(self, stroke: "list[_Wished]") -> list[Any]:
+        works = [work for work, _ in stroke]
+        try:
+            return await to_thread.run_sync(self._store.do_all, works, limiter=self._limiter)
+        except Exception as error:  # noqa: BLE001 - told to all of them
+            return [error] * len(stroke)
+
 
 BODY_MAX: Final = 1 << 20  # bytes
 DEPTH_MAX: Final = 32  # of JSON
@@ -41,8 +90,6 @@ _PLAIN: Final = (  # kinds that are JSON alone
     "choose", "auction", "score", "caps", "bounds", "statistic", "fit",
 )  # fmt: skip
 _WHOLE: Final = ("rows_per_unit", "groups_per_unit", "rows")  # terms of SQL that are whole numbers
-P = ParamSpec("P")
-T = TypeVar("T")
 
 
 class Refused(UserError):  # noqa: N818 - the name is the refusal

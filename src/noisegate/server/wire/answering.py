@@ -5,7 +5,8 @@ by a hint or by ``SET noisegate.epsilon``, or after ``SET noisegate.ask = on``, 
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+import struct
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
@@ -22,13 +23,14 @@ from noisegate.server.runs import Run
 from noisegate.server.service import Service
 from noisegate.server.views import View
 from noisegate.server.wire import types
-from noisegate.server.wire.catalogue import Catalogue
+from noisegate.server.wire.catalogue import Catalogue, Twin
+from noisegate.server.wire.commands import Copy
+from noisegate.server.wire.messages import BINARY
 from noisegate.server.wire.refusals import Notice, Unpriced
 from noisegate.server.wire.rewriting import Context, parsed
 from noisegate.server.wire.settings import VERSION, Settings
 from noisegate.server.wire.statements import Asked, is_empty
-from noisegate.server.wire.twin import Twin
-from noisegate.server.wire.types import Type
+from noisegate.server.wire.types import Type, text_of, written
 from noisegate.sql.order import SqlOrder
 
 if TYPE_CHECKING:
@@ -358,3 +360,56 @@ def _changed() -> Unsupported:
         fix="Ask again without preparing: it is free now.",
         about="columns",
     )
+
+
+# rows as COPY writes them: text, comma-separated, binary
+
+
+_SIGNATURE: Final = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+_ESCAPES: Final = str.maketrans({"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b",
+                                 "\f": "\\f", "\v": "\\v"})  # fmt: skip
+
+
+def copied(outcome: Outcome, copy: Copy) -> Iterator[bytes]:
+    """The rows, each as one piece."""
+    if copy.form == "binary":
+        yield from _binary(outcome)
+        return
+    csv = copy.form == "csv"
+    between = copy.delimiter or ("," if csv else "\t")
+    missing = copy.null if copy.null is not None else ("" if csv else "\\N")
+    write = _quoted if csv else _escaped
+    if copy.header:
+        yield _line([write(name, between, missing) for name, _ in outcome.columns], between)
+    for row in outcome.rows:
+        texts = [
+            missing if value is None else write(text_of(value, kind), between, missing)
+            for value, (_, kind) in zip(row, outcome.columns, strict=True)
+        ]
+        yield _line(texts, between)
+
+
+def _line(texts: list[str], between: str) -> bytes:
+    return (between.join(texts) + "\n").encode(errors="replace")
+
+
+def _escaped(text: str, between: str, missing: str) -> str:  # noqa: ARG001 - as the other
+    return text.translate(_ESCAPES).replace(between, f"\\{between}")
+
+
+def _quoted(text: str, between: str, missing: str) -> str:
+    if text == missing or any(letter in text for letter in (between, '"', "\n", "\r")):
+        return '"' + text.replace('"', '""') + '"'
+    return text
+
+
+def _binary(outcome: Outcome) -> Iterator[bytes]:
+    head = _SIGNATURE  # clients expect it in one piece with the first row
+    for row in outcome.rows:
+        parts = [head, struct.pack("!h", len(outcome.columns))]
+        head = b""
+        for value, (_, kind) in zip(row, outcome.columns, strict=True):
+            raw = written(value, kind, BINARY)
+            parts += [struct.pack("!i", -1 if raw is None else len(raw)), raw or b""]
+        yield b"".join(parts)
+    yield head + struct.pack("!h", -1)

@@ -1,7 +1,9 @@
-"""The catalogue: questions about tables, columns and types, answered from declared facts alone.
+"""What looks are answered from: the catalogue, of declared facts alone, and the practice twin.
 
-An engine of its own holds the catalogue's tables and nothing else: no row, no file, no network. It
-runs what clients send, so it has little memory and little time.
+For the catalogue, an engine of its own holds its tables and nothing else: no row, no file, no
+network. It runs what clients send, so it has little memory and little time. The twin's engine is
+that of the free SQL over released tables: it can reach nothing else, refuses what is not a plain
+SELECT, and has little memory and time.
 """
 
 from collections.abc import Mapping
@@ -23,10 +25,12 @@ from noisegate.server.wire.relations import (
     columns_of,
 )
 from noisegate.server.wire.rewriting import Context, rewritten
+from noisegate.server.wire.statements import spelled, with_names
 from noisegate.server.wire.types import Type
+from noisegate.sql.outer.engine import run_outer
 
 _SECONDS: Final = 5.0
-_ROWS_MAX: Final = 20_000
+_ROWS_MAX: Final = 20_000  # nobody needs more of them, and a session keeps what it shows
 _VIEWS: Final = (  # for look-ups, with names that no question has
     "CREATE SCHEMA ng",
     "CREATE VIEW ng.classes AS SELECT oid AS ng_oid, relname AS ng_name FROM pg.pg_class",
@@ -128,3 +132,41 @@ def _refusal(failure: Exception) -> UserError:
     kinds = {duckdb.ParserException: "syntax", duckdb.CatalogException: "function"}
     about = next((word for kind, word in kinds.items() if isinstance(failure, kind)), "engine")
     return Unsupported(f"{said}.", fix="Correct this part.", about=about)
+
+
+@final
+class Twin:
+    """What a preview shows: made-up rows of one data set, without its hidden columns.
+
+    They follow declared facts; public tables are as they are.
+    """
+
+    def __init__(self, rows: Mapping[str, Any], tables: Mapping[str, TableDomain]) -> None:
+        self.tables = tables
+        self._rows: dict[str, pa.Table] = {}
+        for name, table in rows.items():
+            declared = tables[name].columns
+            shown = [each for each in declared if not declared[each].hidden]
+            self._rows[name] = table.select([each for each in shown if each in table.column_names])
+
+    def answer(self, tree: exp.Expr) -> pa.Table:
+        """A question of any form over made-up rows."""
+        found = run_outer(spelled(_plain(tree)), {}, self._rows)
+        if found.num_rows > _ROWS_MAX:
+            raise Unsupported("The result is too large.", fix="Add WHERE or LIMIT.", about="size")
+        return found
+
+
+def _plain(tree: exp.Expr) -> exp.Expr:
+    """Without what samples and shuffles: made-up rows are as good as any others."""
+    found = with_names(tree.copy())
+    for node in list(found.find_all(exp.TableSample)):
+        node.pop()
+    for order in list(found.find_all(exp.Order)):
+        if order.find(exp.Rand) is not None:
+            order.pop()
+    for place in [each for each in found.find_all(exp.Column) if each.name.lower() == "ctid"]:
+        condition = place.find_ancestor(exp.Predicate)
+        if condition is not None:
+            condition.replace(exp.true())  # a part of a table by where its rows are stored
+    return found

@@ -15,9 +15,8 @@ from sqlglot.tokenizer_core import Token
 
 from noisegate.errors import Unsupported
 from noisegate.server.wire.commands import tokens_of
-from noisegate.server.wire.naming import with_names
 from noisegate.server.wire.relations import CLASSES, COLUMN_TYPES, INFORMATION, PG
-from noisegate.server.wire.statements import DIALECT
+from noisegate.server.wire.statements import DIALECT, with_names
 from noisegate.server.wire.types import TEXT
 
 _TYPES: Final = {

@@ -10,10 +10,11 @@ import binascii
 import hashlib
 import hmac
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from secrets import token_hex
 from typing import Final, final
+
+from noisegate.server.people import Scram
 
 NAME: Final = "SCRAM-SHA-256"
 _GS2: Final = re.compile(rb"([ny]),,")
@@ -26,31 +27,11 @@ class Denied(Exception):  # noqa: N818 - the answer
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Key:
-    """What is kept of one secret, and whose it is."""
-
-    stored: bytes
-    server: bytes
-    token: str
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Secrets:
-    """The salt of a person and the keys of all secrets that let this person in."""
-
-    salt: bytes
-    iterations: int
-    keys: Sequence[Key]
-
-
-@final
 @dataclass(slots=True)
 class Exchange:
     """One exchange: `first`, then `final`."""
 
-    secrets: Secrets
+    secrets: Scram
     _header: bytes = b""
     _nonce: bytes = b""
     _said: list[bytes] = field(default_factory=list)
@@ -73,11 +54,11 @@ class Exchange:
         if not found or _decoded(found[2]) != self._header or found[3] != self._nonce:
             raise Denied
         proof, signed = _decoded(found[4]), b",".join([*self._said, found[1]])
-        right = [each for each in self.secrets.keys if _is_proof(proof, each.stored, signed)]
+        right = [each for each in self.secrets.keys if _is_proof(proof, each[0], signed)]
         if not right:
             raise Denied
-        signature = hmac.digest(right[0].server, signed, "sha256")
-        return b"v=" + base64.b64encode(signature), right[0].token
+        _, server, token = right[0]
+        return b"v=" + base64.b64encode(hmac.digest(server, signed, "sha256")), token
 
 
 def _is_proof(proof: bytes, stored: bytes, signed: bytes) -> bool:

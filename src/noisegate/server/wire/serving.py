@@ -20,13 +20,12 @@ from noisegate.server.settings import is_here
 from noisegate.server.views import View
 from noisegate.server.wire import messages, scram
 from noisegate.server.wire.answering import Answering
-from noisegate.server.wire.catalogue import Catalogue
+from noisegate.server.wire.catalogue import Catalogue, Twin
 from noisegate.server.wire.connection import Connection, Gone, Limits
 from noisegate.server.wire.messages import Cancel, Malformed, Password, Startup, Upgrade
 from noisegate.server.wire.refusals import NoEncryption, TooMany, error_fields
 from noisegate.server.wire.session import Session
 from noisegate.server.wire.settings import REPORTED, Settings
-from noisegate.server.wire.twin import Twin
 
 T = TypeVar("T")
 _WORKERS: Final = 8  # threads for planning, twins and the catalogue
@@ -37,47 +36,29 @@ _NAME_MAX: Final = 100
 _LOOKS, _LOOK = 400, 0.05  # how often the end looks for answers that are waited for; seconds
 
 
-async def serve_wire(
-    service: Service,
-    host: str = "127.0.0.1",
-    port: int = 5432,
-    tls: ssl.SSLContext | None = None,
+async def listening(
+    service: Service, host: str, port: int, tls: ssl.SSLContext | None = None,
     limits: Limits | None = None,
-) -> asyncio.Server:
-    """Listen for Postgres clients. Without TLS only on this machine's own addresses.
-
-    Args:
-        service: What they ask.
-        host: An address.
-        port: A port; 0 is any that is free.
-        tls: The certificate and key, as a context. Then only clients on this machine may do
-            without encryption.
-        limits: How much clients may hold.
-    """
-    _require_tls(host, tls)
-    wire = Wire(service, tls, limits or Limits())
-    return await asyncio.start_server(wire.connected, host, port)
-
-
-async def run_wire(service: Service, host: str, port: int, tls: ssl.SSLContext | None) -> None:
-    """Listen until this is cancelled; then those who wait for an answer get it first."""
-    _require_tls(host, tls)
-    wire = Wire(service, tls, Limits())
-    server = await asyncio.start_server(wire.connected, host, port)
-    try:
-        await asyncio.Event().wait()
-    finally:
-        server.close()
-        await wire.finish()
-
-
-def _require_tls(host: str, tls: ssl.SSLContext | None) -> None:
+) -> "tuple[asyncio.Server, Wire]":  # fmt: skip
+    """A server for Postgres clients; with ``tls``, only those on this machine may do without it."""
     if tls is None and not is_here(host):
         raise SpecError(
             "Without TLS, questions and answers would travel unencrypted.",
             fix="Give a certificate, or listen on 127.0.0.1.",
             about="tls",
         )
+    wire = Wire(service, tls, limits or Limits())
+    return await asyncio.start_server(wire.connected, host, port), wire
+
+
+async def run_wire(service: Service, host: str, port: int, tls: ssl.SSLContext | None) -> None:
+    """Listen until this is cancelled; then those who wait for an answer get it first."""
+    server, wire = await listening(service, host, port, tls)
+    try:
+        await asyncio.Event().wait()
+    finally:
+        server.close()
+        await wire.finish()
 
 
 @final
@@ -169,8 +150,7 @@ class Wire:
             connection.write(messages.negotiate(unknown))
         name = first.settings.get("user", "")
         known = await self._off(self._service.people.scram, name)
-        keys = tuple(scram.Key(*each) for each in known.keys)
-        exchange = scram.Exchange(scram.Secrets(known.salt, known.iterations, keys))
+        exchange = scram.Exchange(known)
         connection.write(messages.mechanisms([scram.NAME]))
         await connection.flush()
         try:

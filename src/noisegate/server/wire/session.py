@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias, final
 from noisegate.errors import NoisegateError, Unsupported, stumbled
 from noisegate.server.refusals import Unauthenticated
 from noisegate.server.wire import commands, messages, types
-from noisegate.server.wire.answering import Answering, Columns, Outcome
+from noisegate.server.wire.answering import Answering, Columns, Outcome, copied
 from noisegate.server.wire.binding import Declared, literal, samples, type_of
 from noisegate.server.wire.commands import (
     Command,
@@ -23,7 +23,6 @@ from noisegate.server.wire.commands import (
     Show,
 )
 from noisegate.server.wire.connection import Connection, Gone, Limits
-from noisegate.server.wire.copying import copied
 from noisegate.server.wire.messages import Bind, Close, Describe, Execute, Malformed, Parse, Query
 from noisegate.server.wire.refusals import (
     FailedTransaction,
