@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from noisegate.desk.answer import Answer
     from noisegate.desk.job import Job
-    from noisegate.desk.terms.part import PartOf
+    from noisegate.desk.terms.terms import PartOf
     from noisegate.learners.matrix import Matrix
     from noisegate.ledger.entry import Entry
     from noisegate.privacy.domain import Key, TableDomain

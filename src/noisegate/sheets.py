@@ -70,13 +70,9 @@ def read_csv(file: str | Path, types: "Mapping[str, pa.DataType] | None" = None)
             about="file",
         )
     columns = [
-        pa.array(map(_from_cell, column.to_pylist()), pa.string())
+        pa.array([each and from_cell(each) for each in column.to_pylist()], pa.string())
         if pa.types.is_string(column.type)
         else column
         for column in table.columns
     ]
     return pa.Table.from_arrays(columns, names=[from_cell(name) for name in table.column_names])
-
-
-def _from_cell(text: str | None) -> str | None:
-    return None if text is None else from_cell(text)

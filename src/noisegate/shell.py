@@ -6,13 +6,13 @@ What was typed is remembered between sessions; answers never are.
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import timedelta
 from io import StringIO
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final, Protocol, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from noisegate.desk.terms.rest import rest_of
 from noisegate.errors import SpecError, stumbled
@@ -25,10 +25,9 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
     from noisegate.desk.answer import Answer
-    from noisegate.desk.plan import Plan
-    from noisegate.ledger.entry import Entry
+    from noisegate.gate import Gate
     from noisegate.ledger.signing import Signer
-    from noisegate.privacy.domain import Kind, TableDomain
+    from noisegate.privacy.domain import Kind
     from noisegate.privacy.loss import ApproxDP
 
 HELP: Final = (
@@ -53,33 +52,8 @@ _HISTORY_MAX: Final = 2_000
 _WIDE: Final = 10_000  # letters of a line in a file: whoever reads it cuts it, not we
 
 
-class Desk(Protocol):
-    """What the prompt needs of a gate."""
-
-    @property
-    def tables(self) -> "Mapping[str, TableDomain]":
-        """The tables by name."""
-
-    @property
-    def spent(self) -> "ApproxDP":
-        """What was spent."""
-
-    @property
-    def remaining(self) -> "ApproxDP":
-        """What is left."""
-
-    def history(self) -> "Sequence[Entry]":
-        """The ledger's entries."""
-
-    def sql(self, sql: str, *, epsilon: str | None, rows: int | None) -> "Answer":
-        """Ask."""
-
-    def plan(self, sql: str, *, epsilon: str | None, rows: int | None) -> "Plan[Any]":
-        """Price and error."""
-
-
 def run(
-    gate: Desk,
+    gate: "Gate",
     *,
     read: Callable[[str], str] = input,
     write: Callable[[str], None] = print,
@@ -99,7 +73,8 @@ def run(
                 text = "\n".join(typed).strip()
                 if text.startswith("\\") or _is_whole(text):
                     typed = []
-                    _remember(text, wanted=read is input)
+                    if read is input and (readline := _readline()) is not None:
+                        readline.add_history(" ".join(text.split("\n")))  # one line of the history
                     session.obey(text)
                 elif not text:
                     typed = []
@@ -111,7 +86,7 @@ def run(
                 return
 
 
-def banner(gate: Desk) -> str:
+def banner(gate: "Gate") -> str:
     """What stands above the first prompt: what can be asked of, what is left, how to get help."""
     from importlib.metadata import version  # noqa: PLC0415 - only here
 
@@ -139,7 +114,7 @@ class _Session:
 
     def __init__(
         self,
-        gate: Desk,
+        gate: "Gate",
         write: Callable[[str], None],
         epsilon: str | None,
         confidence: str,
@@ -153,14 +128,13 @@ class _Session:
             "plan": self._plan,
             "epsilon": self._set_epsilon,
             "rows": self._set_rows,
-            "budget": self._budget,
+            "budget": lambda _: self._write(f"spent {gate.spent} · left {gate.remaining:left}"),
             "tables": self._tables,
             "d": self._describe,
             "history": self._history,
             "save": self._save,
             "help": lambda _: self._table(("", ""), HELP),
-            "quit": self._quit,
-            "q": self._quit,
+            **dict.fromkeys(("quit", "q"), lambda _: setattr(self, "ended", True)),
         }
 
     def obey(self, text: str) -> None:
@@ -209,9 +183,6 @@ class _Session:
         self._rows = int(text) if text else None
         self._write(f"about {self._rows:,} rows" if self._rows else "No number of rows is set.")
 
-    def _budget(self, _: str) -> None:
-        self._write(f"spent {self._gate.spent} · left {self._gate.remaining:left}")
-
     def _tables(self, _: str) -> None:
         rows = [
             (name, "public" if table.unit is None else f"protects {table.unit}")
@@ -251,9 +222,6 @@ class _Session:
             raise SpecError("There is no file name.", fix="Use \\save answer.csv.")
         save(self._answer, Path(name).expanduser(), self._confidence)
         self._write(f"saved {name}")
-
-    def _quit(self, _: str) -> None:
-        self.ended = True
 
     def _table(self, names: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         self._write(_drawn(names, rows))
@@ -345,40 +313,31 @@ def _readline() -> ModuleType | None:
     return readline
 
 
-class _line_editing:  # noqa: N801 - used like a function
+@contextmanager
+def _line_editing(gate: "Gate") -> Iterator[None]:
     """Arrow keys, completion of names, and a history that outlives the session."""
+    if (readline := _readline()) is None:
+        yield
+        return
+    columns = (name for table in gate.tables.values() for name in table.columns)
+    commands = (f"\\{words.split(' ')[0][1:]}" for words, _ in HELP[1:])
+    known, file = sorted({*gate.tables, *columns, *commands}), history_file()
 
-    def __init__(self, gate: Desk) -> None:
-        columns = (name for table in gate.tables.values() for name in table.columns)
-        commands = (f"\\{words.split(' ')[0][1:]}" for words, _ in HELP[1:])
-        self._words = sorted({*gate.tables, *columns, *commands})
+    def complete(start: str, number: int) -> str | None:
+        found = [word for word in known if word.lower().startswith(start.lower())]
+        return found[number] if number < len(found) else None
 
-    def __enter__(self) -> None:
-        if (readline := _readline()) is None:
-            return
-        readline.set_auto_history(False)
-        readline.set_completer_delims(" \t\n,()=<>'\"")
-        readline.set_completer(self._complete)
-        readline.parse_and_bind("tab: complete")
-        with suppress(OSError):
-            readline.read_history_file(history_file())
-
-    def __exit__(self, *_: object) -> None:
-        if (readline := _readline()) is None:
-            return
-        file = history_file()
+    readline.set_auto_history(False)
+    readline.set_completer_delims(" \t\n,()=<>'\"")
+    readline.set_completer(complete)
+    readline.parse_and_bind("tab: complete")
+    with suppress(OSError):
+        readline.read_history_file(file)
+    try:
+        yield
+    finally:
         readline.set_history_length(_HISTORY_MAX)
         with suppress(OSError):
             file.parent.mkdir(parents=True, exist_ok=True)
             file.touch(mode=0o600)
             readline.write_history_file(file)
-
-    def _complete(self, start: str, number: int) -> str | None:
-        found = [word for word in self._words if word.lower().startswith(start.lower())]
-        return found[number] if number < len(found) else None
-
-
-def _remember(text: str, *, wanted: bool) -> None:
-    """A statement is one line of the history, however many lines it was typed on."""
-    if wanted and (readline := _readline()) is not None:
-        readline.add_history(" ".join(text.split("\n")))

@@ -18,8 +18,8 @@ from noisegate.isolated import cell as cells
 from noisegate.isolated import template
 from noisegate.isolated.alone import alone
 from noisegate.isolated.cell import Cell, Task
+from noisegate.isolated.channel import packed
 from noisegate.isolated.lockdown import can_lock
-from noisegate.isolated.rows import packed
 from refusals import about
 
 pytestmark = pytest.mark.skipif(not can_lock(), reason="this machine cannot lock programs in")

@@ -16,8 +16,8 @@ import pytest
 from noisegate.isolated import cell as cells
 from noisegate.isolated.alone import alone
 from noisegate.isolated.cell import Cell, Task
+from noisegate.isolated.channel import packed
 from noisegate.isolated.lockdown import can_lock
-from noisegate.isolated.rows import packed
 from refusals import about
 
 pytestmark = pytest.mark.skipif(not can_lock(), reason="this machine cannot lock programs in")
@@ -315,7 +315,7 @@ BESIDE = """
 import sys, time
 import numpy as np
 from noisegate.isolated.cell import Cell, Task
-from noisegate.isolated.rows import packed
+from noisegate.isolated.channel import packed
 task = Task(text="def f(rows): return 1", name="f", outputs=1, seconds=0.2, memory=1 << 26)
 with Cell(task) as cell:
     start = time.monotonic()

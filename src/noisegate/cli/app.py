@@ -75,9 +75,6 @@ def writes(forms: str) -> Any:  # noqa: ANN401 - an option of typer's
     return typer.Option("--save", help=f"Write it: {forms}.")
 
 
-DataFile = Annotated[
-    Path, typer.Argument(help="A policy (.toml), or a CSV, Parquet or DuckDB file.")
-]
 Sql = Annotated[str, sql_like("'SELECT COUNT(*) AS n FROM people'")]
 Table = Annotated[str | None, typer.Option(help="The table, if there are several.")]
 RowsWhere = Annotated[str | None, typer.Option("--where", help="Which rows: age > 30.")]
@@ -85,56 +82,24 @@ Epsilon = Annotated[
     str | None, typer.Option(help="The ε to pay: 0.1, or a part of what is left: 1/10 of rest.")
 ]
 Within = Annotated[str | None, typer.Option(help="The largest error: of each number.")]
-Relative = Annotated[str | None, typer.Option(help="Or: the largest relative error, such as 0.01.")]
 Confidence = Annotated[
     str, typer.Option(help="The confidence level of the ±.", callback=_confidence)
 ]
 Rows = Annotated[
     int | None, typer.Option(help="A public number of rows: about how many, for averages.")
 ]
-Noise = Annotated[str | None, typer.Option(help="truncated: counts stay between 0 and --top.")]
-Top = Annotated[int | None, typer.Option(help="With --noise truncated: the largest count.")]
 KeysDelta = Annotated[
     str | None, typer.Option(help="δ for partition selection, where groups are not declared.")
-]
-Budget = Annotated[
-    str | None, typer.Option(help="ε of the whole data set: given with the first question.")
 ]
 Delta = Annotated[str, typer.Option(help="δ of the budget.")]
 AtDelta = Annotated[str, typer.Option("--at-delta", "--delta", help="State every ε at this δ.")]
 Accountant = Annotated[str | None, typer.Option(help="pure, zcdp or renyi-<order>.")]
-Analyst = Annotated[
-    str | None,
-    typer.Option(
-        "--analyst", "--as", help="Who is asking: an account below the data set's, or steward."
-    ),
-]
-Purpose = Annotated[
-    str | None, typer.Option(help="What is asked for: one of the policy's purposes.")
-]
-Share = Annotated[
-    str | None, typer.Option(help="With --analyst: the ε that this analyst may spend.")
-]
 Unit = Annotated[str | None, typer.Option(help="The column that names the person behind a row.")]
 Sample = Annotated[
     str | None,
     typer.Option(
         help="Ask about a secret sample: the probability of each person to be in it, such as 1/10."
     ),
-]
-Partition = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="Split the table: a column with declared keys, or conditions (repeatable). Questions "
-        "about different parts cost together what the dearest part does."
-    ),
-]
-PartOf = Annotated[
-    str | None, typer.Option("--part", help="With --partition: the key or condition to ask about.")
-]
-Several = Annotated[
-    str | None,
-    typer.Option(help="With --partition and units: first, the part in which a person counts."),
 ]
 RowsPerUnit = Annotated[
     int | None,
@@ -160,21 +125,12 @@ Types = Annotated[
     list[str] | None,
     typer.Option("--type", help="Type of a text column: age=integer, day=date. Repeatable."),
 ]
-Practice = Annotated[
-    bool, typer.Option("--practice", help="Ask made-up rows, at no cost; no private row is read.")
-]
-LedgerPath = Annotated[
-    str | None, typer.Option("--ledger", help="A ledger: where the budget is kept.")
-]
 Sign = Annotated[
     Path | None,
     typer.Option(help="Sign with this private key: what is saved, or printed as JSON."),
 ]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Pay for a new draw.")]
 Planned = Annotated[bool, typer.Option("--plan", help="Show price and error without paying.")]
-PrintOrder = Annotated[
-    bool, typer.Option("--print-order", help="Print the order as JSON instead; nothing is asked.")
-]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Csv = Annotated[bool, typer.Option("--csv", help="Print comma-separated rows.")]
 Where = Annotated[str, typer.Argument(help="A ledger, or the data file or policy next to it.")]

@@ -4,33 +4,25 @@ from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from functools import wraps
 from inspect import Parameter, Signature, signature
-from typing import TYPE_CHECKING, Any, TypeVar, final
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, final
 from warnings import catch_warnings, simplefilter
+
+import typer
 
 from noisegate.cli.app import (
     Accountant,
-    Analyst,
     Between,
-    Budget,
     Confidence,
-    DataFile,
     Delta,
     Epsilon,
     Fresh,
     GroupsPerUnit,
     Json,
     Keys,
-    LedgerPath,
-    Partition,
-    PartOf,
     Planned,
-    Practice,
-    PrintOrder,
-    Purpose,
     RowsPerUnit,
     Sample,
-    Several,
-    Share,
     Types,
     Unit,
 )
@@ -43,12 +35,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import date
     from fractions import Fraction
-    from pathlib import Path
 
     from noisegate.desk.answer import Answer
     from noisegate.desk.order import Order
     from noisegate.desk.plan import Expected, Plan
-    from noisegate.desk.terms.part import PartOf as PartAsked
+    from noisegate.desk.terms.terms import PartOf as PartAsked
     from noisegate.gate import Gate
 
 R = TypeVar("R")
@@ -60,13 +51,26 @@ _ANY_BUDGET = "1000000"
 class Opening:
     """A table or a policy, whose rows they are, and the budget."""
 
-    file: DataFile
-    budget: Budget = None
+    file: Annotated[
+        Path, typer.Argument(help="A policy (.toml), or a CSV, Parquet or DuckDB file.")
+    ]
+    budget: Annotated[
+        str | None, typer.Option(help="ε of the whole data set: given with the first question.")
+    ] = None
     delta: Delta = "0"
     accountant: Accountant = None
-    analyst: Analyst = None
-    purpose: Purpose = None
-    share: Share = None
+    analyst: Annotated[
+        str | None,
+        typer.Option(
+            "--analyst", "--as", help="Who is asking: an account below the data set's, or steward."
+        ),
+    ] = None
+    purpose: Annotated[
+        str | None, typer.Option(help="What is asked for: one of the policy's purposes.")
+    ] = None
+    share: Annotated[
+        str | None, typer.Option(help="With --analyst: the ε that this analyst may spend.")
+    ] = None
     unit: Unit = None
     rows_per_unit: RowsPerUnit = None
     groups_per_unit: GroupsPerUnit = None
@@ -74,11 +78,28 @@ class Opening:
     between: Between = None
     types: Types = None
     sample: Sample = None
-    partition: Partition = None
-    part: PartOf = None
-    several: Several = None
-    ledger: LedgerPath = None
-    practice: Practice = False
+    partition: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Split the table: a column with declared keys, or conditions (repeatable). "
+            "Questions about different parts cost together what the dearest part does."
+        ),
+    ] = None
+    part: Annotated[
+        str | None,
+        typer.Option("--part", help="With --partition: the key or condition to ask about."),
+    ] = None
+    several: Annotated[
+        str | None,
+        typer.Option(help="With --partition and units: first, the part in which a person counts."),
+    ] = None
+    ledger: Annotated[
+        str | None, typer.Option("--ledger", help="A ledger: where the budget is kept.")
+    ] = None
+    practice: Annotated[
+        bool,
+        typer.Option("--practice", help="Ask made-up rows, at no cost; no private row is read."),
+    ] = False
 
     @property
     def caps(self) -> dict[str, int | None]:
@@ -139,7 +160,7 @@ class Opening:
         """The part that was named, as an order has it."""
         if self.partition is None and self.part is None:
             return None
-        from noisegate.desk.terms.part import PartOf as PartAsked  # noqa: PLC0415 - quick help
+        from noisegate.desk.terms.terms import PartOf as PartAsked  # noqa: PLC0415 - quick help
 
         names = tuple(self.partition or ())
         return PartAsked(by=names, key=self.part or "", several=self.several or "")
@@ -162,7 +183,10 @@ class Asking:
     confidence: Confidence = "0.95"
     fresh: Fresh = False
     plan: Planned = False
-    print_order: PrintOrder = False
+    print_order: Annotated[
+        bool,
+        typer.Option("--print-order", help="Print the order as JSON instead; nothing is asked."),
+    ] = False
     as_json: Json = False
 
     def ordered(

@@ -94,7 +94,7 @@ def show(
     elif as_csv:
         say_csv(made.to_csv(confidence=confidence))
     else:
-        shown = getattr(made, "shown", lambda _: made)(confidence)
+        shown: Any = getattr(made, "shown", lambda _: made)(confidence)
         print_table(None, shown.columns, shown.cells(confidence))
         say(as_options(made.footer(confidence)))
         say(made.promise)

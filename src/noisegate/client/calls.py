@@ -105,7 +105,12 @@ class Calls:
             except (OSError, HTTPException) as error:
                 self.close()
                 if isinstance(error, ssl.SSLCertVerificationError) or not left:
-                    raise _unreachable(error) from None
+                    raise OperatorError(
+                        f"The service cannot be reached: {type(error).__name__}.",
+                        fix="Check the address and the network, then try again. What was asked "
+                        "under the same key is charged at most once.",
+                        about="unreachable",
+                    ) from None
                 time.sleep(pause)
                 pause *= 2
         if reply.status >= HTTPStatus.BAD_REQUEST:
@@ -190,15 +195,6 @@ def _is_here(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def _unreachable(error: Exception) -> OperatorError:
-    return OperatorError(
-        f"The service cannot be reached: {type(error).__name__}.",
-        fix="Check the address and the network, then try again. What was asked under the same key "
-        "is charged at most once.",
-        about="unreachable",
-    )
 
 
 def _strange() -> OperatorError:

@@ -26,7 +26,7 @@ from noisegate.desk.job import Progress, require_progress
 from noisegate.desk.order import Order
 from noisegate.desk.plan import Expected, Plan
 from noisegate.desk.sent import loss_from, received
-from noisegate.desk.terms.part import PartOf
+from noisegate.desk.terms.terms import PartOf
 from noisegate.errors import SpecError, Unsupported, Waiting
 from noisegate.ledger.verify.anchor import Anchor
 from noisegate.orders.asking import Asks

@@ -17,10 +17,9 @@ from weakref import WeakSet
 
 from noisegate.accounting.accountant import Charge
 from noisegate.accounting.pure import pure_loss
-from noisegate.curator.cells import CellAccount
 from noisegate.curator.kept import Kept
 from noisegate.curator.measurement import Measurement
-from noisegate.curator.parts import Cut, Losses, Part
+from noisegate.curator.parts import CellAccount, Cut, Losses, Part
 from noisegate.errors import LedgerError, OverBudget, RequestConflict, Unsupported
 from noisegate.ledger.fork import lineage
 from noisegate.ledger.ledger import Reservation
@@ -62,7 +61,7 @@ class Allowance:
     """A reservation that a recipe draws on. Made by `Curator.allowance`, closed when it is left.
 
     Claim: the recipe as a whole is the event `used`: its questions in sequence, the parts of each
-        cut in parallel, and groups of cells by what each cell was asked (`cells.py`). Adjacency:
+        cut in parallel, and groups of cells by what each cell was asked (`parts.py`). Adjacency:
         add/remove one unit; for parts, each unit being one row.
     Why: basic adaptive composition, and [McS09] for parts: a cut is by a declared key of the unit's
         own row, so a row lies in one part at most, whatever the answers were. Every event is on

@@ -21,8 +21,8 @@ from noisegate.curator.kept import Kept
 from noisegate.curator.measurement import fresh_coins
 from noisegate.errors import Unsupported
 from noisegate.isolated.cell import Cell, Task
+from noisegate.isolated.channel import packed
 from noisegate.isolated.modules import PACKAGES, require_allowed
-from noisegate.isolated.rows import packed
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.base import Mechanism, to_record

@@ -79,7 +79,8 @@ class Attempts:
             except RequestConflict:
                 if opened:
                     raise
-                if not fresh and self._is_open():  # another process was faster
+                _, open_ones = curator.ledger.attempts(self.question, account=curator.account)
+                if not fresh and open_ones:  # another process was faster
                     break
             else:
                 return
@@ -89,7 +90,3 @@ class Attempts:
             "what it reserved stays spent.",
             about="begun",
         )
-
-    def _is_open(self) -> bool:
-        curator = self.curator
-        return curator.ledger.attempts(self.question, account=curator.account)[1] > 0

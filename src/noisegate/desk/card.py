@@ -225,6 +225,8 @@ def _page(record: Mapping[str, Any]) -> str:
     entries = [
         [str(each["seq"]), each["kind"], each["at"], each["hash"]] for each in record["ledger"]
     ]
+    head = record.get("head")  # as one line of JSON, which `noisegate ledger verify --head` takes
+    signature = record.get("signature")  # a page cannot be checked, its JSON can
     parts = [
         "# Release card",
         fenced(record["sql"], "sql"),
@@ -237,21 +239,11 @@ def _page(record: Mapping[str, Any]) -> str:
         "\n".join(f"- {code(json_text(each, sort_keys=True))}" for each in record["measurements"]),
         "Ledger:",
         _table(["entry", "kind", "at (UTC)", "hash"], entries),
-        *_head(record.get("head")),
-        *_signed(record.get("signature")),
+        *([] if head is None else ["Head of the ledger:", f"`{_canonical(head)}`"]),
+        *([] if signature is None else [f"Signed by key {fingerprint(signature['key'])}."]),
         markdown(f"{record['software']}, {record['format']}"),
     ]
     return "\n\n".join(parts) + "\n"
-
-
-def _head(head: Mapping[str, Any] | None) -> list[str]:
-    """As one line of JSON, which `noisegate ledger verify --head` takes."""
-    return [] if head is None else ["Head of the ledger:", f"`{_canonical(head)}`"]
-
-
-def _signed(signature: Mapping[str, Any] | None) -> list[str]:
-    """Who signed the card; a page cannot be checked, its JSON can."""
-    return [] if signature is None else [f"Signed by key {fingerprint(signature['key'])}."]
 
 
 def _bars(error: Mapping[str, float] | None) -> str:

@@ -79,7 +79,7 @@ def check_file(
     else:
         text = _text(path)
         lines = [line for line in text.splitlines() if line.strip()]
-        heads = [read_statement(line) for line in lines] if _are_heads(lines) else []
+        heads = [read_statement(line) for line in lines] if all(map(_is_head, lines)) else []
         if heads:
             anchors = anchors_in(text, key=key)
             return _checked(_HEAD, _signer_of_heads(heads), key, _missing(ledger, anchors))
@@ -124,11 +124,6 @@ def _differences(record: Mapping[str, Any], ledger: Ledger | None) -> list[str] 
 
 def _missing(ledger: Ledger | None, anchors: Sequence[Anchor]) -> list[str] | None:
     return None if ledger is None else list(ledger.verify(anchors=anchors).problems)
-
-
-def _are_heads(lines: Sequence[str]) -> bool:
-    """One head a line, as `noisegate ledger head` prints them."""
-    return bool(lines) and all(_is_head(line) for line in lines)
 
 
 def _is_head(line: str) -> bool:

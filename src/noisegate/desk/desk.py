@@ -190,7 +190,8 @@ class Desk:
     def _asked_before(self, own: Balance, order: str) -> Iterable[Fraction]:
         """Each ε that was noted of an order, the latest first; then the largest of others."""
         entries = self.curator.ledger.history()
-        pairs = [found for entry in entries if (found := _noted(entry)) is not None]
+        texts = (entry.body["text"] for entry in entries if entry.kind == "note")
+        pairs = [found for text in texts if (found := noted(text)) is not None]
         yield from dict.fromkeys(each for name, each in reversed(pairs) if name == order)
         yield from sorted(self._charged(own, entries), reverse=True)[:_TRIED]
 
@@ -271,7 +272,7 @@ class Desk:
             job = replace(job, notes=(*job.notes, *notes))
         drawn = None if fresh else job.found(self.curator)
         if drawn is None:
-            say = progress or _silent
+            say = progress or (lambda _, __: None)
             drawn = job.drawn(self.curator, say, fresh=fresh)
             say(1.0, "done")
         itself, based = job.promise(drawn), job.rests(drawn)
@@ -312,12 +313,3 @@ def _as_said(cost: ApproxDP, said: Fraction | None) -> ApproxDP:
     if said is None or abs(cost.epsilon - said) > said * _SLIGHT:
         return cost
     return ApproxDP(said, cost.delta)
-
-
-def _noted(entry: Entry) -> tuple[str, Fraction] | None:
-    """An order and its ε, where an entry is a note of both."""
-    return noted(entry.body["text"]) if entry.kind == "note" else None
-
-
-def _silent(part: float, words: str) -> None:
-    """Nobody wants to know how far it is."""

@@ -5,7 +5,7 @@ came from; that draws nothing and costs nothing.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
@@ -77,7 +77,8 @@ def received(
             at = again(confidence) if at is None else at
             told = _record(at)
             bars = tuple(_columns(at, told)[2])
-            return bars, bars if told["noise"] is None else _listed(told["noise"])
+            proven = told["noise"]
+            return bars, bars if proven is None else [bar and tuple(bar) for bar in proven]
 
         has_loss = record["noise"] is not None
         return Answer(
@@ -149,17 +150,12 @@ def _columns(
 ) -> "tuple[list[str], list[pa.ChunkedArray], list[HalfWidths]]":
     """The columns of an answer, by name, each with its error bars."""
     columns = iter(zip(table.column_names, table.columns, strict=True))
-    found = [(*next(columns), _bars(columns, has_bars=each)) for each in record["bars"]]
+    found = [
+        (*next(columns), tuple(next(columns)[1].to_pylist()) if has_bars else None)
+        for has_bars in record["bars"]
+    ]
     names, values, bars = zip(*found, strict=True) if found else ((), (), ())
     return list(names), list(values), list(bars)
-
-
-def _bars(columns: "Iterator[tuple[str, pa.ChunkedArray]]", *, has_bars: bool) -> HalfWidths:
-    return tuple(next(columns)[1].to_pylist()) if has_bars else None
-
-
-def _listed(columns: Sequence[Sequence[float] | None]) -> tuple[HalfWidths, ...]:
-    return tuple(None if each is None else tuple(each) for each in columns)
 
 
 def _table(names: Sequence[str], values: "Sequence[pa.ChunkedArray]") -> "pa.Table":

@@ -96,7 +96,7 @@ def read_statement(text: str) -> dict[str, Any]:
     Names that occur twice, NaN and numbers out of range are refused: readers differ about them.
     """
     try:
-        record = json.loads(text, object_pairs_hook=_members, parse_constant=_refused)
+        record = json.loads(text, object_pairs_hook=members, parse_constant=no_constant)
         canonical_json(record)
     except (ValueError, RecursionError):
         record = None
@@ -168,14 +168,16 @@ def _message(record: Mapping[str, Any]) -> bytes:
         raise _invalid() from None
 
 
-def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Those of an object, each once."""
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError("a name occurs twice")
     return found
 
 
-def _refused(text: str) -> NoReturn:
+def no_constant(text: str) -> NoReturn:
+    """NaN and infinities are refused: readers differ about them."""
     raise ValueError(text)
 
 

@@ -36,7 +36,7 @@ from typing import Any, Final, Never
 
 import numpy as np
 
-from noisegate.isolated.channel import LOCKED, SIZE, receive, send
+from noisegate.isolated.channel import LOCKED, SIZE, receive, send, unpacked
 from noisegate.isolated.lockdown import (
     ANSWER,
     CLONE,
@@ -49,7 +49,6 @@ from noisegate.isolated.lockdown import (
     only_read,
     use_small_pages,
 )
-from noisegate.isolated.rows import unpacked
 
 _HELD, _ORDERS, _LEASH = 4, 5, 6  # places of the lock and of the two connections
 _FDS_MAX: Final = 253  # that one message carries

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from noisegate.root.stewards import check_rows as check_rows
     from noisegate.root.stewards import policy_page as policy_page
     from noisegate.root.stewards import policy_schema as policy_schema
-    from noisegate.root.stewards import read_policy as read_policy
+    from noisegate.sources.policy.policy import read_policy as read_policy
     from noisegate.sources.policy.purposes import PURPOSE as PURPOSE
     from noisegate.sources.stopping import Stop as Stop
     from noisegate.sources.stopping import stopping as stopping
@@ -35,7 +35,7 @@ _HOME = {
     "Rehearsal": "rehearsal", "made_up_rows": "rehearsal",
     "Amendment": "stewards", "amendment": "stewards",
     "check_policy": "stewards", "check_rows": "stewards", "draft_policy": "drafting",
-    "policy_page": "stewards", "policy_schema": "stewards", "read_policy": "stewards",
+    "policy_page": "stewards", "policy_schema": "stewards", "read_policy": ".sources.policy.policy",
     "PURPOSE": ".sources.policy.purposes",
     "Stop": ".sources.stopping", "stopping": ".sources.stopping",
 }  # fmt: skip

@@ -118,7 +118,10 @@ def open(  # noqa: A001, PLR0913 - read as noisegate.open; each argument is a ch
         groups_per_unit_max=groups_per_unit,
         snapshot=snapshot,
     )
-    data = _data_of(source, table, engine)
+    if engine is not None:
+        data = engine.table_in(source, table or "")
+    else:
+        data = source if isinstance(source, str | Path) else plain_frame(source)
     kinds = (engine.stored_kinds if engine else stored_kinds)({name: data})[name]
     domain = replace(domain, columns=_columns(domain, kinds, columns or {}))
     stored = engine.as_stored if engine else as_stored
@@ -365,12 +368,6 @@ def _origin_of(source: Any) -> str:  # noqa: ANN401 - any frame
         raise SourceError(f"{str(source)!r} is a folder.", fix="Give a data file or a policy.")
     keep(source, TABLE)
     return str(Path(source).resolve())
-
-
-def _data_of(source: Any, table: str | None, engine: Any) -> Any:  # noqa: ANN401 - any frame
-    if engine is not None:
-        return engine.table_in(source, table or "")
-    return source if isinstance(source, str | Path) else plain_frame(source)
 
 
 def _name_of(source: "str | Path | Any") -> str:  # noqa: ANN401

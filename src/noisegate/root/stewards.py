@@ -235,13 +235,6 @@ def policy_page(file: str | Path) -> str:
     return page(read_policy(file))
 
 
-def read_policy(file: str | Path) -> "Policy":
-    """A policy, checked against itself. No row is looked at."""
-    from noisegate.sources.policy.policy import read_policy as read  # noqa: PLC0415 - stewards only
-
-    return read(file)
-
-
 def policy_schema() -> Mapping[str, Any]:
     """The JSON Schema of a policy, for editors."""
     from noisegate.sources.policy.form import schema  # noqa: PLC0415 - stewards only

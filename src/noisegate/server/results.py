@@ -144,7 +144,10 @@ class Result:
     def to_parquet(self, confidence: Number = 0.95) -> bytes:
         """The table as a Parquet file. That of a release is complete: its class can load it."""
         if isinstance(self.made, Held):
-            return _saved(self.made, ".parquet", confidence, self.signer)
+            with TemporaryDirectory(prefix="noisegate-") as folder:
+                file = Path(folder) / "release.parquet"
+                self.made.save(file, confidence, sign=self.signer)
+                return file.read_bytes()
         sink = BytesIO()
         pq.write_table(self._table().to_arrow(confidence), sink)
         return sink.getvalue()
@@ -166,10 +169,3 @@ class Result:
                 f"What {self.kind!r} gives is not a table.", fix="Ask for JSON.", about="form"
             )
         return found
-
-
-def _saved(release: Held, ending: str, confidence: Number, signer: Signer | None) -> bytes:
-    with TemporaryDirectory(prefix="noisegate-") as folder:
-        file = Path(folder) / f"release{ending}"
-        release.save(file, confidence, sign=signer)
-        return file.read_bytes()

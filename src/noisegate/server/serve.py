@@ -85,7 +85,8 @@ class Serving:
             if (text := os.environ.get(f"{PREFIX}{name.upper()}")) is not None:
                 said[name] = _read(name, text, f"{PREFIX}{name.upper()}")
         given = {name: each for name, each in options.items() if each not in _NOT_GIVEN}
-        said |= {name: _read(name, each, _option(name)) for name, each in given.items()}
+        for name, each in given.items():
+            said[name] = _read(name, each, f"--{name.replace('_', '-')}")
         made = cls(**said)
         made._require()
         return made
@@ -343,7 +344,3 @@ _READ: Final[Mapping[str, Callable[[Any], Any]]] = {
     "signing_key": Path, "behind_proxy": _flag, "quantum": float, "workers": int,
     "approve_above": Fraction, "kept": int, "hosts": _names,
 }  # fmt: skip
-
-
-def _option(name: str) -> str:
-    return f"--{name.replace('_', '-')}"

@@ -111,15 +111,11 @@ class Store:
                 run(_ALONE, ())
             for table in _TABLES:
                 run(table.replace("seq INTEGER", "seq BIGINT") if self._is_server else table, ())
-            for table, column in _ADDED:
-                self._add(run, table, column)
-
-    def _add(self, run: Do, table: str, column: str) -> None:
-        """A column that earlier stores do not have."""
-        if self._is_server:
-            run(f"ALTER TABLE {table} ADD COLUMN IF NOT EXISTS {column} TEXT", ())
-        elif column not in {row[1] for row in run(f"PRAGMA table_info({table})", ())}:
-            run(f"ALTER TABLE {table} ADD COLUMN {column} TEXT", ())
+            for table, column in _ADDED:  # columns that earlier stores do not have
+                if self._is_server:
+                    run(f"ALTER TABLE {table} ADD COLUMN IF NOT EXISTS {column} TEXT", ())
+                elif column not in {row[1] for row in run(f"PRAGMA table_info({table})", ())}:
+                    run(f"ALTER TABLE {table} ADD COLUMN {column} TEXT", ())
 
     @property
     def _is_server(self) -> bool:
@@ -220,7 +216,7 @@ class Store:
     @contextmanager
     def _transaction(self) -> "Iterator[Do]":
         with self._told():
-            connection = self._connected()
+            connection = self._connection = self._connection or self._connect()
             if not self._is_server:
                 connection.execute("BEGIN IMMEDIATE")
             try:
@@ -232,7 +228,9 @@ class Store:
 
     @contextmanager
     def _told(self) -> "Iterator[None]":
-        lost: tuple[type[Exception], ...] = (sqlite3.Error, OSError, *self._errors())
+        lost: tuple[type[Exception], ...] = (sqlite3.Error, OSError)
+        if self._is_server:
+            lost = (*lost, extra("psycopg", "A store in Postgres").Error)
         try:
             yield
         except lost:
@@ -243,19 +241,9 @@ class Store:
                 about="store",
             ) from None
 
-    def _errors(self) -> tuple[type[Exception], ...]:
-        if not self._is_server:
-            return ()
-        return (extra("psycopg", "A store in Postgres").Error,)
-
     def _run(self, connection: Any, statement: str, parameters: Sequence[Any]) -> list[Row]:  # noqa: ANN401 - of either driver
         cursor = connection.execute(statement.replace("?", self._mark), tuple(parameters))
         return list(cursor.fetchall()) if cursor.description is not None else []
-
-    def _connected(self) -> Any:  # noqa: ANN401 - of either driver
-        if self._connection is None:
-            self._connection = self._connect()
-        return self._connection
 
     def _connect(self) -> Any:  # noqa: ANN401 - of either driver
         if self._is_server:

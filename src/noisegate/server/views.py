@@ -11,23 +11,95 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 from uuid import uuid4
 
+from noisegate.desk.display.prompt import plain_end
 from noisegate.desk.order import Order
 from noisegate.desk.plan import Expected, Plan
+from noisegate.desk.sent import loss_texts
 from noisegate.errors import Forbidden, Paused, SpecError, UserError
 from noisegate.gate import Gate
+from noisegate.ledger.account import Balance, room_of
 from noisegate.ledger.ledger import Ledger
 from noisegate.ledger.verify.anchor import signed
+from noisegate.privacy.capability import CAPABILITIES
+from noisegate.privacy.domain import Column, TableDomain
+from noisegate.privacy.guarantee import units_of
+from noisegate.privacy.unit import protected
 from noisegate.root import Hosted
 from noisegate.server.access import now
-from noisegate.server.facts import budget_facts, facts_of
 from noisegate.server.people import Caller
 from noisegate.server.refusals import no_such
 from noisegate.server.runs import RUN, Run
-from noisegate.server.store import Do, Store
+from noisegate.server.store import Do
 
 if TYPE_CHECKING:
     from noisegate.server.remembered import Known
     from noisegate.server.service import Service
+
+
+def facts_of(hosted: "Hosted", gate: "Gate | None") -> dict[str, Any]:
+    """A data set for people who may ask it. Nothing in here is derived from private rows."""
+    policy = hosted.policy
+    allowed = hosted.policy.allowed if gate is None else gate.door.allowed
+    return {
+        "name": policy.name,
+        "protects": protected(units_of(hosted.tables.values())),
+        "snapshot": policy.snapshot,
+        "accountant": policy.accountant,
+        "default_epsilon": number(policy.default_epsilon),
+        "max_epsilon": number(policy.max_epsilon),
+        "capabilities": {name: name in allowed for name in CAPABILITIES},
+        "tables": [table_facts(table) for table in hosted.tables.values()],
+        "budget": None if gate is None else budget_facts(gate.door.balances()),
+        "exact": None if gate is None else _exact(gate),
+    }
+
+
+def table_facts(table: TableDomain) -> dict[str, Any]:
+    """A table: whose rows, and its columns but for the hidden ones."""
+    return {
+        "name": table.name,
+        "public": table.is_public,
+        "unit": None if (unit := table.unit) is None else str(unit),
+        "owner": unit and {"column": unit.column, "noun": unit.noun, "ids": unit.ids},
+        "rows_per_unit": table.rows_per_unit_max,
+        "groups_per_unit": table.groups_per_unit_max,
+        "columns": [_column(each) for each in table.columns.values() if not each.hidden],
+    }
+
+
+def _column(column: Column) -> dict[str, Any]:
+    keys = None if column.keys is None else [_plain(key) for key in column.keys]
+    ends = column.between
+    between = None if ends is None else [plain_end(end, column.kind) for end in ends]
+    return {
+        "name": column.name, "type": column.kind.value, "nullable": column.nullable,
+        "in": keys, "between": between,
+    }  # fmt: skip
+
+
+def budget_facts(balances: Sequence[Balance]) -> dict[str, Any]:
+    """An account: its budget, what was spent of it, and what it and those above it have left."""
+    budget, spent, left = balances[0].budget, balances[0].spent, room_of(balances)
+    return {
+        "epsilon": float(budget.epsilon), "delta": float(budget.delta),
+        "spent": float(spent.epsilon), "spent_delta": float(spent.delta),
+        "remaining": float(left.epsilon), "remaining_delta": float(left.delta),
+    }  # fmt: skip
+
+
+def _exact(gate: "Gate") -> dict[str, list[str]]:
+    """The balance in exact numbers, as texts."""
+    return {"spent": loss_texts(gate.spent), "remaining": loss_texts(gate.remaining)}
+
+
+def _plain(key: object) -> object:
+    return key if key is None or isinstance(key, str | int | bool) else str(key)
+
+
+def number(said: Fraction | None) -> float | None:
+    """An exact number as JSON has it."""
+    return None if said is None else float(said)
+
 
 _KEY_MAX: Final = 200
 _SESSIONS: Final = ("many", "series")  # that hold a door open, which no request can
@@ -98,7 +170,8 @@ class View:
     def may_ask(self) -> bool:
         """Whether the caller has an account to ask from."""
         policy = self.hosted.policy
-        return self.caller.name in policy.analysts if policy.analysts else _asks(self.caller)
+        caller = self.caller
+        return caller.name in policy.analysts if policy.analysts else caller.role == "analyst"
 
     def facts(self) -> dict[str, Any]:
         """What is public about the data set, and the caller's balance."""
@@ -191,7 +264,8 @@ class View:
         face: str,
     ) -> Run:  # fmt: skip
         self._require_asker()
-        if order.kind in _SESSIONS or (order.kind == "release" and _grows(order)):
+        grows = order.kind == "release" and getattr(order, "until", None) is not None
+        if order.kind in _SESSIONS or grows:
             raise SpecError(
                 "A session holds a door open, which one request cannot.",
                 fix="Use noisegate on the steward's side, or a release.",
@@ -316,7 +390,8 @@ class View:
             f"CASE WHEN asked > ? AND id <> ? THEN pending END FROM runs WHERE {named} = ? "
             "AND practice = 0 AND (COALESCE(charged, created) > ? OR asked > ?)"
         )
-        rows = (do or _plainly(self._service.store))(told, (since, since, but, name, since, since))
+        terms = (since, since, but, name, since, since)
+        rows = self._service.store.all(told, *terms) if do is None else do(told, terms)
         return sum((Fraction(each) for row in rows for each in row if each), Fraction(0))
 
     def require_open(self) -> None:
@@ -353,10 +428,6 @@ class View:
             raise _over("an hour", hour)
 
 
-def _plainly(store: Store) -> Do:
-    return lambda statement, parameters: store.all(statement, *parameters)
-
-
 def asked(view: View, run: Run) -> tuple[object, ...]:
     """Who asked what: the same gives the same answer, which is then free."""
     return run.dataset, run.person, view.caller.allow, run.window, run.text  # and for what
@@ -368,14 +439,6 @@ def _over(what: str, limit: Fraction) -> Forbidden:
         fix="Ask for less, later, or with another token. Nothing was spent.",
         about="token",
     )
-
-
-def _asks(caller: Caller) -> bool:
-    return caller.role == "analyst"
-
-
-def _grows(order: Order[Any, Expected]) -> bool:
-    return getattr(order, "until", None) is not None
 
 
 def _told(row: Sequence[Any]) -> dict[str, Any]:

@@ -7,9 +7,8 @@ from typing import ClassVar, Literal, TypeAlias, TypedDict, final
 from noisegate.desk.answer import Answer
 from noisegate.desk.desk import Desk
 from noisegate.desk.order import JobOrder
-from noisegate.desk.terms.part import PartOf, PartTerms
 from noisegate.desk.terms.rest import Rest
-from noisegate.desk.terms.terms import Terms
+from noisegate.desk.terms.terms import PartOf, PartTerms, Terms
 from noisegate.exact import Number
 from noisegate.sql.job import QuestionJob, question_job
 from noisegate.sql.plan import AnswerExpected

@@ -13,8 +13,7 @@ from noisegate.algebra.expression import Call, Expression, Field, Literal
 from noisegate.algebra.relation import Filter, Table
 from noisegate.curator.curator import Curator
 from noisegate.curator.partition import Part
-from noisegate.desk.terms.part import PartOf
-from noisegate.desk.terms.terms import require_texts
+from noisegate.desk.terms.terms import PartOf, require_texts
 from noisegate.errors import SpecError, Unsupported
 from noisegate.privacy.domain import Key, TableDomain
 from noisegate.sql.reading.reader import read

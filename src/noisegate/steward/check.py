@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from functools import partial
 from itertools import pairwise
 from math import exp
 from typing import Final, TypeAlias
@@ -44,16 +45,11 @@ def check(
     return sorted(found, key=lambda finding: list(Severity).index(finding.severity))
 
 
-def _error(place: str, problem: str, fix: str) -> Finding:
-    return Finding(severity=Severity.ERROR, place=place, problem=problem, fix=fix)
+def _found(severity: Severity, place: str, problem: str, fix: str) -> Finding:
+    return Finding(severity=severity, place=place, problem=problem, fix=fix)
 
 
-def _warning(place: str, problem: str, fix: str) -> Finding:
-    return Finding(severity=Severity.WARNING, place=place, problem=problem, fix=fix)
-
-
-def _advice(place: str, problem: str, fix: str) -> Finding:
-    return Finding(severity=Severity.ADVICE, place=place, problem=problem, fix=fix)
+_error, _warning, _advice = (partial(_found, each) for each in Severity)
 
 
 def _budget(policy: Policy) -> Iterator[Finding]:

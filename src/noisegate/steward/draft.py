@@ -77,7 +77,10 @@ def draft(  # noqa: PLR0913 - what is known of tables, and what the steward says
         public: Tables whose rows are nobody's.
         read: Whether types were found in rows.
     """
-    _require_tables(public, tables)
+    if unknown := sorted(set(public) - set(tables)):
+        raise SpecError(
+            f"There is no table {unknown[0]!r}.", fix=nearest(unknown[0], tables), about="table"
+        )
     links = [(_plain(table), (column, _plain(to), key)) for table, (column, to, key) in links]
     tables = {_plain(table): columns for table, columns in tables.items()}
     shown = {_plain(table) for table in public}
@@ -113,13 +116,6 @@ def draft(  # noqa: PLR0913 - what is known of tables, and what the steward says
     for table in sorted(tables, key=lambda one: (one not in units, one not in ways)):
         lines += ["", *page.table(table)]
     return "\n".join(lines) + "\n"
-
-
-def _require_tables(named: Collection[str], tables: Tables) -> None:
-    if unknown := sorted(set(named) - set(tables)):
-        raise SpecError(
-            f"There is no table {unknown[0]!r}.", fix=nearest(unknown[0], tables), about="table"
-        )
 
 
 @final

@@ -11,8 +11,8 @@ from scipy.sparse import csr_array
 from door import ONE, WARDS, Watched, by, count_query, curator, table
 from noisegate.algebra.relation import Table
 from noisegate.algebra.tally import Sums
-from noisegate.curator.cells import CellAccount
 from noisegate.curator.measurement import Measurement
+from noisegate.curator.parts import CellAccount
 from noisegate.errors import Bug, OverBudget
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric

@@ -20,8 +20,8 @@ from noisegate.algebra.relation import Filter, Join, Sampled, Table
 from noisegate.curator.blocks import BlockMeasurement, said_of_blocks, turns_of
 from noisegate.errors import OverBudget, SourceError, SpecError, Unsupported
 from noisegate.isolated.cell import Cell
+from noisegate.isolated.channel import packed, unpacked
 from noisegate.isolated.lockdown import can_lock
-from noisegate.isolated.rows import packed, unpacked
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.keys.key_selection import KeySelection

@@ -24,8 +24,8 @@ from noisegate.curator.claimed import ClaimedMeasurement
 from noisegate.desk.desk import Desk
 from noisegate.errors import Unsupported
 from noisegate.isolated.cell import Cell
+from noisegate.isolated.channel import unpacked
 from noisegate.isolated.lockdown import can_lock
-from noisegate.isolated.rows import unpacked
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.noise.bits import SYSTEM
 from noisegate.privacy.domain import Kind

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import noisegate
-from noisegate.desk.terms.options import require_options
+from noisegate.desk.terms.terms import require_options
 from noisegate.errors import NoisegateError, SpecError
 from noisegate.releases.recipes import RECIPES
 from noisegate.releases.recipes.totals import Totals

@@ -12,12 +12,9 @@ from noisegate.cli.app import (
     Csv,
     Epsilon,
     KeysDelta,
-    Noise,
-    Relative,
     Rows,
     Sign,
     Sql,
-    Top,
     Within,
     app,
     writes,
@@ -39,12 +36,18 @@ class Question:
     """What is said beside the SQL."""
 
     within: Within = None
-    relative: Relative = None
+    relative: Annotated[
+        str | None, typer.Option(help="Or: the largest relative error, such as 0.01.")
+    ] = None
     rows: Rows = None
     keys_delta: KeysDelta = None
     choose: Choose = None
-    noise: Noise = None
-    top: Top = None
+    noise: Annotated[
+        str | None, typer.Option(help="truncated: counts stay between 0 and --top.")
+    ] = None
+    top: Annotated[int | None, typer.Option(help="With --noise truncated: the largest count.")] = (
+        None
+    )
 
     def order(self, sql: str, opening: Opening, asking: Asking) -> "SqlOrder":
         """The order that it is."""

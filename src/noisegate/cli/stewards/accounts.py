@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,11 +16,11 @@ from noisegate.errors import SpecError
 from noisegate.inert import json_text, line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from datetime import datetime, timedelta
 
     from noisegate.server.access import Access
-    from noisegate.server.people import Token
+    from noisegate.server.people import People, Token
     from noisegate.server.store import Store
 
 _NOT_OK = 5
@@ -55,12 +56,10 @@ def account_add(
     as_json: Json = False,
 ) -> None:
     """Add a person. A password is only for the pages; everything else takes a token."""
-    from noisegate.server.people import People  # noqa: PLC0415 - quick help
-
     password = _password() if password_stdin else None
-    with _store(state, new=True) as store:
-        People(store).add(name, role, password)  # type: ignore[arg-type]  # any text: it is checked
-        _note(store, "add person", name=name, role=role)
+    with _people(state, new=True) as (people, note):
+        people.add(name, role, password)  # type: ignore[arg-type]  # any text: it is checked
+        note("add person", name=name, role=role)
     words = f"{name}, {role}. Next: noisegate token new {name} --state {state}"
     tell({"name": name, "role": role, "has_password": password_stdin}, words, as_json=as_json)
 
@@ -68,10 +67,8 @@ def account_add(
 @account_app.command("list")
 def account_list(state: State, as_json: Json = False) -> None:
     """List people."""
-    from noisegate.server.people import People  # noqa: PLC0415 - quick help
-
-    with _store(state) as store:
-        found = People(store).everybody()
+    with _people(state) as (people, _):
+        found = people.everybody()
     if as_json:
         names = ("name", "role", "has_password", "created", "disabled")
         say_json({"people": [{each: getattr(one, each) for each in names} for one in found]})
@@ -92,26 +89,22 @@ def account_password(
     as_json: Json = False,
 ) -> None:
     """Set another password."""
-    from noisegate.server.people import People  # noqa: PLC0415 - quick help
-
     if not password_stdin:
         raise SpecError(
             "A password is read from standard input alone.", fix="Add --password-stdin."
         )
-    with _store(state) as store:
-        People(store).set_password(name, _password())
-        _note(store, "set password", name=name)
+    with _people(state) as (people, note):
+        people.set_password(name, _password())
+        note("set password", name=name)
     tell({"name": name, "changed": True}, f"{name} has another password.", as_json=as_json)
 
 
 @account_app.command("disable")
 def account_disable(name: Name, state: State, as_json: Json = False) -> None:
     """From now on no password and no token of this person opens anything."""
-    from noisegate.server.people import People  # noqa: PLC0415 - quick help
-
-    with _store(state) as store:
-        People(store).disable(name)
-        _note(store, "disable person", name=name)
+    with _people(state) as (people, note):
+        people.disable(name)
+        note("disable person", name=name)
     tell({"name": name, "disabled": True}, f"{name} is disabled.", as_json=as_json)
 
 
@@ -141,17 +134,15 @@ def token_new(
     as_json: Json = False,
 ) -> None:
     """Print a new token of a person, limited as said. It is shown once and stored nowhere."""
-    from noisegate.server.people import People  # noqa: PLC0415 - quick help
-
     lasts = None if expires is None else _span(expires)
     capabilities = [] if allow == ["none"] else allow
-    with _store(state) as store:
-        text = People(store).new_token(
+    with _people(state) as (people, note):
+        text = people.new_token(
             name, label=label, expires=lasts, datasets=dataset, allow=capabilities,
             epsilon_question=epsilon_question, epsilon_hour=epsilon_hour, purpose=purpose,
         )  # fmt: skip
-        made = next(each for each in People(store).tokens(name) if each.id == text.split("_")[1])
-        _note(store, "new token", name=name, id=made.id, label=label)
+        made = next(each for each in people.tokens(name) if each.id == text.split("_")[1])
+        note("new token", name=name, id=made.id, label=label)
     if as_json:
         say_json({"token": text, **_limits(made)})
         return
@@ -166,10 +157,8 @@ def token_list(
     as_json: Json = False,
 ) -> None:
     """List tokens: whose, for what, how limited. None of them can be read again."""
-    from noisegate.server.people import People  # noqa: PLC0415 - quick help
-
-    with _store(state) as store:
-        found = People(store).tokens(name)
+    with _people(state) as (people, _):
+        found = people.tokens(name)
     if as_json:
         say_json({"tokens": [_limits(each) for each in found]})
         return
@@ -190,13 +179,11 @@ def token_revoke(
     as_json: Json = False,
 ) -> None:
     """From now on the token opens nothing."""
-    from noisegate.server.people import People  # noqa: PLC0415 - quick help
-
     parts = token.split("_")
     name = parts[1] if len(parts) > 2 and parts[0] == "ng" else token
-    with _store(state) as store:
-        People(store).revoke(name)
-        _note(store, "revoke token", id=name)
+    with _people(state) as (people, note):
+        people.revoke(name)
+        note("revoke token", id=name)
     tell({"id": name, "revoked": True}, f"{name} is revoked.", as_json=as_json)
 
 
@@ -326,20 +313,20 @@ def _store(where: str, *, new: bool = False) -> "Iterator[Store]":
         store.close()
 
 
-def _note(store: "Store", action: str, **detail: str) -> None:
-    """What an operator did is in the log like everything else."""
-    from noisegate.server.access import AuditLog  # noqa: PLC0415 - quick help
-
-    AuditLog(store).add(_operator(), action, face="command", **detail)
-
-
-def _operator() -> str:
+@contextmanager
+def _people(where: str, *, new: bool = False) -> "Iterator[tuple[People, Callable[..., None]]]":
+    """The people of a service; what an operator does is noted in the log like everything else."""
     from getpass import getuser  # noqa: PLC0415 - quick help
 
+    from noisegate.server.access import AuditLog  # noqa: PLC0415
+    from noisegate.server.people import People  # noqa: PLC0415
+
     try:
-        return getuser()
+        operator = getuser()
     except (KeyError, OSError):
-        return f"user {os.getuid()}"
+        operator = f"user {os.getuid()}"
+    with _store(where, new=new) as store:
+        yield People(store), partial(AuditLog(store).add, operator, face="command")
 
 
 def _password() -> str:

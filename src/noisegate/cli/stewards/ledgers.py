@@ -3,7 +3,6 @@
 import json
 import os
 import sys
-from collections.abc import Mapping
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -39,7 +38,12 @@ def ledger_show(
         for each in balances
     ]  # fmt: skip
     names = ("account", "budget", "spent", "left", "accountant", "questions", "unsettled")
-    lines = [(str(e.seq), e.at[:19], e.kind, e.hash[:12], _subject(e.body)) for e in log]
+    about = ("request", "account", "text")
+    lines = [
+        (str(e.seq), e.at[:19], e.kind, e.hash[:12],
+         str(next(filter(None, map(e.body.get, about)), "")))
+        for e in log
+    ]  # fmt: skip
     if as_json:
         shown: dict[str, Any] = {"accounts": [*map(account_record, balances)]}
         shown["origins"] = [{"account": account, "place": place} for account, place in owned]
@@ -319,10 +323,6 @@ def ledger_at(where: str, *, inspect: bool = False) -> "Ledger":
     if not path.is_file():
         raise SpecError(f"There is no ledger {where!r}.", fix="Name a ledger or its data file.")
     return inspect_ledger(str(path)) if inspect else open_ledger(str(path))
-
-
-def _subject(body: Mapping[str, Any]) -> str:
-    return str(body.get("request") or body.get("account") or body.get("text") or "")
 
 
 # commands on keys and signatures: make a key, show it, verify what somebody hands over

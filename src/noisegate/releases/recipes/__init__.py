@@ -8,7 +8,7 @@ from math import prod
 from types import MappingProxyType
 from typing import Any, Final, Protocol, get_args
 
-from noisegate.desk.terms.options import require_options
+from noisegate.desk.terms.terms import require_options
 from noisegate.errors import SpecError
 from noisegate.exact import fraction
 from noisegate.releases.ask.asking import Ask

@@ -94,7 +94,10 @@ class AgentsApp:
         try:
             caller = await run_sync(self._caller, Headers(scope=scope).get("authorization", ""))
         except Exception as wrong:  # noqa: BLE001 - nobody is there: say so, and nothing else
-            await _refused(wrong)(scope, receive, send)
+            told = {"WWW-Authenticate": "Bearer", "Cache-Control": "no-store"}
+            said = dumps(body_of(wrong))
+            refused = Response(said, status_of(wrong), told, media_type="application/json")
+            await refused(scope, receive, send)
             return
         manager = await self._running()
 
@@ -151,12 +154,3 @@ async def _keep(manager: StreamableHTTPSessionManager, started: "asyncio.Future[
     async with manager.run():
         started.set_result(None)
         await asyncio.Event().wait()
-
-
-def _refused(wrong: Exception) -> Response:
-    return Response(
-        dumps(body_of(wrong)),
-        status_code=status_of(wrong),
-        media_type="application/json",
-        headers={"WWW-Authenticate": "Bearer", "Cache-Control": "no-store"},
-    )

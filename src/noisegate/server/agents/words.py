@@ -10,9 +10,8 @@ from noisegate.desk.display.numbers import LEAST, ZERO, percent
 from noisegate.desk.plan import Expected, Plan
 from noisegate.exact import Number
 from noisegate.inert import line
-from noisegate.server.facts import number
 from noisegate.server.results import Result
-from noisegate.server.views import View
+from noisegate.server.views import View, number
 
 ROWS: Final = 100  # of a result in words
 _CAPS: Final = re.compile(r"gate\.caps\('([^']*)', epsilon=\.\.\.\)")

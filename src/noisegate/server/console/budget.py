@@ -97,14 +97,6 @@ def budget(visit: Visit) -> Response:
     return visit.to("budget", data=view.name)
 
 
-def _pause(visit: Visit, view: View) -> None:
-    visit.service.pause(visit.caller, view.name)
-
-
-def _resume(visit: Visit, view: View) -> None:
-    visit.service.resume(visit.caller, view.name)
-
-
 def _approve(visit: Visit, _: View) -> None:
     visit.service.approve(visit.caller, visit.form.get("run", ""))
 
@@ -230,7 +222,9 @@ def _shares(view: View, accounts: list[dict[str, Any]]) -> list[dict[str, Any]]:
     mine = (each for each in found if each["analyst"] in listed and not each["purpose"])
     last = {each["analyst"]: each for each in mine}
     for name, each in last.items():
-        each |= {"window": _window(view, name), "epsilon": number(float(listed[name].epsilon))}
+        own = view.hosted.policy.windows.get(name)
+        each["window"] = {term: (own and getattr(own, term)) or "" for term in ("every", "until")}
+        each["epsilon"] = number(float(listed[name].epsilon))
     return found
 
 
@@ -277,11 +271,6 @@ def _nothing(name: str) -> dict[str, Any]:
         "name": name, "analyst": None, "purpose": None, "bar": None, "burn": None, "words": "",
         "window": None, "more": "", "questions": 0, "unsettled": 0, "epsilon": "",
     }  # fmt: skip
-
-
-def _window(view: View, analyst: str) -> dict[str, Any]:
-    window = view.hosted.policy.windows.get(analyst)
-    return {name: (window and getattr(window, name)) or "" for name in ("every", "until")}
 
 
 def _buys(balance: Balance) -> list[str]:
@@ -428,6 +417,8 @@ def _of_all(before: ApproxDP, after: ApproxDP, whom: str, *, lower: bool) -> tup
 
 
 _LEVERS: Final[dict[str, Callable[[Visit, View], str | Proposal | None]]] = {
-    "pause": _pause, "resume": _resume, "approve": _approve, "decline": _decline,
-    "revoke": _revoke, "token": _token, "person": _person, "disable": _disable, "limit": limit,
+    "pause": lambda visit, view: visit.service.pause(visit.caller, view.name),
+    "resume": lambda visit, view: visit.service.resume(visit.caller, view.name),
+    "approve": _approve, "decline": _decline, "revoke": _revoke, "token": _token,
+    "person": _person, "disable": _disable, "limit": limit,
 }  # fmt: skip

@@ -3,7 +3,7 @@
 No library of charts: what is drawn has its escaping from the template, and its look from the page.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
@@ -134,10 +134,7 @@ def boxes(made: BoxplotRelease, confidence: Number, cells: list[list[str]]) -> "
     if not ends or not isfinite(max(ends) - min(ends)) or max(ends) <= min(ends):
         return []
     low, high = min(ends), max(ends)
-
-    def at(number: float) -> float:
-        return round(100 * (number - low) / (high - low), 2)
-
+    at = _place(low, high)
     rows, said = [], []
     for place, (row, five, sure) in enumerate(found):
         _, left, right = sure or (0.0, None, None)
@@ -160,6 +157,11 @@ def boxes(made: BoxplotRelease, confidence: Number, cells: list[list[str]]) -> "
     words = f"{caption} Each from whisker to whisker: {'; '.join(said)}"
     scale = (_dated(low), _dated(high)) if dated else (f"{low:,.4g}", f"{high:,.4g}")
     return [Boxes(caption=caption, words=words, rows=tuple(rows), ends=scale)]
+
+
+def _place(low: float, high: float) -> Callable[[float], float]:
+    """Where a number stands between two, in percent."""
+    return lambda number: round(100 * (number - low) / (high - low), 2)
 
 
 def _day(value: Any) -> Any:  # noqa: ANN401 - a cell
@@ -186,25 +188,20 @@ def charts(
     widths = answer.half_widths(confidence)
     noisy = [place for place, each in enumerate(widths) if each is not None]
     others = [place for place, each in enumerate(widths) if each is None]
-    if (
-        len(noisy) == 1
-        and len(others) == 2
-        and (map_ := _heat(answer, texts, (others[0], others[1]), noisy[0], widths[noisy[0]] or ()))
-    ):
-        return [map_]
+    if len(noisy) == 1 and len(others) == 2:
+        pair, bars = (others[0], others[1]), widths[noisy[0]] or ()
+        if (map_ := _heat(answer, texts, pair, noisy[0], bars)) is not None:
+            return [map_]
+    drawn: Sequence[Chart | Line | None]
     if len(others) == 1 and _is_ordered(answer, others[0]):
-        lines = [
-            _line(answer, texts, others[0], place, widths[place], confidence) for place in noisy
+        drawn = [_line(answer, texts, others[0], at, widths[at], confidence) for at in noisy]
+    else:
+        shown = texts[:BARS_MAX]
+        labels = [_short(", ".join(row[place] for place in others)) for row in shown]
+        drawn = [
+            _chart(answer, at, widths[at] or (), labels, [row[at] for row in shown], confidence)
+            for at in noisy
         ]
-        return [each for each in lines if each is not None][:CHARTS_MAX]
-    shown = texts[:BARS_MAX]
-    keys = [place for place, each in enumerate(widths) if each is None]
-    labels = [_short(", ".join(row[place] for place in keys)) for row in shown]
-    drawn = [
-        _chart(answer, place, each, labels, [row[place] for row in shown], confidence)
-        for place, each in enumerate(widths)
-        if each is not None
-    ]
     return [each for each in drawn if each is not None][:CHARTS_MAX]
 
 
@@ -224,11 +221,7 @@ def _chart(
     low, high = min([0.0, *known]), max([0.0, *known])
     if not known or not isfinite(high - low) or high <= low:
         return None
-
-    def at(number: float) -> float:
-        return round(100 * (number - low) / (high - low), 2)
-
-    bars = []
+    at, bars = _place(low, high), []
     for row, each in enumerate(reach):
         value, left, right = each or (0.0, None, None)
         start, end = sorted((at(0), at(value)))

@@ -47,12 +47,9 @@ def kinds() -> Mapping[str, Mapping[str, Any]]:
     """The schema of each order that a form can make, by the name that people use."""
     found = {name: each for name, each in schema()["$defs"].items() if "description" in each}
     table = found.pop("table")
-    listed = {name: _named(table, name) for name in _TABLES}
+    terms = table["properties"]
+    listed = {n: {**table, "properties": terms | {"name": {"const": n}}} for n in _TABLES}
     return listed | {name: each for name, each in found.items() if name not in _SESSIONS}
-
-
-def _named(table: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    return {**table, "properties": table["properties"] | {"name": {"const": name}}}
 
 
 def fields(kind: str, columns: list[dict[str, Any]], said: Mapping[str, str]) -> dict[str, Any]:

@@ -145,9 +145,11 @@ def _kind_of(run: Run) -> str:
     return str(said.get("name") if said["kind"] == "release" else said["kind"])
 
 
-def may_change(run: Run) -> bool:
-    """Whether a form of ours can order this again."""
-    return _kind_of(run) in kinds()
+def page_of(run: Run) -> str | None:
+    """The page where this can be ordered otherwise, if there is one."""
+    if run.order.kind == "sql":
+        return "ask"
+    return "order" if _kind_of(run) in kinds() else None
 
 
 def _words() -> Mapping[str, str]:

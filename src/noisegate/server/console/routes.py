@@ -57,7 +57,7 @@ def console_routes(
         return route(console, path, handler, roles=roles, post=True, live=live)
 
     return [
-        Route("/", _front),
+        Route("/", lambda _: RedirectResponse(HOME, headers=HEADERS)),
         Route(f"{HOME}/static/{{name}}", _static),
         get("", signing.home, EVERYBODY),
         get("/sign-in", signing.sign_in_page, None),
@@ -95,10 +95,6 @@ def console_routes(
         post("/audit/verify", audit.verify, _WATCHERS),
         get("/{rest:path}", _nothing, EVERYBODY),
     ]
-
-
-def _front(_: Request) -> Response:
-    return RedirectResponse(HOME, headers=HEADERS)
 
 
 async def _static(request: Request) -> Response:

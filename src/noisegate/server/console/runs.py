@@ -10,7 +10,7 @@ from starlette.responses import Response
 from noisegate.desk.card import Card
 from noisegate.errors import SpecError
 from noisegate.inert import json_text
-from noisegate.server.console.orders import may_change
+from noisegate.server.console.orders import page_of
 from noisegate.server.console.shown import CONFIDENCE, markdown, number, result_of, run_shown, up
 from noisegate.server.console.visits import Visit
 from noisegate.server.published import KINDS
@@ -45,16 +45,9 @@ def run_page(visit: Visit) -> Response:
             "why": run.purpose,
         },
         public=_public(visit, run) if shown["done"] else None,
-        change=_change(run) if run.person == visit.caller.name else None,
+        change=page_of(run) if run.person == visit.caller.name else None,
         refresh=shown["refresh"],
     )
-
-
-def _change(run: Run) -> str | None:
-    """The page where this can be ordered otherwise."""
-    if run.order.kind == "sql":
-        return "ask"
-    return "order" if may_change(run) else None
 
 
 def run_file(visit: Visit) -> Response:
@@ -141,7 +134,11 @@ def releases_page(visit: Visit) -> Response:
         drawn = run_shown(visit, run, max(0.0, until - time.monotonic()))
         shown.append(
             _line(each, visit)
-            | {"run": drawn, "charts": drawn["charts"][:1], "name": _name(each)}
+            | {
+                "run": drawn,
+                "charts": drawn["charts"][:1],
+                "name": str(each["order"].get("name", "release")),
+            }
             | {"public": _public(visit, run) if drawn["done"] else None}
         )
     return visit.page(
@@ -163,10 +160,6 @@ def _line(each: dict[str, Any], visit: Visit) -> dict[str, Any]:
         "price": None if each["price"] is None else up(each["price"]),
         "may_open": mine or visit.caller.is_steward,
     }
-
-
-def _name(each: dict[str, Any]) -> str:
-    return str(each["order"].get("name", "release"))
 
 
 def order_shown(record: dict[str, Any]) -> dict[str, Any]:

@@ -245,12 +245,15 @@ def route(
         known = console.session(request) or _stranger(request)
         visit = Visit(console=console, request=request, session=known, form=form or {}, here=here)
         try:
-            _require_role(visit, roles)
+            if roles is not None and visit.caller.role not in roles:
+                return _said(visit, no_such("page"), live=live)  # a page of others is not there
             if post:
                 _require_own(request, known, form)
             return handler(visit)
         except Unauthenticated as error:
-            return _unseen(visit, error, live=live)
+            if live:
+                return JSONResponse(visit.refused(error), status_code=401)
+            return visit.to("sign-in")
         except Exception as error:  # noqa: BLE001 - said in public terms
             return _said(visit, error, live=live)
 
@@ -261,12 +264,6 @@ def _stranger(request: Request) -> Session:
     """Somebody who has not signed in: their form is bound to the cookie they got with it."""
     cookie = request.cookies.get(FORM_COOKIE)
     return Sessions.nobody() if cookie is None else Session(cookie=cookie, caller=None)
-
-
-def _unseen(visit: Visit, error: Unauthenticated, *, live: bool) -> Response:
-    if live:
-        return JSONResponse(visit.refused(error), status_code=401)
-    return visit.to("sign-in")
 
 
 def _said(visit: Visit, error: Exception, *, live: bool) -> Response:
@@ -280,12 +277,6 @@ def _said(visit: Visit, error: Exception, *, live: bool) -> Response:
         return JSONResponse(body, status_code=status)
     title = "There is no such page" if status == 404 else "This was not done"
     return visit.page("message.html", status, title=title, error=said)
-
-
-def _require_role(visit: Visit, roles: frozenset[str] | None) -> None:
-    """A page of others is not there."""
-    if roles is not None and visit.caller.role not in roles:
-        raise no_such("page")
 
 
 def _require_own(request: Request, session: Session, form: Form | None) -> None:

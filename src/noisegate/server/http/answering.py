@@ -20,7 +20,6 @@ from noisegate.server.published import KINDS, shown
 from noisegate.server.refusals import no_such
 from noisegate.server.results import Result
 from noisegate.server.runs import Run
-from noisegate.server.views import View
 
 _USUAL: Final = "0.95"
 _INERT: Final = {  # what a picture may do where a browser opens it as a page: be seen
@@ -100,12 +99,9 @@ async def _start(asked: Asked, *, practice: bool) -> Response:
     try:
         return await _told(asked, run, form, at, wait)
     except OverBudget as refusal:
-        refusal.plan = await asked.off(_plan_of, view, order, fresh, at)  # type: ignore[attr-defined]
+        told = lambda: plan_record(view.plan(order, fresh=fresh), at)  # noqa: E731
+        refusal.plan = await asked.off(told)  # type: ignore[attr-defined]
         raise
-
-
-def _plan_of(view: View, order: Order[Any, Expected], fresh: bool, at: Number) -> dict[str, Any]:  # noqa: FBT001 - of a thread
-    return plan_record(view.plan(order, fresh=fresh), at)
 
 
 def _confidence(asked: Asked, order: Order[Any, Expected]) -> Number:
@@ -213,7 +209,11 @@ async def history(asked: Asked) -> Response:
 async def releases(asked: Asked) -> Response:
     """What was published: tables, synthetic rows, programs' results."""
     kept = ("id", "person", "dataset", "kind", "order", "created", "price")
-    done = [each for each in await _history(asked) if _is_release(each)]
+    done = [
+        each
+        for each in await _history(asked)
+        if each["kind"] in KINDS and each["state"] == "done" and not each["practice"]
+    ]
     return say({"releases": [{name: each[name] for name in kept} for each in done]})
 
 
@@ -225,10 +225,6 @@ async def _history(asked: Asked) -> list[dict[str, Any]]:
         return sorted(found, key=lambda each: str(each["created"]), reverse=True)[:most]
 
     return await asked.off(listed)
-
-
-def _is_release(told: Mapping[str, Any]) -> bool:
-    return told["kind"] in KINDS and told["state"] == "done" and not told["practice"]
 
 
 async def release(asked: Asked) -> Response:

@@ -13,6 +13,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from noisegate.desk.order import Order
 from noisegate.desk.plan import Expected
+from noisegate.desk.signed import members, no_constant
 from noisegate.errors import SpecError, UserError
 from noisegate.exact import Number, fraction
 from noisegate.mechanisms.base import failure_of
@@ -280,7 +281,7 @@ def _text(body: bytes) -> str:
 def _json(body: bytes) -> dict[str, Any]:
     """An object; what JSON leaves open, such as a name that is said twice, is refused."""
     try:
-        found = json.loads(_text(body), object_pairs_hook=_once, parse_constant=_no_constant)
+        found = json.loads(_text(body), object_pairs_hook=members, parse_constant=no_constant)
     except (ValueError, RecursionError):
         raise SpecError(
             "The body is not JSON.", fix="Send one object; each name once.", about="json"
@@ -290,17 +291,6 @@ def _json(body: bytes) -> dict[str, Any]:
     if _depth(found) > DEPTH_MAX:
         raise SpecError("The body is nested too deeply.", fix="Use lists of values.", about="depth")
     return found
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError
-    return found
-
-
-def _no_constant(text: str) -> Any:  # noqa: ANN401 - never returns
-    raise ValueError(text)
 
 
 def _depth(value: object) -> int:

@@ -184,7 +184,8 @@ def _operation(call: Call) -> Json:
         "parameters": [
             *(_parameter(name, "path") for name in re.findall(r"{(\w+)}", call.path)),
             *(_parameter(name, "query") for name in call.query),
-            *(_HEADERS[name] for name in _headers_of(call)),
+            *([_HEADERS["Idempotency-Key"]] if call.takes_order and call.runs else []),
+            *([_HEADERS["Prefer"]] if call.runs else []),
         ],
         "responses": _responses(call),
         "security": [] if call.public else [{"token": []}],
@@ -200,11 +201,6 @@ def _parameter(name: str, place: str) -> Json:
         "name": name, "in": place, "required": place == "path", "schema": shape,
         "description": words,
     }  # fmt: skip
-
-
-def _headers_of(call: Call) -> list[str]:
-    asks = call.takes_order and call.runs
-    return [*(["Idempotency-Key"] if asks else []), *(["Prefer"] if call.runs else [])]
 
 
 def _responses(call: Call) -> Json:

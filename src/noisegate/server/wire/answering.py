@@ -378,12 +378,18 @@ def copied(outcome: Outcome, copy: Copy) -> Iterator[bytes]:
     csv = copy.form == "csv"
     between = copy.delimiter or ("," if csv else "\t")
     missing = copy.null if copy.null is not None else ("" if csv else "\\N")
-    write = _quoted if csv else _escaped
+
+    def write(text: str) -> str:
+        if not csv:
+            return text.translate(_ESCAPES).replace(between, f"\\{between}")
+        plain = text != missing and not any(each in text for each in (between, '"', "\n", "\r"))
+        return text if plain else '"' + text.replace('"', '""') + '"'
+
     if copy.header:
-        yield _line([write(name, between, missing) for name, _ in outcome.columns], between)
+        yield _line([write(name) for name, _ in outcome.columns], between)
     for row in outcome.rows:
         texts = [
-            missing if value is None else write(text_of(value, kind), between, missing)
+            missing if value is None else write(text_of(value, kind))
             for value, (_, kind) in zip(row, outcome.columns, strict=True)
         ]
         yield _line(texts, between)
@@ -391,16 +397,6 @@ def copied(outcome: Outcome, copy: Copy) -> Iterator[bytes]:
 
 def _line(texts: list[str], between: str) -> bytes:
     return (between.join(texts) + "\n").encode(errors="replace")
-
-
-def _escaped(text: str, between: str, missing: str) -> str:  # noqa: ARG001 - as the other
-    return text.translate(_ESCAPES).replace(between, f"\\{between}")
-
-
-def _quoted(text: str, between: str, missing: str) -> str:
-    if text == missing or any(letter in text for letter in (between, '"', "\n", "\r")):
-        return '"' + text.replace('"', '""') + '"'
-    return text
 
 
 def _binary(outcome: Outcome) -> Iterator[bytes]:

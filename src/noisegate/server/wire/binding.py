@@ -84,12 +84,9 @@ def samples(tree: exp.Expr, facts: Facts, kinds: Sequence[Type]) -> list[Any]:
     for place, kind in enumerate(kinds, 1):
         node = nodes.get(place)
         beside, value = (kind, None) if node is None else _beside(node, facts)
-        found.append(value if value is not None and beside == kind else _sample(kind))
+        sample = [] if kind.item is not None else _SAMPLES.get(kind.oid, "")
+        found.append(value if value is not None and beside == kind else sample)
     return found
-
-
-def _sample(kind: Type) -> Any:  # noqa: ANN401
-    return [] if kind.item is not None else _SAMPLES.get(kind.oid, "")
 
 
 def _cast(to: exp.Expr) -> Type:

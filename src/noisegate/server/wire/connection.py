@@ -1,8 +1,8 @@
 """Bytes in and out, with limits: how long a message may be, how long one may take to send it."""
 
 import asyncio
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Final, final
@@ -31,6 +31,16 @@ class Limits:
     per_person: int = 20
     statements: int = 500  # prepared, of one session
     portals: int = 50
+
+
+@asynccontextmanager
+async def _until(seconds: float) -> AsyncIterator[None]:
+    """So long, and then the client is gone."""
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError:
+        raise Gone from None
 
 
 @final
@@ -66,16 +76,13 @@ class Connection:
 
     async def next(self) -> tuple[bytes, bytes]:
         """The next message: its kind and its bytes. Raises `Malformed` where the stream is lost."""
-        async with self._until(self._limits.idle):
+        async with _until(self._limits.idle):
             kind = await self._exactly(1)
-        async with self._until(self._limits.slow):
+        async with _until(self._limits.slow):
             length = int.from_bytes(await self._exactly(4)) - 4
             if kind not in KINDS or not 0 <= length <= self.most:
                 raise Malformed("A message has a wrong kind or length.")
             return kind, await self._exactly(length)
-
-    def _until(self, seconds: float) -> "_Patience":
-        return _Patience(seconds)
 
     async def _exactly(self, count: int) -> bytes:
         try:
@@ -97,7 +104,7 @@ class Connection:
         """Send what was written."""
         data, self._out = bytes(self._out), bytearray()
         try:
-            async with self._until(self._limits.slow):
+            async with _until(self._limits.slow):
                 self._writer.write(data)
                 await self._writer.drain()
         except (ConnectionError, OSError):
@@ -115,7 +122,7 @@ class Connection:
         self.write(b"S")
         await self.flush()
         try:
-            async with self._until(self._limits.slow):
+            async with _until(self._limits.slow):
                 await self._writer.start_tls(tls)  # type: ignore[arg-type]
         except (ConnectionError, OSError):  # also of TLS
             raise Gone from None
@@ -129,19 +136,3 @@ class Connection:
         self._writer.close()
         with suppress(ConnectionError, OSError, TimeoutError):
             await asyncio.wait_for(self._writer.wait_closed(), 2)
-
-
-class _Patience:
-    """So long, and then the client is gone."""
-
-    def __init__(self, seconds: float) -> None:
-        self._timeout = asyncio.timeout(seconds)
-
-    async def __aenter__(self) -> None:
-        await self._timeout.__aenter__()
-
-    async def __aexit__(self, kind: object, error: object, trace: object) -> None:
-        try:
-            await self._timeout.__aexit__(kind, error, trace)  # type: ignore[arg-type]
-        except TimeoutError:
-            raise Gone from None

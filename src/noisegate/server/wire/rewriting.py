@@ -124,7 +124,7 @@ def _cleaned(sql: str) -> str:
             keep.append("bigint")
             at += 1
         else:
-            keep.append(_spelled(sql, tokens[at]))
+            keep.append(sql[tokens[at].start : tokens[at].end + 1])
             at += 1
     return " ".join(keep).replace("$ ", "$")
 
@@ -132,10 +132,6 @@ def _cleaned(sql: str) -> str:
 def _word(sql: str, token: Token) -> str:
     text = sql[token.start : token.end + 1]
     return text.lower() if text == token.text else text
-
-
-def _spelled(sql: str, token: Token) -> str:
-    return sql[token.start : token.end + 1]
 
 
 def _no_rows(tree: exp.Expr) -> str:
@@ -153,7 +149,9 @@ def _place(table: exp.Table, ctes: set[str]) -> None:
         name = str(called.this).lower()
         name = "pg_settings" if name == "pg_show_all_settings" else name
         if name in _PARTITIONS:
-            _no_partitions(table)
+            no = exp.select("NULL::BIGINT AS relid", "1 AS depth", dialect=DIALECT)
+            no = no.where(exp.false())  # no table is a partition of another one
+            table.replace(exp.Subquery(this=no, alias=table.args.get("alias")))
             return
         if name in PG:
             table.set("this", exp.to_identifier(name))
@@ -179,12 +177,6 @@ def _place(table: exp.Table, ctes: set[str]) -> None:
     table.set("catalog", None)
 
 
-def _no_partitions(table: exp.Table) -> None:
-    """No table is a partition of another one."""
-    none = exp.select("NULL::BIGINT AS relid", "1 AS depth", dialect=DIALECT).where(exp.false())
-    table.replace(exp.Subquery(this=none, alias=table.args.get("alias")))
-
-
 @final
 class _Rewriter:
     """One node at a time."""
@@ -201,18 +193,14 @@ class _Rewriter:
         if isinstance(node, exp.EQ | exp.NEQ):
             return _comparison(node)
         if isinstance(node, exp.Column) and not node.table:
-            return self._bare(node)
+            asks = node.name.lower() in ("current_role", "user") and not node.this.quoted
+            return exp.Literal.string(self._context.user) if asks else node
         if isinstance(node, exp.Column):
             for part in ("db", "catalog"):
                 node.set(part, None)
             return node
         if isinstance(node, exp.Func) and not isinstance(node, exp.And | exp.Or | exp.Cast):
             return self._function(node)
-        return node
-
-    def _bare(self, node: exp.Column) -> exp.Expr:
-        if node.name.lower() in ("current_role", "user") and not node.this.quoted:
-            return exp.Literal.string(self._context.user)
         return node
 
     def _cast(self, node: exp.Cast) -> exp.Expr:
@@ -333,21 +321,14 @@ def _description(args: list[exp.Expr]) -> exp.Expr:
     return _select(sql, oid=args[0], place=args[1] if numbered else exp.Literal.number(0))
 
 
-def _constraint(args: list[exp.Expr]) -> exp.Expr:
-    sql = "SELECT ng_words FROM ng.constraints WHERE ng_oid = CAST($oid AS BIGINT)"
-    return _select(sql, oid=args[0])
-
-
-def _relation(args: list[exp.Expr]) -> exp.Expr:
-    return _class(args[0])
-
-
 _LOOKED_UP: Final[Mapping[str, Callable[[list[exp.Expr]], exp.Expr]]] = {
     "format_type": _format_type,
     "obj_description": lambda args: _description(args[:1]),
     "col_description": _description,
-    "pg_get_constraintdef": _constraint,
-    "to_regclass": _relation,
+    "pg_get_constraintdef": lambda args: _select(
+        "SELECT ng_words FROM ng.constraints WHERE ng_oid = CAST($oid AS BIGINT)", oid=args[0]
+    ),
+    "to_regclass": lambda args: _class(args[0]),
     "to_regtype": lambda args: _type(args[0]),
     "json_build_object": lambda args: exp.Anonymous(this="json_object", expressions=args),
     "quote_ident": lambda args: args[0],

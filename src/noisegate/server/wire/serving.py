@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from secrets import randbits, token_bytes
 from threading import Lock
 from typing import Final, TypeVar, final
@@ -108,7 +109,10 @@ class Wire:
                 if isinstance(first, Cancel):
                     self._cancel(first)
                     return
-                self._require_room(connection)
+                if self._open > self._limits.connections:
+                    raise TooMany("There are too many connections.", fix="Try again later.")
+                if not connection.encrypted and not connection.is_local:
+                    raise NoEncryption("This server wants encryption.", fix="Use sslmode=require.")
                 caller = await self._recognised(connection, first)
                 view = await self._off(self._view, caller, first)
         except TimeoutError:
@@ -137,12 +141,6 @@ class Wire:
                 await connection.upgrade(self._tls)
         return first
 
-    def _require_room(self, connection: Connection) -> None:
-        if self._open > self._limits.connections:
-            raise TooMany("There are too many connections.", fix="Try again later.")
-        if not connection.encrypted and not connection.is_local:
-            raise NoEncryption("This server wants encryption.", fix="Use sslmode=require.")
-
     async def _recognised(self, connection: Connection, first: Startup) -> Caller:
         """SCRAM: whose token the client has."""
         unknown = [name for name in first.settings if name.startswith("_pq_.")]
@@ -162,7 +160,10 @@ class Wire:
             last, token = exchange.final(await self._password(connection))
         except scram.Denied:
             await self._slow_down(connection, name)
-            raise _denied() from None
+            raise Unauthenticated(
+                "The name or the token is wrong, expired or revoked.",
+                fix="The password of a Postgres client is a token; ask the steward for one.",
+            ) from None
         self._failed.pop(connection.peer, None)
         caller = await self._off(self._service.people.caller_of_token, token)
         connection.write(messages.authentication(12, last) + messages.authentication(0))
@@ -174,11 +175,9 @@ class Wire:
         while len(self._failed) > _FAILED_MAX:
             self._failed.pop(next(iter(self._failed)))
         said = name[:_NAME_MAX] if name.isprintable() else "(not a name)"
-        await self._off(self._log_failure, said, connection.peer, failed)
+        note = partial(self._service.log.add, said, "sign-in-failed", face="wire")
+        await self._off(partial(note, peer=connection.peer, failed=failed))
         await asyncio.sleep(min(_SLOWEST, _SLOW * 2 ** min(failed - 1, 8)))
-
-    def _log_failure(self, name: str, peer: str, failed: int) -> None:
-        self._service.log.add(name, "sign-in-failed", face="wire", peer=peer, failed=failed)
 
     async def _password(self, connection: Connection) -> bytes:
         kind, data = await connection.next()
@@ -212,7 +211,8 @@ class Wire:
         catalogue, twin = await self._off(self._home, view)
         turn = self._turns.setdefault(view.caller.name, asyncio.Semaphore(_TURNS))
         answering = Answering(self._service, view, settings, catalogue, twin, self._pool, turn)
-        await self._off(self._log, view)
+        note = partial(self._service.log.add, view.caller.name, "connect", face="wire")
+        await self._off(partial(note, token=view.caller.token, dataset=view.name))
         process, secret = self._key(answering)
         try:
             for name in REPORTED:
@@ -223,12 +223,6 @@ class Wire:
             await Session(connection, answering, self._limits).run()
         finally:
             del self._sessions[process]
-
-    def _log(self, view: View) -> None:
-        caller = view.caller
-        self._service.log.add(
-            caller.name, "connect", face="wire", token=caller.token, dataset=view.name
-        )
 
     def _key(self, answering: Answering) -> tuple[int, bytes]:
         """The key that cancels a session: a number that no other one has, and a secret."""
@@ -258,10 +252,3 @@ def _initial(data: bytes) -> tuple[str, bytes]:
     found = payload.take(length)
     payload.end()
     return mechanism, found
-
-
-def _denied() -> Unauthenticated:
-    return Unauthenticated(
-        "The name or the token is wrong, expired or revoked.",
-        fix="The password of a Postgres client is a token; ask the steward for one.",
-    )

@@ -134,9 +134,13 @@ class Session:
             case Describe("S", name):
                 await self._describe_statement(self._statement(name))
             case Describe(_, name):
-                await self._describe_portal(self._portal(name))
+                portal = self._portal(name)
+                self._require_alive(portal.command)
+                portal.columns = portal.columns or await self._columns(portal)
+                self._tell_columns(portal.columns, portal.formats)
             case Execute(name, rows):
-                await self._execute(self._portal(name), rows)
+                self._require_alive((portal := self._portal(name)).command)
+                await self._perform(portal, max(0, rows), described=True)
             case Close(kind_, name):
                 self._forget(kind_, name)
                 self._out.write(messages.CLOSED)
@@ -254,11 +258,6 @@ class Session:
         self._out.write(messages.parameters([kind.oid for kind in statement.kinds]))
         self._tell_columns(statement.columns, ())
 
-    async def _describe_portal(self, portal: Portal) -> None:
-        self._require_alive(portal.command)
-        portal.columns = portal.columns or await self._columns(portal)
-        self._tell_columns(portal.columns, portal.formats)
-
     def _tell_columns(self, columns: Columns | None, formats: Sequence[int]) -> None:
         if columns is None:
             self._out.write(messages.NO_DATA)
@@ -277,10 +276,6 @@ class Session:
             case Fetch(name) if name in self._portals:
                 return await self._columns(self._portals[name])
         return None
-
-    async def _execute(self, portal: Portal, rows: int) -> None:
-        self._require_alive(portal.command)
-        await self._perform(portal, max(0, rows), described=True)
 
     # what is done
 

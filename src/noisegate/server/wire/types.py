@@ -108,7 +108,10 @@ def written(value: Any, kind: Type, form: int) -> bytes | None:  # noqa: ANN401 
     if value is None:
         return None
     if form == BINARY:
-        return _binary(value, kind)
+        if kind.item is not None:
+            return _binary_array(value, kind.item)
+        if (pack := _PACKED.get(kind.oid)) is not None:
+            return pack(value)
     return text_of(value, kind).encode(errors="replace")
 
 
@@ -119,7 +122,9 @@ def text_of(value: Any, kind: Type) -> str:  # noqa: ANN401, PLR0911 - of any co
     if isinstance(value, bool):
         return ("t" if value else "f") if kind is BOOL else str(int(value))
     if isinstance(value, datetime):
-        return value.isoformat(sep=" ") if value.tzinfo is None else _zoned(value)
+        if value.tzinfo is None:
+            return value.isoformat(sep=" ")
+        return value.astimezone(UTC).isoformat(sep=" ").replace("+00:00", "+00")
     if isinstance(value, date | time):
         return value.isoformat()
     if isinstance(value, float):
@@ -141,22 +146,11 @@ def _item(value: Any, kind: Type) -> str:  # noqa: ANN401
     return f'"{escaped}"'
 
 
-def _zoned(value: datetime) -> str:
-    return value.astimezone(UTC).isoformat(sep=" ").replace("+00:00", "+00")
-
-
 def _float(value: float) -> str:
     if isfinite(value):
         text = repr(value)
         return text.removesuffix(".0")
     return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"  # noqa: PLR0124
-
-
-def _binary(value: Any, kind: Type) -> bytes:  # noqa: ANN401
-    if kind.item is not None:
-        return _binary_array(value, kind.item)
-    pack = _PACKED.get(kind.oid)
-    return pack(value) if pack else text_of(value, kind).encode(errors="replace")
 
 
 def _binary_array(values: Sequence[Any], item: Type) -> bytes:
@@ -354,10 +348,6 @@ def _from_numeric(raw: bytes) -> Decimal:
     return found.copy_negate() if sign == _MINUS else found
 
 
-def _from_day(raw: bytes) -> date:
-    return _DAY + timedelta(days=struct.unpack("!i", raw)[0])
-
-
 def _from_moment(raw: bytes) -> datetime:
     return _MOMENT + timedelta(microseconds=struct.unpack("!q", raw)[0])
 
@@ -371,7 +361,7 @@ _UNPACKED: Final[dict[int, Callable[[bytes], Any]]] = {
     FLOAT4.oid: lambda raw: struct.unpack("!f", raw)[0],
     FLOAT8.oid: lambda raw: struct.unpack("!d", raw)[0],
     NUMERIC.oid: _from_numeric,
-    DATE.oid: _from_day,
+    DATE.oid: lambda raw: _DAY + timedelta(days=struct.unpack("!i", raw)[0]),
     TIMESTAMP.oid: _from_moment,
     TIMESTAMPTZ.oid: _from_moment,
     UUID_.oid: lambda raw: str(UUID(bytes=raw)),
