@@ -16,8 +16,7 @@ import pytest
 from noisegate.errors import SourceError, SpecError
 from noisegate.isolated import cell as cells
 from noisegate.isolated import template
-from noisegate.isolated.alone import alone
-from noisegate.isolated.cell import Cell, Task
+from noisegate.isolated.cell import Cell, Task, alone
 from noisegate.isolated.channel import packed
 from noisegate.isolated.lockdown import can_lock
 from refusals import about

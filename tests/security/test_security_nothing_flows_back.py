@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 
 from noisegate.isolated import cell as cells
-from noisegate.isolated.alone import alone
-from noisegate.isolated.cell import Cell, Task
+from noisegate.isolated.cell import Cell, Task, alone
 from noisegate.isolated.channel import packed
 from noisegate.isolated.lockdown import can_lock
 from refusals import about

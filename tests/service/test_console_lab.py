@@ -8,8 +8,8 @@ import pytest
 from browser import Browser, Everybody, asked, clinic_service, words
 
 from noisegate.errors import OperatorError
-from noisegate.server.console.attacks import Lab, _shown
 from noisegate.server.console.audit import drawn
+from noisegate.server.console.lab import Lab, _shown
 from noisegate.server.pictures import child
 
 RECORD = {
@@ -74,7 +74,7 @@ def test_attacks_run_once_in_a_child(monkeypatch):
     raw, *_, gate = (bar["share"] for bar in found["bars"])
     assert raw == 100
     assert gate < 95
-    monkeypatch.setattr("noisegate.server.console.attacks.child", None)
+    monkeypatch.setattr("noisegate.server.console.lab.child", None)
     lab.start("1")
     assert lab.trying is None
 

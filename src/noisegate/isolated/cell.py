@@ -17,9 +17,18 @@ Claim: the k-th answer is made of the k-th block, the task and chance alone, and
     The first begins a 16th, an 8th, a 4th … of a second after blocks were asked for. So how long it
     took to read all of them shows in which of these moments it is, and in nothing else; programs
     have no clock to tell these apart. Programs of other questions, of whichever process, wait until
-    this one has ended and its memory is free (`alone.py`).
+    this one has ended and its memory is free (`alone`).
+
+Programs that run at once can feel how busy each other keep the machine, and the noise of a question
+covers those of its own turn alone. So there is one lock for all processes: an abstract name of a
+Unix socket, which one socket at a time can have. It is free again when the last process that holds
+the socket is gone; the kernel closes descriptors of a process after it has freed its memory.
+
+What has network namespaces of its own (a container) has a name of its own: run programs of one
+machine in one of them.
 """
 
+import errno
 import json
 import mmap
 import os
@@ -36,10 +45,28 @@ from time import monotonic, sleep
 from typing import Final, Self, final
 
 from noisegate.errors import SourceError, SpecError, Unsupported
-from noisegate.isolated.alone import alone
 from noisegate.isolated.channel import LOCKED, SIZE, receive, send
 from noisegate.isolated.lockdown import can_lock, can_run, end_first
 from noisegate.isolated.modules import require_allowed
+
+_NAME: Final = "\0noisegate: programs are running"
+_AGAIN: Final = 0.02
+
+
+def alone() -> socket.socket:
+    """Wait until no program runs, and hold that until the socket and all its copies are closed."""
+    held = socket.socket(socket.AF_UNIX)
+    while True:
+        try:
+            held.bind(_NAME)
+        except OSError as taken:
+            if taken.errno != errno.EADDRINUSE:
+                held.close()
+                raise
+        else:
+            return held
+        sleep(_AGAIN)
+
 
 WORKERS_MAX: Final = 100  # one message carries all descriptors of a turn
 _FIRST: Final = 1 / 16  # when blocks begin, if they are there by then

@@ -13,7 +13,7 @@ Claim: no program influences what a child of a later turn is made of. Why: templ
 
 The root is started for each question by ``python -I`` with an environment that is always the same,
 and finds its three connections in the places of the standard streams: orders, a leash whose end is
-the root's end, and the lock that says that programs are running (`alone.py`), which every process
+the root's end, and the lock that says that programs are running (`cell.py`), which every process
 holds until its memory is gone.
 """
 

@@ -14,9 +14,15 @@ from typing import Final, final
 from noisegate.accounting.accountant import Charge
 from noisegate.accounting.rules import Pair
 from noisegate.errors import Bug, LedgerError, OverBudget, PolicyError, RequestConflict, SpecError
-from noisegate.ledger.account import Account, Prices, Request, ancestry, require_one_root
+from noisegate.ledger.account import (
+    Account,
+    Prices,
+    Request,
+    ancestry,
+    require_account_name,
+    require_one_root,
+)
 from noisegate.ledger.entry import Body, Entry, canonical, decode_charges, digest, encode_charges
-from noisegate.ledger.names import require_account_name
 from noisegate.ledger.origin import Origin, require_nobodys, require_own
 from noisegate.ledger.transaction import Transaction
 from noisegate.privacy.event import Event, InPart, decode

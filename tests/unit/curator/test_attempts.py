@@ -5,7 +5,7 @@ import pytest
 
 import noisegate
 from noisegate.curator.curator import digest
-from noisegate.desk.attempts import Attempts
+from noisegate.desk.job import Attempts
 from noisegate.errors import RequestConflict
 from noisegate.privacy.event import DeclaredEvent
 from refusals import about

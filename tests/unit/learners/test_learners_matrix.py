@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import noisegate
-from noisegate.desk.attempts import Attempts
+from noisegate.desk.job import Attempts
 from noisegate.errors import LedgerError, NoisegateError, OverBudget
 from noisegate.learners.arrays import scorer
 from noisegate.learners.fitting import Task, learn

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 import noisegate
-from noisegate.desk.attempts import Attempts
 from noisegate.desk.card import verify as card_problems
 from noisegate.desk.desk import Desk
+from noisegate.desk.job import Attempts
 from noisegate.errors import LedgerError, OverBudget, RequestConflict, SpecError
 from noisegate.releases.ask.asking import Noisy
 from noisegate.releases.cells.axes import Axis

@@ -13,9 +13,8 @@ from typing import ClassVar, Final, TypedDict, final
 from noisegate.curator.curator import Curator, digest
 from noisegate.curator.thresholds import Heard, Thresholds, open_thresholds, require_question
 from noisegate.desk.answer import Answer
-from noisegate.desk.attempts import Attempts
 from noisegate.desk.desk import Desk
-from noisegate.desk.job import Drawn, Job, Progress, Receipt
+from noisegate.desk.job import Attempts, Drawn, Job, Progress, Receipt
 from noisegate.desk.order import JobOrder
 from noisegate.errors import LedgerError, SpecError
 from noisegate.exact import Number

@@ -21,7 +21,7 @@ from starlette.routing import Route
 
 from noisegate.errors import Forbidden, stumbled
 from noisegate.inert import lines
-from noisegate.server.console.attacks import Lab
+from noisegate.server.console.lab import Lab
 from noisegate.server.console.sessions import HOURS, Attempts, Session, Sessions
 from noisegate.server.oidc import SignIn
 from noisegate.server.people import Caller
