@@ -148,6 +148,14 @@ def facts_of(visit: Visit, view: View) -> dict[str, Any]:
         return visit.service.view(visit.caller, view.name).facts()
 
 
+def paying(visit: Visit, view: View, facts: dict[str, Any]) -> dict[str, Any]:
+    """What every page has that a price is paid from."""
+    return {
+        "names": visit.names(), "data": view.name, "slider": slider_of(facts),
+        "purpose": purposes_of(view, facts), "key": uuid4().hex, "plan": None,
+    }  # fmt: skip
+
+
 def purposes_of(view: View, facts: dict[str, Any]) -> dict[str, Any]:
     """The field that says what is asked for; no choices where the policy has no purposes."""
     choices = [{"name": each["name"], "words": _purpose_words(each)} for each in facts["purposes"]]
@@ -169,22 +177,17 @@ def _purpose_words(each: dict[str, Any]) -> str:
 
 def _page(visit: Visit, view: View, said: dict[str, str], **values: Any) -> Response:  # noqa: ANN401 - of a template
     facts = facts_of(visit, view)
-    shared: dict[str, Any] = {
+    shared = paying(visit, view, facts) | {
         "title": f"Ask {view.name}",
-        "names": visit.names(),
         "facts": {
             "name": view.name,
             "promise": f"Protects {facts['protects']}.",
             "paused": facts["paused"],
-            "slider": slider_of(facts),
             "tables": [_table(table) for table in facts["tables"]],
             "example": _example(facts["tables"]),
             "words": _words(),
         },
         "said": said,
-        "purpose": purposes_of(view, facts),
-        "key": uuid4().hex,
-        "plan": None,
         "run": None,
     }
     return visit.page("ask.html", **(shared | values))

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from typing import Any, Final
-from uuid import uuid4
 
 from starlette.responses import Response
 
@@ -12,10 +11,9 @@ from noisegate.server.console.ask import (
     facts_of,
     field,
     ordered,
+    paying,
     priced,
-    purposes_of,
     said_again,
-    slider_of,
     view_of,
 )
 from noisegate.server.console.forms import fields, kinds, record, said_by
@@ -123,19 +121,13 @@ def _form(
         said["epsilon"] = field(default)
     elif said.get("epsilon"):
         said["epsilon"] = said_again(said["epsilon"])
-    shared: dict[str, Any] = {
+    shared = paying(visit, view, facts) | {
         "title": f"Order: {kind}",
-        "names": visit.names(),
-        "data": view.name,
         "kind": kind,
         "words": _words().get(kind, kinds()[kind]["description"]),
         "tables": listed if "table" in kinds()[kind]["properties"] else [],
         "table": table,
         "fields": fields(kind, columns, said),
-        "slider": slider_of(facts),
-        "purpose": purposes_of(view, facts),
-        "key": uuid4().hex,
-        "plan": None,
     }
     return visit.page("order.html", **(shared | values))
 
@@ -177,20 +169,14 @@ def describe_page(visit: Visit, **values: Any) -> Response:  # noqa: ANN401 - of
     facts = facts_of(visit, view)
     tables = [table["name"] for table in facts["tables"] if not table["public"]]
     default = facts["default_epsilon"]
-    shared: dict[str, Any] = {
+    shared = paying(visit, view, facts) | {
         "title": f"Describe {view.name}",
-        "names": visit.names(),
-        "data": view.name,
         "tables": tables,
-        "slider": slider_of(facts),
-        "purpose": purposes_of(view, facts),
         "said": {
             "table": visit.said("table"),
             "epsilon": visit.said("epsilon") or ("" if default is None else field(default)),
             "bounds": visit.said("bounds"),
         },
-        "key": uuid4().hex,
-        "plan": None,
     }
     return visit.page("describe.html", **(shared | values))
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import ClassVar, Final, TypeAlias, final
+from typing import ClassVar, Final, NamedTuple, TypeAlias, final
 
 from sqlglot.dialects.postgres import Postgres
 from sqlglot.errors import SqlglotError
@@ -40,24 +40,18 @@ class ReadOnly(UserError):  # noqa: N818 - the name is the refusal
     code = "read-only"
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Nothing:
+class Nothing(NamedTuple):
     """An empty statement."""
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(NamedTuple):
     """Nothing to do: ``tag`` says so. ``status`` is that of the transaction then, if it changes."""
 
     tag: str
     status: str | None = None
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(NamedTuple):
     """SET or RESET: a ``value`` of None is the usual one; a ``name`` of "all", all of them."""
 
     name: str
@@ -65,34 +59,26 @@ class Setting:
     tag: str = "SET"
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Show:
+class Show(NamedTuple):
     """SHOW a setting."""
 
     name: str
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(NamedTuple):
     """A SELECT, about whatever."""
 
     sql: str
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Explain:
+class Explain(NamedTuple):
     """EXPLAIN a question: its plan."""
 
     sql: str
     json: bool = False
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Copy:
+class Copy(NamedTuple):
     """COPY ... TO STDOUT."""
 
     sql: str
@@ -107,18 +93,14 @@ class Copy:
         return BINARY if self.form == "binary" else TEXT
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Declare:
+class Declare(NamedTuple):
     """DECLARE a cursor for a question."""
 
     name: str
     sql: str
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Fetch:
+class Fetch(NamedTuple):
     """FETCH so many rows (None: all), or MOVE past them."""
 
     name: str
@@ -126,9 +108,7 @@ class Fetch:
     move: bool = False
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Forget:
+class Forget(NamedTuple):
     """CLOSE a cursor ("P") or DEALLOCATE a statement ("S"); a ``name`` of None is all."""
 
     kind: str

@@ -7,8 +7,7 @@ left over at the end of a message.
 
 import struct
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, TypeAlias, final
+from typing import Final, NamedTuple, TypeAlias, final
 
 PROTOCOL: Final = 3 << 16
 SSL: Final = 80877103
@@ -94,26 +93,20 @@ class Payload:
 # what a client sends before anybody knows who it is
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Startup:
+class Startup(NamedTuple):
     """Who wants to speak, to which data set, in which minor version, with which settings."""
 
     minor: int
     settings: Mapping[str, str]
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Upgrade:
+class Upgrade(NamedTuple):
     """Asks for TLS, or (``gss``) for Kerberos."""
 
     gss: bool
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Cancel:
+class Cancel(NamedTuple):
     """Asks to stop what the session with this key is doing."""
 
     process: int
@@ -145,17 +138,13 @@ def read_first(data: bytes) -> Startup | Upgrade | Cancel:
 # what a client sends then
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Query:
+class Query(NamedTuple):
     """Run this, whatever it is: the simple protocol."""
 
     sql: str
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Parse:
+class Parse(NamedTuple):
     """Prepare a statement. A type 0 is for the server to find."""
 
     name: str
@@ -163,9 +152,7 @@ class Parse:
     types: tuple[int, ...]
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Bind:
+class Bind(NamedTuple):
     """Make a portal of a statement and values."""
 
     portal: str
@@ -175,44 +162,34 @@ class Bind:
     results: tuple[int, ...]
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Describe:
+class Describe(NamedTuple):
     """Say the columns of a statement ("S") or a portal ("P")."""
 
     kind: str
     name: str
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Execute:
+class Execute(NamedTuple):
     """Run a portal, for at most so many rows; 0: all."""
 
     portal: str
     rows: int
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Close:
+class Close(NamedTuple):
     """Forget a statement ("S") or a portal ("P")."""
 
     kind: str
     name: str
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Password:
+class Password(NamedTuple):
     """A step of the authentication."""
 
     data: bytes
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Plain:
+class Plain(NamedTuple):
     """A message without content we use: Sync, Flush, Terminate, CopyData, CopyDone, CopyFail."""
 
     kind: bytes
