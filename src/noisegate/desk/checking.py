@@ -77,12 +77,21 @@ def check_file(
         record: Mapping[str, Any] = {} if card is None else card.record
         kind, signer = _RELEASE, _signer(stated or {}, key)
     else:
-        text = _text(path)
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, ValueError):
+            raise SpecError(
+                f"{path.name!r} cannot be read.",
+                fix="Give a card, an answer or heads as JSON, or a release as Parquet.",
+                about="statement",
+            ) from None
         lines = [line for line in text.splitlines() if line.strip()]
         heads = [read_statement(line) for line in lines] if all(map(_is_head, lines)) else []
         if heads:
             anchors = anchors_in(text, key=key)
-            return _checked(_HEAD, _signer_of_heads(heads), key, _missing(ledger, anchors))
+            keys = {head.get("key") if "signature" in head else None for head in heads}
+            one = str(keys.pop()) if len(keys) == 1 and None not in keys else None
+            return _checked(_HEAD, one, key, _missing(ledger, anchors))
         record = read_statement(text)
         kind = _KINDS.get(str(record.get("format")), "statement")
         signer = _signer(record, key)
@@ -105,12 +114,6 @@ def _signer(record: Mapping[str, Any], key: str | None) -> str | None:
     return None if key is None and "signature" not in record else signer_of(record, key)
 
 
-def _signer_of_heads(heads: Sequence[Mapping[str, Any]]) -> str | None:
-    """The key of all of them; one that is not signed leaves all without."""
-    keys = {head.get("key") if "signature" in head else None for head in heads}
-    return str(keys.pop()) if len(keys) == 1 and None not in keys else None
-
-
 def _differences(record: Mapping[str, Any], ledger: Ledger | None) -> list[str] | None:
     if ledger is None:
         return None
@@ -131,14 +134,3 @@ def _is_head(line: str) -> bool:
         return read_statement(line).get("format") == HEAD
     except SpecError:
         return False
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, ValueError):
-        raise SpecError(
-            f"{path.name!r} cannot be read.",
-            fix="Give a card, an answer or heads as JSON, or a release as Parquet.",
-            about="statement",
-        ) from None

@@ -127,8 +127,9 @@ def open(  # noqa: A001, PLR0913 - read as noisegate.open; each argument is a ch
     stored = engine.as_stored if engine else as_stored
     domain = _with_doubt(stored({name: data}, {name: domain}, {name: columns or {}})[name])
     rows = source_of({name: data}, {name: domain}, practice=practice, engine=engine)
-    if epsilon is None and not practice and ledger is None and domain.origin:
-        _require_ledger(ledger_beside(source), name)
+    kept = practice or ledger is not None or not domain.origin or ledger_beside(source).is_file()
+    if epsilon is None and not kept:  # before a ledger is made that would have no account
+        raise _no_budget(name)
     book = book_of(ledger, None if domain.origin == "" else source, practice=practice)
     _require_own_ledger(book, domain, beside=ledger is None, named=table is not None)
     if practice and epsilon is None:
@@ -227,11 +228,7 @@ def open_root(
     """The data set's own account: what all analysts together may learn from these tables."""
     known = ledger.balance(dataset) if dataset in ledger.accounts() else None
     if budget is None and known is None:
-        raise PolicyError(
-            f"{dataset!r} has no budget yet.",
-            fix="Give epsilon, the budget of the data set (--budget on the command line).",
-            about="budget",
-        )
+        raise _no_budget(dataset)
     terms = budget or (known.budget if known else ApproxDP(0))
     if not 0 < terms.epsilon <= EPSILON_MAX:
         raise SpecError(
@@ -245,6 +242,14 @@ def open_root(
         unit=unit,
         origins=origins[0],
         public=origins[1],
+    )
+
+
+def _no_budget(name: str) -> PolicyError:
+    return PolicyError(
+        f"{name!r} has no budget yet.",
+        fix="Give epsilon, the budget of the data set (--budget on the command line).",
+        about="budget",
     )
 
 
@@ -323,16 +328,6 @@ def _with_doubt(domain: TableDomain) -> TableDomain:
     found = replace(domain, doubted=named[0])
     warnings.warn(line(f"{domain.name!r}: {doubt_of(found)}."), UnitWarning, stacklevel=3)
     return found
-
-
-def _require_ledger(file: Path, name: str) -> None:
-    """Refuse before a ledger is made that would have no account."""
-    if not file.is_file():
-        raise PolicyError(
-            f"{name!r} has no budget yet.",
-            fix="Give epsilon, the budget of the data set (--budget on the command line).",
-            about="budget",
-        )
 
 
 def _require_own_ledger(ledger: Ledger, domain: TableDomain, *, beside: bool, named: bool) -> None:

@@ -224,15 +224,11 @@ class Service:
             return known
         with self._lock:
             if anew or name not in self._gates:
-                home = self._twin(hosted) if practice else hosted
+                if practice and name[0] not in self._twins:
+                    self._twins[name[0]] = Hosted(hosted.policy, practice=True)
+                home = self._twins[name[0]] if practice else hosted
                 self._gates[name] = home.gate(caller.name, allowed=caller.allow, purpose=purpose)
             return self._gates[name]
-
-    def _twin(self, hosted: Hosted) -> Hosted:
-        name = hosted.policy.name
-        if name not in self._twins:
-            self._twins[name] = Hosted(hosted.policy, practice=True)
-        return self._twins[name]
 
     def begin(self, view: View, run: Run) -> Run:
         """Keep a new run and queue it, or find the one with its key.

@@ -76,7 +76,12 @@ def audit(
 
     extent = Extent(trials=trials, seconds=seconds, workers=workers, resume=resume)
     if listed:
-        _list(as_json=as_json)
+        from noisegate.audit.audit import audits  # noqa: PLC0415 - some take a while to make
+
+        if as_json:
+            say_json({"audits": list(audits())})
+        else:
+            print_table(None, ("audit",), [(name,) for name in audits()])
     elif every or mechanism is not None:
         _mechanisms(None if every else mechanism, extent, false_alarm, save, as_json=as_json)
     elif file is None or sql is None:
@@ -92,15 +97,6 @@ def audit(
         )  # fmt: skip
         terms = {"epsilon": epsilon, "within": within, "delta": keys_delta, **opening.caps}
         _question(opening, sql, terms, extent, false_alarm, as_json=as_json)
-
-
-def _list(*, as_json: bool) -> None:
-    from noisegate.audit.audit import audits  # noqa: PLC0415 - quick help
-
-    if as_json:
-        say_json({"audits": list(audits())})
-        return
-    print_table(None, ("audit",), [(name,) for name in audits()])  # some take a while to make
 
 
 def _mechanisms(

@@ -115,7 +115,6 @@ class Asked:
     strokes: Strokes
     known: frozenset[str]  # parameters of the call
     caller: Caller | None = None
-    id: str = ""
     seen: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -160,17 +160,13 @@ class Answering:
             return False
         priced = asked.is_priced or self.settings.is_priced
         if asked.form == "scan":
-            return priced or self._is_free(asked)
+            try:  # free if it was released before, or all of it is declared
+                return priced or self._planned(asked)[0].free
+            except UserError:
+                return False
         if priced or self.settings.is_on("ask") or self.settings.is_on("practice"):
             return True
         raise self._unpriced(asked)
-
-    def _is_free(self, asked: Asked) -> bool:
-        """Whether the real one costs nothing: it was released before, or all of it is declared."""
-        try:
-            return self._planned(asked)[0].free
-        except UserError:
-            return False
 
     def _practises(self, asked: Asked) -> bool:
         return self.settings.is_on("practice") and asked.form != "public"

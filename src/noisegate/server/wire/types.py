@@ -128,7 +128,9 @@ def text_of(value: Any, kind: Type) -> str:  # noqa: ANN401, PLR0911 - of any co
     if isinstance(value, date | time):
         return value.isoformat()
     if isinstance(value, float):
-        return _float(value)
+        if isfinite(value):
+            return repr(value).removesuffix(".0")
+        return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"  # noqa: PLR0124
     if isinstance(value, bytes):
         return "\\x" + value.hex()
     if isinstance(value, list | tuple | dict):
@@ -144,13 +146,6 @@ def _item(value: Any, kind: Type) -> str:  # noqa: ANN401
         return text
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
-
-
-def _float(value: float) -> str:
-    if isfinite(value):
-        text = repr(value)
-        return text.removesuffix(".0")
-    return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"  # noqa: PLR0124
 
 
 def _binary_array(values: Sequence[Any], item: Type) -> bytes:
