@@ -18,8 +18,9 @@ Few rows: an owner of n rows has ‖v‖₂ ≤ ‖v‖₁ ≤ n · reach in eve
     is folded. A copy states with each row how many its owner has in the whole table (``SIZE``), of
     which n are some: that decides whether rows are added as they are, or folded as all others are.
 Row by row: in L1, where a constant C sizes owners up and every row is in a cell, w is cap / n, here
-    rounded down to W = ⌊C · cap / n⌋ parts of C. Each row adds its e times that, rounded towards
-    zero: at most reach · cap / n, and 64 bits hold reach · C. Rows of C add W exactly: averages are
+    rounded down to W = ⌊C · cap / n⌋ parts of C, and C parts of others. Each row adds its e times
+    that over C, rounded towards zero: at most reach · cap / n, and e itself of others, exactly; 64
+    bits hold reach · C. Rows of C add W exactly: averages are
     of rows of one weight. It is done where C ≥ 32 (cap + 1): of n > cap rows the bound loses n -
     cap ≥ n / (cap + 1), and rounding W n / C at most. An owner with W below 64 is folded instead.
 Cells: keys that are in no list are in no cell, or in the rest. Folded by themselves they make an
@@ -109,24 +110,40 @@ def weighed_rows(tally: Sums, query: exp.Select, rows: exp.Select) -> exp.Select
     if SIZE in rows.named_selects:  # who has no more in all of the table has no more here
         owners = owners.where(_many(col(SIZE, WEIGHED), tally), copy=False)
     owners = owners.group_by(owner.copy(), copy=False).having(_many(size.copy(), tally), copy=False)
-    many, bound = col("n", "c"), tally.bound(first)
-    some = exp.LTE(this=many, expression=whole(bound // _FINE))  # unknown of owners of few rows
-    weight = exp.IntDiv(this=whole(bound), expression=many.copy())
-    weighed = exp.select(
-        *(col(f"k{place}", WEIGHED) for place in range(len(tally.by))), many.copy()
+    bound, many = tally.bound(first), col("n", "s")
+    some = exp.LTE(this=many, expression=whole(bound // _FINE))
+    parts = exp.IntDiv(this=whole(bound), expression=many.copy())
+    sized = exp.select(col(OWNER, "s"), many.copy()).select(
+        as_(case((some, cast(parts, "BIGINT"))), "w"),
+        as_(case((exp.not_(some.copy()), col(OWNER, "s"))), "b"),
+        copy=False,
     )
-    weighed = weighed.select(as_(case((exp.not_(some), owner.copy())), "b"), copy=False)
+    sized = sized.from_(owners.subquery("s", copy=False), copy=False)
+    names = [*(col(f"k{place}", WEIGHED) for place in range(len(tally.by))), col("n", "c")]
+    weighed = exp.select(*names, col("b", "c"))
+    weight = exp.Coalesce(this=col("w", "c"), expressions=[whole(first.reach)])  # 1 of all others
     for place, term in enumerate(tally.terms):
-        value = col(f"e{place}", WEIGHED) if term.constant is None else whole(term.constant)
-        product = exp.Mul(this=value.copy(), expression=exp.paren(weight))
-        less = exp.IntDiv(this=exp.paren(product, copy=False), expression=whole(first.reach))
-        shown = case((some.copy(), cast(less, "BIGINT")), otherwise=value)
+        shown: exp.Expr = weight.copy()
+        if abs(term.constant or 0) != first.reach:
+            value = col(f"e{place}", WEIGHED) if term.constant is None else whole(term.constant)
+            product = exp.paren(exp.Mul(this=value, expression=weight.copy()), copy=False)
+            shown = cast(_by_reach(product, first.reach, signed=term.low < 0), "BIGINT")
+        elif term.constant != first.reach:
+            shown = exp.Neg(this=shown)
         weighed = weighed.select(as_(shown, f"e{place}"), copy=False)
     same = exp.EQ(this=owner.copy(), expression=col(OWNER, "c"))
     weighed = joined(weighed.from_(named(WEIGHED), copy=False), named("c"), same, left=True)
     query = query.with_(cte(WEIGHED), as_=rows, materialized=True, copy=False)
-    query = query.with_(cte("c"), as_=owners, materialized=False, copy=False)
+    query = query.with_(cte("c"), as_=sized, materialized=False, copy=False)
     return query.with_(cte("r"), as_=weighed, materialized=False, copy=False)
+
+
+def _by_reach(product: exp.Expr, reach: int, *, signed: bool) -> exp.Expr:
+    """A product over the reach, rounded towards zero; a shift is that, and quicker, from 0 on."""
+    if signed or reach.bit_count() != 1:
+        return exp.IntDiv(this=product, expression=whole(reach))
+    places = exp.Literal.number(reach.bit_length() - 1)
+    return exp.BitwiseRightShift(this=product, expression=places)
 
 
 def weighed_parts(tally: Sums, sums: exp.Select) -> exp.Select:
