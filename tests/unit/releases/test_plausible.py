@@ -133,6 +133,39 @@ def test_one_number_has_the_spread_of_its_noise():
     assert abs(tables.mean() - 1000) < 6 * 20 / np.sqrt(DRAWS)
 
 
+def test_a_number_far_from_all_others_weighs_little_where_noise_is_geometric():
+    """A total of 600 ± 30 above eight cells of 100 ± 15: normal noise settles between them.
+
+    Geometric noise leaves all between them nearly as likely, so the draws are spread: 1.8 times as
+    far in the mean of 60 names, and 1.27 times at least.
+    """
+    parts = each_cell((8,)), Noisy(np.full(8, 100), 15.0**2)
+    whole = Groups(np.zeros(8, np.int32), 1), Noisy(np.array([600]), 30.0**2)
+    tree = hierarchy((8,), [whole, parts])
+    usual, normal = (
+        np.sum(Plausible(tree, 1.0, "x", (8,), gaussian).tables, axis=1)
+        for gaussian in (False, True)
+    )
+    assert usual.std() > 1.2 * normal.std()
+    assert usual.mean() > normal.mean()  # one number gives way sooner than eight
+
+
+def test_a_factor_holds_for_nine_of_ten_sums_of_all_draws_but_one():
+    """Sums that are off together need a larger one than single cells, which are off one by one."""
+    found = model(rng.integers(0, 60, 256), 200.0)
+    values, factors = np.mean(found.tables, axis=0), []
+    for asked in (cells((256,)), prefixes(256)):
+        shown = asked.answers(values)
+        factor = found.factor(asked, shown, 1.0)
+        half = factor * found.spread(asked, shown, 1.0, together=False)
+        away = np.abs([asked.answers(table) - shown for table in found.tables])
+        inside = away <= np.maximum(half, factor / 2)
+        assert np.sort(inside.mean(axis=1))[1] >= 0.9
+        assert inside.mean() >= 0.95
+        factors.append(factor)
+    assert 1.5 < factors[0] < factors[1] < 5
+
+
 @pytest.mark.parametrize(
     ("method", "workload", "rows", "shape"),
     [

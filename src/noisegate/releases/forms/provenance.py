@@ -14,7 +14,7 @@ from noisegate.errors import NoisegateError, SpecError
 from noisegate.releases.ask.transcript import Rounds, Told, pack
 from noisegate.releases.cells import workload as workloads
 from noisegate.releases.cells.axes import Axis, runs_of
-from noisegate.releases.cells.estimate import Estimate
+from noisegate.releases.cells.estimate import Estimate, Floats
 from noisegate.releases.cells.workload import Workload
 from noisegate.releases.fit.plausible import Plausible
 from noisegate.releases.recipes import RECIPES, recipe
@@ -75,9 +75,18 @@ class Making:
             except NoisegateError:
                 tree = None
             name = sha256(pack(self.to_record(), [], self.rounds)).hexdigest()
-            model = None if tree is None else Plausible(tree, float(self.moved), name, shape)
+            unit, gaussian = float(self.moved), self.price.gaussian
+            model = None if tree is None else Plausible(tree, unit, name, shape, gaussian)
             self._kept["plausible"] = model
         kept: Plausible | None = self._kept["plausible"]
+        return kept
+
+    def factor(self, model: Plausible, values: Floats) -> float:
+        """How many of a model's deviations are a ± at 95 %, for the released numbers as a whole."""
+        if "factor" not in self._kept:
+            asked = workload_of(self.workload, values.shape)
+            self._kept["factor"] = model.factor(asked, asked.answers(values), float(self.grain))
+        kept: float = self._kept["factor"]
         return kept
 
     def covers(self, shape: tuple[int, ...]) -> list[Cover]:

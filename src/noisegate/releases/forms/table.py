@@ -29,6 +29,7 @@ from noisegate.releases.cells.axes import Axis, keys_of, runs_of
 from noisegate.releases.cells.estimate import Floats, Predicted, Side
 from noisegate.releases.cells.tails import reach, tail_factor
 from noisegate.releases.cells.workload import Workload, cells
+from noisegate.releases.fit.plausible import FAILURE
 from noisegate.releases.forms.provenance import Making
 
 FORMAT: Final = "noisegate-release/1"
@@ -176,8 +177,10 @@ class TableRelease(Charged):
     def _by_model(self, asked: Workload, failure: float, *, together: bool) -> Floats:
         """Half-widths where the rows count: by the recipe's own model, or by tables that could be.
 
-        As many root mean square distances as for noise, and a fifth more, as no model is the truth.
-        Infinite where there is no model.
+        By the recipe's own, as many root mean square distances as for noise, and a fifth more, as
+        no model is the truth. By drawn tables, as many as hold for the release as a whole: see
+        `Plausible.factor`; at other confidences in proportion to noise. Infinite where there is no
+        model.
         """
         making = self.making
         guess, half = making.estimate(self.shape).guess, np.full(1, np.inf)
@@ -193,7 +196,8 @@ class TableRelease(Charged):
         else:
             shown = asked.answers(self.values)
             spread = model.spread(asked, shown, float(making.grain), together=together)
-            other = spread * model_factor(failure, len(model.tables))
+            tail, usual = (tail_factor(each, gaussian=False) for each in (failure, FAILURE))
+            other = spread * (making.factor(model, self.values) * tail / usual)
         return np.where(np.isfinite(half), half, other)
 
     def _by_covers(self, asked: Workload, failure: float, *, together: bool) -> Floats:

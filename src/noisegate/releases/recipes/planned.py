@@ -78,22 +78,32 @@ class Planned:
         """At most four rounds after feeling; the whole price is used."""
         designer = _designer(ask, workload)
         felt = _felt(ask, designer)
-        if felt.square is not None:
-            return _even(ask, designer.tree, felt.left, felt.square)
+        if felt.even:
+            return _even(ask, designer.tree, felt)
         return _measured(ask, designer, felt)
 
 
 class _Felt(NamedTuple):
     """What feeling left of the price, and the excess that was felt, if any, with its variance.
 
-    ``edge`` is what it is held against; ``square`` its mean square, if the table is taken as even.
+    ``edge`` is what it is held against; ``even``: it is not beyond, and the table taken as even.
     """
 
     left: Fraction
     excess: float = 0.0
     variance: float = 1.0
     edge: float = 0.0
-    square: float | None = None
+    even: bool = False
+
+    @property
+    def square(self) -> float:
+        """The mean square of the excess, if any size from 0 on is as likely as another.
+
+        That many tables are even is no reason here: the ± is for those, too, that are not, and
+        were taken to be by the noise of feeling.
+        """
+        above = max(0.0, self.excess)
+        return self.variance + 2 * above**2 / (2 - exp(-above * (2 / self.variance) ** 0.5))
 
     def likely(self, total: float, step: float) -> float:
         """How likely a table of that total is even, if one row adds such a step to it."""
@@ -133,20 +143,10 @@ def _felt(ask: Ask, designer: Designer) -> _Felt:
         felt = _Felt(felt.left - share, float(found[0]), variance, edge)
         if felt.excess > edge + enough * variance**0.5:
             return felt
-    if felt.left == 1:  # nothing was felt
-        return felt
-    return felt._replace(square=_mean_square(felt.excess, felt.variance**0.5))
+    return felt._replace(even=felt.left < 1)  # if anything was felt
 
 
-def _mean_square(value: float, deviation: float) -> float:
-    """Of an excess that was measured so: as likely none at all as one of any size."""
-    sizes = np.append(0.0, deviation * 2.0 ** np.arange(-4, 4.5, 0.5))
-    odds = np.exp(-np.abs(value - sizes) * 2**0.5 / deviation)
-    odds[0] *= sizes.size - 1
-    return float(odds @ sizes**2 / odds.sum())
-
-
-def _even(ask: Ask, tree: Halves, left: Fraction, square: float) -> Estimate:
+def _even(ask: Ask, tree: Halves, felt: _Felt) -> Estimate:
     """All that is left goes to the total, which is spread evenly.
 
     A part p of the cells is off by p of the total's noise, by the chance of rows to fall into it,
@@ -154,8 +154,9 @@ def _even(ask: Ask, tree: Halves, left: Fraction, square: float) -> Estimate:
     for a half of the cells.
     """
     ask.done(1 / 2, "measuring")
-    (noisy,) = ask.sums([tree.level(0).groups()], [left])
+    (noisy,) = ask.sums([tree.level(0).groups()], [felt.left])
     total = max(0.0, float(noisy.values[0]))
+    square = min(felt.square, total**2 + noisy.variance)  # no excess is more than all there is
 
     def guess(lows: Ints, highs: Ints) -> Guess:
         part = (highs - lows + 1)[:, 0] / tree.cells
