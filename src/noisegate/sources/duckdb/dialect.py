@@ -17,6 +17,7 @@ WHOLE_TYPES: Final = frozenset({
     "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER",
 })  # fmt: skip
 _PLAIN: Final = re.compile(r"[0-9]+\.[0-9]+")
+_WIDE: Final = re.compile(r"-?[1-9][0-9]{10,17}")  # beyond 32 bits
 
 
 class _Text(Words.Generator):  # type: ignore[misc]
@@ -25,6 +26,8 @@ class _Text(Words.Generator):  # type: ignore[misc]
         name, value = cast.args["to"].this.value, cast.this
         if name == "DOUBLE" and isinstance(value, exp.Literal) and _PLAIN.fullmatch(value.name):
             return f"{value.name}e0"  # the same double, by the parser
+        if name == "BIGINT" and _WIDE.fullmatch(text := self.sql(cast, "this")):
+            return text  # it is one by itself
         if name in ("BIGINT", "DOUBLE", "INT128"):
             return f"{safe_prefix or ''}CAST({self.sql(cast, 'this')} AS {name})"
         return str(super().cast_sql(cast, safe_prefix))

@@ -13,7 +13,7 @@ from typing import Final
 
 from sqlglot import exp
 
-from noisegate.algebra.expression import Expression, Field, Literal, Schema, domain_of
+from noisegate.algebra.expression import Call, Expression, Field, Literal, Schema, domain_of
 from noisegate.algebra.relation import Filter, Project, Relation, Table
 from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import (
@@ -65,16 +65,16 @@ def sums_query(tally: Sums, writer: RelationWriter, *, wide: bool) -> exp.Query:
     then says where that was not exact: such a query is to be asked again, wide. What is exact holds
     in whatever order rows are added: every partial sum is a whole number of at most 2**53 grains.
     """
-    by_row = False
+    terms, light, by_row = tally.terms, () if wide or tally.is_weighed else _light(tally), False
     if tally.is_weighed:
         from noisegate.sources.writing import weights  # noqa: PLC0415 - where owners have many rows
 
-        rows, is_owned = _rows(tally.relation, tally.by, weights.folded_terms(tally), writer)
-        by_row = is_owned and _is_scan(tally.relation) and weights.is_by_row(tally)
-        if is_owned and not by_row:
-            return weights.weighed_sums(tally, rows, writer.dialect)
-    light = () if wide or tally.is_weighed else _light(tally)
-    rows, is_owned = _rows(tally.relation, tally.by, tally.terms, writer, light=light)
+        by_row = _is_scan(tally.relation) and weights.is_by_row(tally)
+        terms = terms if by_row else weights.folded_terms(tally)
+    rows, is_owned = _rows(tally.relation, tally.by, terms, writer, light=light)
+    if tally.is_weighed and is_owned and not by_row:
+        return weights.weighed_sums(tally, rows, writer.dialect)
+    by_row = by_row and is_owned
     groups = [f"k{place}" for place in range(len(tally.by))]
     sums = exp.select(*(col(name, "r") for name in groups)).from_(named("r"), copy=False)
     for place, term in enumerate(tally.terms):
@@ -338,6 +338,9 @@ def _value(term: Term, relation: Relation, opened: Opened) -> exp.Expr:
     if _is_light(term, relation):
         grains = exp.Mul(this=_light_value(term, relation, opened), expression=number(steps))
         return dialect.on_grid(exp.paren(grains, copy=False))
+    if (given := _given(term)) is not None:
+        condition, constant = given
+        return case((write(condition, schema, opened.field, dialect), whole(constant)))
     value = write(term.expression, schema, opened.field, dialect)
     domain = domain_of(term.expression, schema)
     low, high = -(-term.low // steps.numerator), term.high // steps.numerator
@@ -353,6 +356,17 @@ def _value(term: Term, relation: Relation, opened: Opened) -> exp.Expr:
     whole_steps = dialect.rounded(dialect.times(inside, number(steps)))
     bounded = clamp(whole_steps, number(Fraction(term.low)), number(Fraction(term.high)))
     return not_null(value.copy(), cast(bounded, "BIGINT"))
+
+
+def _given(term: Term) -> tuple[Expression, int] | None:
+    """A condition and the number of each row that meets it, where a term is so: it is clamped."""
+    value = term.expression
+    if type(value) is not Call or value.function != "case" or len(value.args) != 2:
+        return None
+    condition, then = value.args
+    if type(then) is not Literal or type(then.value) is not int or term.grain.numerator != 1:
+        return None
+    return condition, replace(term, expression=then).constant or 0
 
 
 def _is_moderate(domain: Domain, steps: Fraction) -> bool:

@@ -152,9 +152,10 @@ def weighed_parts(tally: Sums, sums: exp.Select) -> exp.Select:
     parts = sums.select(col("b", "r"), as_(size, "n"), copy=False).subquery("u", copy=False)
     found = exp.select(*(col(f"k{place}", "u") for place in range(len(tally.by))))
     for place in range(len(tally.terms)):
-        held, many = _held(col(f"s{place}", "u"), FOLDED_MAX, "").this, col("n", "u")
-        part = _scaled(held, tally.rows_per_unit or 0, cast(many, "HUGEINT"), many.copy())
-        shown = case((others.copy(), col(f"s{place}", "u")), otherwise=cast(part, "HUGEINT"))
+        held = _clamped(col(f"s{place}", "u"), FOLDED_MAX)
+        part = _exactly(held, tally.rows_per_unit or 0, cast(col("n", "u"), "HUGEINT"))
+        part = cast(part, "HUGEINT")
+        shown = case((others.copy(), col(f"s{place}", "u")), otherwise=part)
         found = found.select(as_(shown, f"s{place}"), copy=False)
     return found.from_(parts, copy=False)
 
@@ -205,8 +206,12 @@ def _limits(tally: Sums) -> list[int]:
 
 def _held(total: exp.Expr, limit: int, name: str) -> exp.Expr:
     """A sum as BIGINT, clamped; 0 of no values."""
+    return as_(cast(_clamped(total, limit), "BIGINT"), name)
+
+
+def _clamped(total: exp.Expr, limit: int) -> exp.Expr:
     some = exp.Coalesce(this=total, expressions=[whole(0)])
-    return as_(cast(clamp(some, whole(-limit), whole(limit)), "BIGINT"), name)
+    return clamp(some, whole(-limit), whole(limit))
 
 
 def _merged(parts: exp.Select, tally: Sums, limits: list[int]) -> exp.Select:
@@ -319,9 +324,15 @@ def _scaled(value: exp.Expr, bound: int, norm: exp.Expr, near: exp.Expr) -> exp.
     fits = exp.LTE(this=exp.Abs(this=value.copy()), expression=whole((_MOST - 1) // bound))
     narrow = exp.Mul(this=value.copy(), expression=whole(bound))
     quick = exp.IntDiv(this=exp.paren(narrow), expression=near)
+    return case(
+        (fits, cast(quick, "BIGINT")), otherwise=cast(_exactly(value, bound, norm), "BIGINT")
+    )
+
+
+def _exactly(value: exp.Expr, bound: int, norm: exp.Expr) -> exp.Expr:
+    """The same in 128 bits alone."""
     product = exp.Mul(this=cast(value, "HUGEINT"), expression=whole(bound))
-    exact = exp.IntDiv(this=exp.paren(product), expression=exp.paren(norm))
-    return case((fits, cast(quick, "BIGINT")), otherwise=cast(exact, "BIGINT"))
+    return exp.IntDiv(this=exp.paren(product), expression=exp.paren(norm))
 
 
 def _least(value: exp.Expr, parts: list[exp.Expr]) -> exp.Expr:
