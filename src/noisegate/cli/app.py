@@ -136,7 +136,7 @@ Csv = Annotated[bool, typer.Option("--csv", help="Print comma-separated rows.")]
 Where = Annotated[str, typer.Argument(help="A ledger, or the data file or policy next to it.")]
 PolicyFile = Annotated[Path, typer.Argument(help="A policy, a TOML file.")]
 
-_RARELY = 100_000
+_RARELY = 400_000
 
 
 def main() -> None:

@@ -102,14 +102,14 @@ class Curator:
         Without a ``request_id`` the question is its own id, so that it is drawn and paid for once
         however often it is asked. With an id of its own it is a new draw, and so a new charge.
         """
-        if request_id is None and (earlier := self.find(measurement)) is not None:
-            return earlier
         self._require_own(measurement)
+        question = measurement.question()
+        if request_id is None and (earlier := self._found(question)) is not None:
+            return earlier
         if not isinstance(measurement, Measurement):
             from noisegate.curator.blocks import require_place  # noqa: PLC0415 - programs only
 
             require_place(measurement.query.tally, self._packages)
-        question = measurement.question()
         request_id = self._own_id(f"ask {request_id}" if request_id else digest(question))
         event = measurement.event()
         entry = self._reserve(request_id, question=question, event=event, kind="measurement")
@@ -167,7 +167,9 @@ class Curator:
     def find(self, measurement: Asked) -> Release | None:
         """The stored answer of a question, whoever asked it; free, and reads no row."""
         self._require_own(measurement)
-        question = measurement.question()
+        return self._found(measurement.question())
+
+    def _found(self, question: str) -> Release | None:
         stored = self.ledger.find_question(question, None)
         return None if stored is None else _release(stored, question, "", free=True)
 

@@ -300,11 +300,11 @@ class Desk:
         based: Based = NOTHING,
     ) -> Receipt:
         """What was paid now, what is left, and what is promised."""
-        curator = self.curator
+        balances, log = self.curator.ledger.standing(self.curator.account)
         return Receipt(
-            cost=self._cost(all_of(paid), said), remaining=curator.remaining(), guarantee=guarantee,
+            cost=self._cost(all_of(paid), said), remaining=room_of(balances), guarantee=guarantee,
             question=question, request_id=request_id, practice=self.rules.practice,
-            log=curator.ledger.log(), free=free, based=based,
+            log=log, free=free, based=based,
         )  # fmt: skip
 
 

@@ -245,8 +245,7 @@ class Ledger(ABC):
     def balances(self, account: str) -> list[Balance]:
         """The account and all that pay with it, each before those above it, at one moment."""
         return [
-            self._rules.prices.balance(each)
-            for each in self._run(self._read, lambda tx: chain(tx, account))
+            *map(self._rules.prices.balance, self._run(self._read, lambda tx: chain(tx, account)))
         ]
 
     # questions
@@ -376,6 +375,11 @@ class Ledger(ABC):
     def log(self) -> Log:
         """What an answer carries of the ledger: the head now, and a way to all entries."""
         return Log(self.anchor(), self.history)
+
+    def standing(self, account: str) -> tuple[list[Balance], Log]:
+        """Its `balances`, and what an answer carries of the ledger, at one moment."""
+        chained, head = self._run(self._read, lambda tx: (chain(tx, account), _anchor(tx)))
+        return [*map(self._rules.prices.balance, chained)], Log(head, self.history)
 
     def history(self, account: str | None = None) -> list[Entry]:
         """All entries, or those of an account and the accounts below it."""

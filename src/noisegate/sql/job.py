@@ -359,7 +359,9 @@ def _job(
         schema = rehearsed(desk.curator, asked.question, orders).schema
     plans = tuple(desk.plan(each, fresh=fresh) for each in firsts.values())
     before = (*asked.unpaid.values(), *(each.expected.event for each in plans))
-    wanted, early = (_events(asked, orders, fresh=fresh, found=found) for found in (True, False))
+    wanted = early = _events(asked, orders, fresh=fresh, found=True)
+    if any(order.keys for order in orders):
+        early = _events(asked, orders, fresh=fresh, found=False)
     paying = [*asked.steps, *(each.epsilon for each in orders)]
     paying += [each.step for each in firsts.values()]
     expected = AnswerExpected(

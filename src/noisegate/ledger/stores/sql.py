@@ -162,9 +162,11 @@ class SQLTransaction(Transaction):
         return settled
 
     def _pages(self, statement: str, after: int | str) -> Iterator[Any]:
-        """All rows whose key, the first column, comes after the one given."""
-        while page := self._run(statement, after, PAGE):
+        """All rows whose key, the first column, comes after the one given; mostly one is read."""
+        size = 1
+        while page := self._run(statement, after, size):
             yield from page
+            size = PAGE
             before, after = after, page[-1][0]
             if type(after) is not type(before) or not after > before:  # type: ignore[operator]
                 raise LedgerError("The rows of the ledger are out of order.", fix=RESTORE)

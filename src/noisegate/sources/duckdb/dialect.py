@@ -26,11 +26,11 @@ class _Text(Words.Generator):  # type: ignore[misc]
         name, value = cast.args["to"].this.value, cast.this
         if name == "DOUBLE" and isinstance(value, exp.Literal) and _PLAIN.fullmatch(value.name):
             return f"{value.name}e0"  # the same double, by the parser
-        if name == "BIGINT" and _WIDE.fullmatch(text := self.sql(cast, "this")):
-            return text  # it is one by itself
-        if name in ("BIGINT", "DOUBLE", "INT128"):
-            return f"{safe_prefix or ''}CAST({self.sql(cast, 'this')} AS {name})"
-        return str(super().cast_sql(cast, safe_prefix))
+        if name not in ("BIGINT", "DOUBLE", "INT128"):
+            return str(super().cast_sql(cast, safe_prefix))
+        text = str(self.sql(cast, "this"))
+        is_one = name == "BIGINT" and _WIDE.fullmatch(text)  # by itself
+        return text if is_one else f"{safe_prefix or ''}CAST({text} AS {name})"
 
 
 @final
