@@ -339,8 +339,7 @@ def _value(term: Term, relation: Relation, opened: Opened) -> exp.Expr:
         grains = exp.Mul(this=_light_value(term, relation, opened), expression=number(steps))
         return dialect.on_grid(exp.paren(grains, copy=False))
     if (given := _given(term)) is not None:
-        condition, constant = given
-        return case((write(condition, schema, opened.field, dialect), whole(constant)))
+        return case((write(given[0], schema, opened.field, dialect), whole(given[1])))
     value = write(term.expression, schema, opened.field, dialect)
     domain = domain_of(term.expression, schema)
     low, high = -(-term.low // steps.numerator), term.high // steps.numerator
@@ -360,13 +359,11 @@ def _value(term: Term, relation: Relation, opened: Opened) -> exp.Expr:
 
 def _given(term: Term) -> tuple[Expression, int] | None:
     """A condition and the number of each row that meets it, where a term is so: it is clamped."""
-    value = term.expression
-    if type(value) is not Call or value.function != "case" or len(value.args) != 2:
-        return None
-    condition, then = value.args
-    if type(then) is not Literal or type(then.value) is not int or term.grain.numerator != 1:
-        return None
-    return condition, replace(term, expression=then).constant or 0
+    match term.expression:
+        case Call("case", (condition, Literal(then) as number_of)) if type(then) is int:
+            if term.grain.numerator == 1:
+                return condition, replace(term, expression=number_of).constant or 0
+    return None
 
 
 def _is_moderate(domain: Domain, steps: Fraction) -> bool:

@@ -220,8 +220,8 @@ class _Making:
             found = replace(domain, nullable=left.domain.nullable)
             return GroupKey(name=f"k{index}", expression=target, domain=found)
         keys, nullable = left.domain.keys, left.domain.nullable
-        if domain.keys is not None and not left.closed:  # a partner's values are not declared here
-            declared = set(domain.keys)
+        if domain.keys not in (None, keys) and not left.closed:  # a partner's are not declared here
+            declared = set(domain.keys or ())
             keys = tuple(key for key in keys if key in declared)
         if self.facts.none:
             keys, nullable = (), False

@@ -202,20 +202,21 @@ def statement_of(sql: str) -> Node:
         raise Unsupported(
             f"Only SELECT is answered, not {found[0].key.upper()}.", fix=FORM, about="select"
         )
-    if any(not select.expressions for select in found[0].find_all(exp.Select)):
-        raise Unsupported("SELECT has no columns.", fix=FORM, about="select-list")
-    level, depth = [found[0]], 0
-    while level:
-        depth += 1
-        if depth > _DEPTH_MAX:
-            raise too_deep()
+    nodes, level = [], [found[0]]
+    for _ in range(_DEPTH_MAX):
+        nodes += level
         level = [child for node in level for child in node.iter_expressions()]
-    for name in found[0].find_all(exp.Identifier):
-        if _RESERVED.fullmatch(fold(name.name)):
+    if any(isinstance(node, exp.Select) and not node.expressions for node in nodes):
+        raise Unsupported("SELECT has no columns.", fix=FORM, about="select-list")
+    if level:
+        raise too_deep()
+    for name in nodes:
+        if isinstance(name, exp.Identifier) and _RESERVED.fullmatch(fold(name.name)):
             raise Unsupported(
                 f"The name {name.name!r} is reserved.", fix="Use another name.", about="name"
             )
-    return found[0].transform(_extracted, copy=False)
+    has_places = any(isinstance(node, exp.Bracket) for node in nodes)
+    return found[0].transform(_extracted, copy=False) if has_places else found[0]
 
 
 def _extracted(node: Node) -> Node:
