@@ -17,7 +17,7 @@ WHOLE_TYPES: Final = frozenset({
     "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER",
 })  # fmt: skip
 _PLAIN: Final = re.compile(r"[0-9]+\.[0-9]+")
-_WIDE: Final = re.compile(r"-?[1-9][0-9]{10,17}")  # beyond 32 bits
+_WIDE: Final = re.compile(r"-?([1-9][0-9]{10,17}|[1-8][0-9]{18})")  # beyond 32 bits, within 64
 
 
 class _Text(Words.Generator):  # type: ignore[misc]
