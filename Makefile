@@ -58,7 +58,8 @@ $(SPARK): tests/engines/spark.lock | $(STAMP)
 	tar xzf .spark/pyspark-*.tar.gz -C .spark/jars --strip-components=3 --wildcards '*/deps/jars/*.jar' \
 		--exclude '*/connect-repl/*' --exclude '*/rocksdbjni-*' --exclude '*/kubernetes-*' && touch $@
 
-# Tests are compiled once, and kept whatever the environment says: each process would take 13 s for that.
+# Tests are compiled once, and kept whatever the environment says: each process would take 13 s for that, and 4 s to find
+# constants for Hypothesis.
 # Three processes fill two cores: one of them often waits for a program's fixed time, a server or a disk. Four are not
 # faster. More threads for small matrices would only wait for each other.
 test: lint $(BROWSER)  ## everything a contributor needs, under fifteen minutes on two cores
