@@ -121,14 +121,13 @@ def _power(level: int) -> Fraction:
 
 def _hull(steps: Floats, off: Floats) -> Sequence[tuple[int, int]]:
     """Stretches of the convex hull below a falling curve."""
+    x, y = steps.tolist(), off.tolist()  # single numbers of an array are slow
     kept: list[int] = []
-    for new in range(len(steps)):
+    for new in range(len(x)):
         while len(kept) > 1:
             a, b = kept[-2:]
-            if (off[b] - off[a]) * (steps[new] - steps[a]) < (off[new] - off[a]) * (
-                steps[b] - steps[a]
-            ):
+            if (y[b] - y[a]) * (x[new] - x[a]) < (y[new] - y[a]) * (x[b] - x[a]):
                 break
             kept.pop()
         kept.append(new)
-    return [(a, b) for a, b in pairwise(kept) if off[b] < off[a]]
+    return [(a, b) for a, b in pairwise(kept) if y[b] < y[a]]

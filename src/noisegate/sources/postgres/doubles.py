@@ -140,7 +140,8 @@ def _special(name: str) -> exp.Expr:
 
 
 def _quotient(top: exp.Expr, bottom: exp.Expr) -> exp.Expr:
-    return exp.paren(exp.Div(this=top.copy(), expression=bottom.copy(), typed=True, safe=False))
+    quotient = exp.Div(this=top.copy(), expression=bottom.copy(), typed=True, safe=False)
+    return exp.paren(quotient, copy=False)
 
 
 def _size(value: exp.Expr) -> exp.Expr:
@@ -170,6 +171,7 @@ def _moderate(one: exp.Expr, other: exp.Expr) -> exp.Expr:
 
 def _bound(step: Two, one: exp.Expr, other: exp.Expr) -> exp.Expr:
     """The step on two values that are computed once: OFFSET keeps the planner from copying them."""
-    values = exp.select(as_(one.copy(), "x"), as_(other.copy(), "y")).offset(0)
-    query = exp.select(step(col("x", "q"), col("y", "q")))
+    values = exp.select(as_(one.copy(), "x"), as_(other.copy(), "y"), copy=False)
+    values = values.offset(0, copy=False)
+    query = exp.select(step(col("x", "q"), col("y", "q")), copy=False)
     return query.from_(values.subquery("q", copy=False), copy=False).subquery(copy=False)
