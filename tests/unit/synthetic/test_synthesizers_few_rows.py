@@ -98,3 +98,19 @@ def test_columns_stand_for_what_pairs_join_them_to():
     assert len({tree[0], tree[2], tree[3]}) == 3
     assert trees_joined([(0, 1), (4, 5), (1, 5), (0, 4)]) == 3
     assert trees_joined([]) == 0
+
+
+@pytest.mark.parametrize("total", [None, 60.0])
+def test_columns_are_measured_at_once_where_noise_hides_all_pairs(total):
+    """Unless the noisy count of rows is far too large: of 20 fits, 13 with p < 1e-6."""
+    sizes = (2, 5, 4, 3)
+    rows = table(sizes, 60, [(0, 1)], seed=11)
+    workload = TablesWorkload(tuple(combinations(range(4), 2)))
+    once = 0
+    for _ in range(20):
+        ask = TrialTables(rows, sizes, Fraction(1, 100), gaussian=False, bits=SYSTEM)
+        made = synthesizer("auto").build(ask, workload, total=total)
+        told = [each.axes for each in made.evidence]
+        assert ask.spent == 1
+        once += told == [(0,)] * (total is None) + [(0,), (1,), (2,), (3,)]
+    assert once > (7 if total is None else 19)

@@ -1,5 +1,6 @@
 """Our own: look at all pairs of columns, measure what matters most, and follow no noise.
 
+    count     at pure ε: where so few rows hide all pairs, columns have all of the price
     columns   each column by itself, those with many values for more of the price
     look      how far all pairs are from independent columns, in one measurement
     stages    the pairs that say most, first as a tree over the columns; a model after each stage
@@ -47,7 +48,8 @@ from noisegate.synthetic.recipes.shared import (
 )
 from noisegate.synthetic.sharing import MEAN, Item, allotted
 
-_SINGLES: Final = Fraction(3, 20)  # shares of the price
+_COUNT: Final = Fraction(1, 100)  # shares of the price
+_SINGLES: Final = Fraction(3, 20)
 _LOOKS: Final = (Fraction(1, 100), Fraction(1, 50), Fraction(1, 20))
 _LARGE: Final = (Fraction(1, 20), Fraction(1, 10), Fraction(1, 5))  # of the only one
 _STAGES: Final = 2
@@ -102,7 +104,7 @@ class Auto(Modelled):
     def build(
         self, ask: TablesAsk, workload: TablesWorkload, *, known: Known = (), total: Total = None
     ) -> Fit:
-        """Ask in up to five rounds, and fit."""
+        """Ask in a few rounds, and fit."""
         return _Steps(ask, workload, known, total, self.cells_max).run()
 
 
@@ -141,13 +143,14 @@ class _Steps:
         self.words: list[str] = []
 
     def run(self) -> Fit:
-        self.measure(self.columns(_SINGLES))
-        if not self.pairs:
+        if self.hidden():
             self.measure(self.columns(self.left))
-        elif self.noise(_LOOKS[-1], self.pairs) <= max(_AGAIN, self.fair()):
-            self.beyond_columns()
         else:
-            self.tree()
+            self.measure(self.columns(_SINGLES))
+            if self.tells():
+                self.beyond_columns()
+            else:
+                self.tree()
         self.ask.done(0.6, "fitting")
         model, targets = self.modelled()
         asked = len({each.axes for each in self.answers if len(each.axes) > 1})
@@ -160,6 +163,40 @@ class _Steps:
         return Fit(model, (*self.answers, *self.known), tuple(self.words), towards)
 
     # what to ask
+
+    def hidden(self) -> bool:
+        """Whether noise hides all pairs: then columns are measured at once.
+
+        In a pure account two tables for halves of a price have twice the variance of one for all.
+        """
+        if not self.pairs or self.ask.gaussian:
+            return not self.pairs
+        if self.fixed is None:
+            smallest = self.sizes.index(min(self.sizes))
+            self.answers += measured(self.ask, [(smallest,)], [_COUNT])
+            self.left -= _COUNT
+            self.total = max(1.0, float(self.answers[-1].values.sum()))
+        else:
+            self.total = self.fixed
+        return not self.tells() and self.unseen()
+
+    def tells(self) -> bool:
+        """Whether a look at all pairs has little noise, or tells as much as picks for its price."""
+        singly = self.noise(_LOOKS[-1] / trees_joined(self.pairs), self.pairs[:1])
+        fair = min(_TELLS, _TOGETHER * singly)
+        return self.noise(_LOOKS[-1], self.pairs) <= max(_AGAIN, fair)
+
+    def unseen(self) -> bool:
+        """Whether no pick would be more than noise."""
+        hides = _HIDES * (1.0 if self.ask.gaussian else min(1.0, _FEW / len(self.sizes)))
+        if self.by_noise(self.each(), len(self.sizes)) > hides * self.total:
+            return True
+        first = self.least(_PICK, _FIRST)
+        return self.pairs_off() > _CHEAP and self.noise(first, self.pairs[:1]) > _TELLS
+
+    def each(self) -> Fraction:
+        """The share of each pick of a tree."""
+        return self.least(min(self.pairs_off() * _PICK_OF, _PICK_MOST), _PICKS / len(self.sizes))
 
     def beyond_columns(self) -> None:
         """Look at pairs, and measure what they and larger tables say."""
@@ -212,11 +249,6 @@ class _Steps:
         if spent < 1:
             self.measure(allotted(self.ask, items, self.left)[0])
 
-    def fair(self) -> float:
-        """The most noise of a look that tells as much as picks for the same price."""
-        singly = self.noise(_LOOKS[-1] / trees_joined(self.pairs), self.pairs[:1])
-        return min(_TELLS, _TOGETHER * singly)
-
     def drawn(self, guesses: Mapping[Axes, Floats], share: Fraction) -> dict[Axes, float]:
         """A look at pairs, all as far as their mean where noise explains how they differ."""
         self.left -= share
@@ -231,16 +263,11 @@ class _Steps:
 
         Pairs that are dear to measure are picked only if one of them stands out.
         """
-        far, pairs = self.total / 2, self.pairs_off()
-        count = len(self.sizes)
-        each = self.least(min(pairs * _PICK_OF, _PICK_MOST), _PICKS / count)
-        hides = _HIDES * (1.0 if self.ask.gaussian else min(1.0, _FEW / count))
-        if self.by_noise(each, count) > hides * self.total:
+        if self.unseen():
             return {}
+        far, pairs, each = self.total / 2, self.pairs_off(), self.each()
         if pairs > _CHEAP:
             share = self.least(_PICK, _FIRST)
-            if self.noise(share, self.pairs[:1]) > _TELLS:
-                return {}
             first = self.pick(guesses, self.usuals(guesses), share)
             self.left -= share
             seen = float(self.ask.distances({first: guesses[first]}, share).values[0])
