@@ -22,7 +22,7 @@ import test_sensitivity as made
 from test_engines_blocks import dealing, dealt
 from test_engines_delta import CHANGED, add, remove
 from test_engines_delta import table as delta_table
-from test_engines_spark import REFUSED, on_spark
+from test_engines_spark import REFUSED, on_spark, require_alike
 
 import noisegate
 from engines import OnJvm
@@ -115,6 +115,10 @@ def test_a_delta_table_is_that_of_its_log_on_spark_itself(spark, tmp_path):
     found = stored_table(session, place)
     assert [each.rpartition("/")[2] for each in found.files] == ["p2.parquet", "p3.parquet"]
     assert found.rows(session).count() == 30 + 40
+
+
+def test_files_with_columns_of_other_types_are_refused_on_spark_itself(spark):
+    require_alike(spark)
 
 
 def test_blocks_are_dealt_alike_by_spark_itself(clinic):

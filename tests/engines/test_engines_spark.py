@@ -16,7 +16,7 @@ import noisegate
 from noisegate.errors import Cancelled, NoisegateError, PolicyError, SourceError, Unsupported
 from noisegate.privacy.domain import Kind
 from noisegate.privacy.unit import PrivacyUnit
-from noisegate.sources.spark.server import Place, connect, place_from
+from noisegate.sources.spark.server import Place, connect, place_from, stored_table, told
 from noisegate.sources.spark.source import SparkSource
 from noisegate.sources.stopping import Stop, stopping
 from refusals import about
@@ -139,8 +139,6 @@ def test_views_are_not_read_and_a_stored_table_is(sail):
     folder = sail.write({"t": pa.table({"a": [1, 2]})})["t"]
     session = connect(Place(sail.url, str(folder)))
     session.read.parquet(str(folder)).createOrReplaceTempView("seen")
-    from noisegate.sources.spark.server import stored_table
-
     with pytest.raises(PolicyError, check=about("view")):
         stored_table(session, Place(sail.url, "`seen`"))
     session.sql(f"CREATE TABLE kept (a BIGINT) USING parquet LOCATION '{folder}'")
@@ -157,9 +155,36 @@ def test_a_server_of_utf_8_tells_of_another_text_when_the_files_are_opened(sail)
     whole, broken = sail.write({"whole": pa.table({"t": texts.slice(0, 1)}),
                                 "broken": pa.table({"t": texts})}).values()  # fmt: skip
     assert SparkSource({"odd": Place(sail.url, str(whole))}, {"odd": domain})
-    with pytest.raises(SourceError, check=about("file")) as told:
+    with pytest.raises(SourceError, check=about("file")) as refusal:
         SparkSource({"odd": Place(sail.url, str(broken))}, {"odd": domain})
-    assert told.value.__context__ is None
+    assert refusal.value.__context__ is None
+
+
+def test_files_with_columns_of_other_types_are_refused_when_they_are_opened(sail):
+    require_alike(sail)
+
+
+def require_alike(on):
+    """Whichever file comes first; what one of them has not is missing there."""
+    one = pa.table({"a": [1, 2], "b": [3, 4]})
+    for unlike in (
+        pa.table({"a": ["x"]}),
+        pa.table({"a": [0.5]}),
+        pa.table({"a": ["x"], "b": [5]}),
+    ):
+        for first, last in ((one, unlike), (unlike, one)):
+            folder = on.write({"t": first})["t"]
+            pq.write_table(last, folder / "part-1.parquet")
+            with pytest.raises(SourceError, check=about("drift")), told():
+                stored_table(connect(place := Place(on.url, str(folder))), place)
+    folder = on.write({"t": pa.table({"b": [5]})})["t"]
+    pq.write_table(one, folder / "part-1.parquet")
+    session = connect(place := Place(on.url, str(folder)))
+    found = stored_table(session, place)
+    assert dict(found.types) == {"a": "bigint", "b": "bigint"}
+    rows = found.rows(session).toArrow()
+    assert sorted(rows["b"].to_pylist()) == [3, 4, 5]
+    assert rows["a"].null_count == 1
 
 
 def test_a_folder_of_partitions_is_one_place(sail):
@@ -168,8 +193,6 @@ def test_a_folder_of_partitions_is_one_place(sail):
     for ward in ("1", "2"):
         (folder / f"ward={ward}").mkdir(parents=True)
         pq.write_table(pa.table({"a": [int(ward)]}), folder / f"ward={ward}" / "x.parquet")
-    from noisegate.sources.spark.server import stored_table
-
     place = Place(sail.url, str(folder))
     found = stored_table(connect(place), place)
     assert found.types["a"] == "bigint"

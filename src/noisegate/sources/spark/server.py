@@ -44,6 +44,7 @@ _HIVE: Final = (  # how Hive reads plain Parquet files
     "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat",
 )
 _ROOT: Final = re.compile(r"^(\w+):/{1,3}(?=[^/])")
+_UNLIKE: Final = re.compile("merg(e|ing) schema")
 _MISSING: Final = "PATH_NOT_FOUND"
 _TRIES: Final = {"max_retries": 5, "max_backoff": 3000}  # seven seconds; else it is ten minutes
 _PARTITION: Final = re.compile(r"/[^/=]+=[^/]*")
@@ -123,7 +124,7 @@ def told() -> Iterator[None]:
         yield
     except (PolicyError, SourceError):
         raise
-    except Exception:
+    except Exception as error:
         if os.environ.get(DEBUG):
             raise
         refusal = SourceError(
@@ -131,6 +132,12 @@ def told() -> Iterator[None]:
             fix="Check the address, the server and the names of its tables and folders.",
             about="server",
         )
+        if _UNLIKE.search(str(error)):
+            refusal = SourceError(
+                "The files of a table have columns of one name and different types.",
+                fix="Write them anew with the same types.",
+                about="drift",
+            )
     if refusal is not None:
         raise refusal
 
@@ -222,14 +229,15 @@ def stored_table(session: Any, place: Place) -> Stored:  # noqa: ANN401 - a Spar
     files = _files(session, root.rstrip("/"))
     if is_hive:
         files = _registered(session, place.table, root)
-    frame = session.read.option("basePath", root).parquet(*files)
-    if sorted(frame.inputFiles()) != [*files]:
+    read = session.read.option("basePath", root)
+    if sorted(read.parquet(*files).inputFiles()) != [*files]:
         raise SourceError(
             "Files of a table are not found by their names.",
             fix="Name them by letters, digits, dots and dashes.",
             about="file",
         )
-    schema = frame.schema
+    # of all files: a statement that meets another type than that of the first would fail
+    schema = read.option("mergeSchema", value=True).parquet(*files).schema
     said = {each.name: each.dataType.simpleString() for each in schema.fields}
     scales = {name: _DECIMAL.fullmatch(kind) for name, kind in said.items()}
     return Stored(
