@@ -13,6 +13,7 @@ M is how many others could take a person's place, b(x) the chance that x of them
 36
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -214,11 +215,7 @@ def least_crowd(probability: Fraction, target: ApproxDP, *, within: Fraction | N
             raise SpecError(
                 "No crowd achieves this guarantee.", fix="Allow a larger ε or δ, or sample less."
             )
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if keeps(middle) else (middle, high)
-    return high
+    return bisect_left(range(high), x=True, lo=high // 2 + 1, key=keeps)
 
 
 def least_loss(

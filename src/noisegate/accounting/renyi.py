@@ -14,18 +14,8 @@ from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Final, final
 
+from noisegate.accounting import curves
 from noisegate.accounting.accountant import Accountant, Charge
-from noisegate.accounting.curves import (
-    Moment,
-    gaussian_moment,
-    geometric_moment,
-    geometric_renyi_up,
-    laplace_moment,
-    laplace_renyi_up,
-    pure_renyi_up,
-    sampled_renyi_up,
-    zcdp_renyi,
-)
 from noisegate.accounting.pure import pure_loss
 from noisegate.accounting.rules import NO_DELTA, Pair, Rule, Rules
 from noisegate.accounting.zcdp import ZCDPAccountant, distributed, zcdp_loss
@@ -145,36 +135,20 @@ def renyi_loss(event: Event, *, order: Fraction) -> tuple[Fraction, Fraction]:
     return _rules(order).loss(event)
 
 
-def _geometric(order: Fraction, event: events.GeometricEvent) -> Pair:
-    return geometric_renyi_up(event.scale, event.sensitivity.value, order), NO_DELTA
-
-
-def _laplace(order: Fraction, event: events.LaplaceEvent) -> Pair:
-    return laplace_renyi_up(event.sensitivity.value / event.scale, order), NO_DELTA
-
-
 def _through_zcdp(order: Fraction, event: Event) -> Pair:
     loss = zcdp_loss(event)
-    return zcdp_renyi(loss.rho, order), loss.delta
+    return curves.zcdp_renyi(loss.rho, order), loss.delta
 
 
 def _through_approx(order: Fraction, event: Event) -> Pair:
     """Claim: (1 - δ) of an (ε, δ)-private step is ε-private, see `zcdp_of_approx`."""
     loss = pure_loss(event)
-    return pure_renyi_up(loss.epsilon, order), loss.delta
-
-
-def _exponential(order: Fraction, event: events.ExponentialEvent) -> Pair:
-    return _choice_up(event.epsilon, order), NO_DELTA
-
-
-def _top_k(order: Fraction, event: events.TopKEvent) -> Pair:
-    return event.k * _choice_up(event.epsilon_each, order), NO_DELTA
+    return curves.pure_renyi_up(loss.epsilon, order), loss.delta
 
 
 def _choice_up(epsilon: Fraction, order: Fraction) -> Fraction:
-    bounded = zcdp_renyi(zcdp_of_bounded_range(epsilon), order)
-    return min(bounded, pure_renyi_up(epsilon, order))
+    bounded = curves.zcdp_renyi(zcdp_of_bounded_range(epsilon), order)
+    return min(bounded, curves.pure_renyi_up(epsilon, order))
 
 
 def _group(order: Fraction, event: events.Group) -> Pair:
@@ -211,27 +185,27 @@ def _sampled(order: Fraction, event: events.PoissonSampled) -> Pair:
 def _sampled_noise(order: Fraction, event: events.PoissonSampled) -> Pair:
     moment = _moment(event.event) or _moment_of_rho(event.event)
     if moment is None or order.denominator != 1:
-        raise _refusal(order, event.event if moment is None else event)
+        raise _rules(order).refusal(event.event if moment is None else event)
     whole = order.numerator
-    return sampled_renyi_up(moment, probability=event.probability, order=whole), NO_DELTA
+    return curves.sampled_renyi_up(moment, probability=event.probability, order=whole), NO_DELTA
 
 
-def _moment_of_rho(event: Event) -> Moment | None:
+def _moment_of_rho(event: Event) -> curves.Moment | None:
     """Of any step that is ρ-zCDP without a δ; see `sampled_renyi_up`."""
     with suppress(Unsupported):
         loss = zcdp_loss(event)
-        return gaussian_moment(loss.rho) if loss.delta == 0 else None
+        return curves.gaussian_moment(loss.rho) if loss.delta == 0 else None
     return None
 
 
-def _moment(event: Event) -> Moment | None:
+def _moment(event: Event) -> curves.Moment | None:
     match event:
         case events.GeometricEvent() if event.sensitivity.value > 0:
-            return geometric_moment(event.scale, event.sensitivity.value)
+            return curves.geometric_moment(event.scale, event.sensitivity.value)
         case events.LaplaceEvent():
-            return laplace_moment(event.sensitivity.value / event.scale)
+            return curves.laplace_moment(event.sensitivity.value / event.scale)
         case events.GaussianEvent() | events.DiscreteGaussianEvent():
-            return gaussian_moment(event.sensitivity.squared / (2 * event.variance))
+            return curves.gaussian_moment(event.sensitivity.squared / (2 * event.variance))
         case _:
             return None
 
@@ -249,21 +223,21 @@ def _best(order: Fraction, event: Event, routes: tuple[Callable[..., Pair], ...]
     return min(found, key=lambda pair: (pair[1], pair[0]))
 
 
-def _refusal(order: Fraction, event: Event) -> Unsupported:
-    return _rules(order).refusal(event)
-
-
 @lru_cache(maxsize=64)
 def _rules(order: Fraction) -> Rules:
     by_kind: dict[type[Event], Callable[..., Pair]] = {
-        events.GeometricEvent: _geometric,
-        events.LaplaceEvent: _laplace,
-        events.ExponentialEvent: _exponential,
-        events.TopKEvent: _top_k,
+        events.GeometricEvent: lambda order, event: (
+            curves.geometric_renyi_up(event.scale, event.sensitivity.value, order), NO_DELTA),
+        events.LaplaceEvent: lambda order, event: (
+            curves.laplace_renyi_up(event.sensitivity.value / event.scale, order), NO_DELTA),
+        events.ExponentialEvent: lambda order, event: (
+            _choice_up(event.epsilon, order), NO_DELTA),
+        events.TopKEvent: lambda order, event: (
+            event.k * _choice_up(event.epsilon_each, order), NO_DELTA),
         events.Group: _group,
         events.PoissonSampled: _sampled,
         **dict.fromkeys(_CONCENTRATED_KINDS, _through_zcdp),
         **dict.fromkeys(_APPROX_KINDS, _through_approx),
-    }
+    }  # fmt: skip
     bound: dict[type[Event], Rule] = {kind: partial(rule, order) for kind, rule in by_kind.items()}
     return Rules(accountant=f"renyi-{order}", by_kind=MappingProxyType(bound), advice=_ADVICE)

@@ -24,14 +24,8 @@ from noisegate.accounting.rules import NO_DELTA, Pair, Rules
 from noisegate.accounting.search import digits_down
 from noisegate.accounting.smooth import lognormal_rho_up
 from noisegate.errors import Unsupported
+from noisegate.privacy import conversion
 from noisegate.privacy import event as events
-from noisegate.privacy.conversion import (
-    approx_of_zcdp,
-    rho_of_budget_down,
-    zcdp_of_approx,
-    zcdp_of_bounded_range,
-    zcdp_of_pure,
-)
 from noisegate.privacy.event import Event
 from noisegate.privacy.loss import ZCDP, ApproxDP
 
@@ -97,13 +91,13 @@ def zcdp_loss(event: Event) -> ZCDP:
 @lru_cache(maxsize=4096)
 def _limit(budget: ApproxDP) -> Charge:
     half = budget.delta / 2
-    return Charge.rounded_down(rho_of_budget_down(ApproxDP(budget.epsilon, half)), half)
+    return Charge.rounded_down(conversion.rho_of_budget_down(ApproxDP(budget.epsilon, half)), half)
 
 
 @lru_cache(maxsize=1024)
 def _implied(spent: Charge, budget: ApproxDP) -> ApproxDP:
     rho, delta = spent.as_fractions()
-    found = approx_of_zcdp(ZCDP(rho, min(delta, Fraction(1))), delta=budget.delta / 2)
+    found = conversion.approx_of_zcdp(ZCDP(rho, min(delta, Fraction(1))), delta=budget.delta / 2)
     # The search for an order may miss by the last digit. Whoever asked for ε, or for all of the
     # account, reads that ε again: every ε whose limit is not passed is a bound.
     epsilon, slight = found.epsilon, found.epsilon * _SLIGHT
@@ -141,16 +135,16 @@ def _thresholded(event: events.ThresholdedGaussianEvent) -> Pair:
 
 
 def _laplace(event: events.GeometricEvent | events.LaplaceEvent | events.BoxNoiseEvent) -> Pair:
-    return zcdp_of_pure(event.sensitivity.value / event.scale), NO_DELTA
+    return conversion.zcdp_of_pure(event.sensitivity.value / event.scale), NO_DELTA
 
 
 def _exponential(event: events.ExponentialEvent) -> Pair:
-    return zcdp_of_bounded_range(event.epsilon), NO_DELTA
+    return conversion.zcdp_of_bounded_range(event.epsilon), NO_DELTA
 
 
 def _top_k(event: events.TopKEvent) -> Pair:
     """Claim: k exponential mechanisms in a row, each (ε²/8)-zCDP [DR19], [CR21]."""
-    return event.k * zcdp_of_bounded_range(event.epsilon_each), NO_DELTA
+    return event.k * conversion.zcdp_of_bounded_range(event.epsilon_each), NO_DELTA
 
 
 def _declared_zcdp(event: events.DeclaredZCDPEvent) -> Pair:
@@ -164,7 +158,7 @@ def _smooth_lognormal(event: events.SmoothLognormalEvent) -> Pair:
 def _through_approx(event: Event) -> Pair:
     """Claim: any (ε, δ)-private step is δ-approximate (ε²/2)-zCDP, see `zcdp_of_approx`."""
     try:
-        loss = zcdp_of_approx(pure_loss(event))
+        loss = conversion.zcdp_of_approx(pure_loss(event))
     except Unsupported as refusal:
         raise Unsupported(
             f"The zcdp accountant prices {event.name!r} only through (ε, δ). {refusal.problem}",

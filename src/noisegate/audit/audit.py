@@ -24,7 +24,7 @@ VIOLATION: Final = "violation"
 NO_VIOLATION: Final = "no violation"
 WEAK: Final = "too few trials to tell"
 FALSE_ALARMS: Final = 1e-6
-_OF: Final = ("of_noise", "of_choices", "of_structures", "of_recipes", "of_programs")
+_OF: Final = ("of_single", "of_structures", "of_recipes", "of_programs")
 _WEAK_BELOW: Final = 0.5  # of the claim: a ceiling below it says little
 _READING: Final = "No private row was read and nothing was charged: all rows are made up."
 

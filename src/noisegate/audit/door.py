@@ -28,9 +28,26 @@ Open: TypeAlias = Callable[[], Gate]
 _PER_LEDGER: Final = 50  # runs; what a gate looks up in its ledger grows with it
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Runs:
+    """Runs on made-up ``rows``; ``opened`` opens a gate for its declared facts."""
+
+    opened: Open
+    rows: Mapping[str, pa.Table]
+
+    @cached_property
+    def rehearsal(self) -> Rehearsal:
+        """The made-up rows behind a door, opened once in each process."""
+        return Rehearsal(self.opened(), self.rows)
+
+    def __getstate__(self) -> dict[str, Any]:  # what another process opens itself is left out
+        state = self.__dict__.items()
+        return {name: value for name, value in state if name not in ("rehearsal", "planned")}
+
+
 @final
 @dataclass(frozen=True, kw_only=True)
-class DoorRuns:
+class DoorRuns(_Runs):
     """Independent runs of ``ask`` on the same made-up rows: a `Draw`.
 
     Attributes:
@@ -40,22 +57,12 @@ class DoorRuns:
         ask: One run, with ``fresh=True`` wherever that can be said: a row of numbers.
     """
 
-    opened: Open
-    rows: Mapping[str, pa.Table]
     ask: Ask
 
     def __call__(self, count: int) -> Floats:
         """So many runs, a run a row."""
         gates = _gates(self.rehearsal, count)
         return as_outputs(np.stack([np.ravel(self.ask(gate)) for gate in gates]))
-
-    @cached_property
-    def rehearsal(self) -> Rehearsal:
-        """The made-up rows behind a door, opened once in each process."""
-        return Rehearsal(self.opened(), self.rows)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return _without(self.__dict__, "rehearsal")
 
 
 def _gates(rehearsal: Rehearsal, count: int) -> Iterator[Gate]:
@@ -95,7 +102,7 @@ def transcript(gate: Gate, ask: Callable[[Gate], object]) -> Transcript:
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class QuestionRuns:
+class QuestionRuns(_Runs):
     """Independent answers of the door to one SQL question: a `Draw`.
 
     What is audited is all that left the door, not the table that is made of it; by post-processing
@@ -104,8 +111,6 @@ class QuestionRuns:
     else (undeclared groups, ``choose``) all of it happens each time.
     """
 
-    opened: Open
-    rows: Mapping[str, pa.Table]
     sql: str
     terms: Mapping[str, Any]
     columns: tuple[str, ...] = ()  # names of outputs, where they differ from run to run
@@ -123,17 +128,9 @@ class QuestionRuns:
         return np.stack(rows)
 
     @cached_property
-    def rehearsal(self) -> Rehearsal:
-        """The made-up rows behind a door, opened once in each process."""
-        return Rehearsal(self.opened(), self.rows)
-
-    @cached_property
     def planned(self) -> "list[Asked]":
         """What the question asks of the door, read and planned once in each process."""
         return transcript(self.rehearsal.gate(), self.ask).asked
-
-    def __getstate__(self) -> dict[str, Any]:
-        return _without(self.__dict__, "rehearsal", "planned")
 
     def ask(self, gate: Gate) -> object:
         """The question itself, drawn anew."""
@@ -145,11 +142,6 @@ class QuestionRuns:
             said = named(transcript(gate, self.ask).said)
             found[run] = [said.get(column, np.nan) for column in self.columns]
         return found
-
-
-def _without(state: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    """What another process needs: all but what it opens itself."""
-    return {name: value for name, value in state.items() if name not in names}
 
 
 def flat(said: "Sequence[Release]") -> Floats:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime
 from fractions import Fraction
+from math import prod
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from noisegate.algebra.intervals import KEYS_MAX
@@ -106,9 +107,7 @@ def _once_sql(
     """
     axes = [axis for axis, _ in asked]
     assert table.unit is not None  # noqa: S101 - it has several rows
-    cells = 1
-    for axis in axes:
-        cells *= axis.size
+    cells = prod(axis.size for axis in axes)
     if cells >= KEYS_MAX or sum(axis.size for axis in axes) > KEYS_LISTED:
         raise Unsupported(
             f"These are too many cells for units with several rows: {cells:,}.",

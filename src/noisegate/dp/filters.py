@@ -107,7 +107,7 @@ class Odometer:
                 "The step has a δ of its own, which an odometer cannot add up.",
                 fix="Use a Filter.", about="odometer",
             )  # fmt: skip
-        epsilon = _pure(event)
+        epsilon = pure_epsilon(event)
         with self._lock:
             self._rho += loss.rho
             self._is_pure = self._is_pure and epsilon is not None
@@ -132,7 +132,7 @@ def _event(step: Event | Curve) -> Event:
     return step.event if isinstance(step, Curve) else step
 
 
-def _pure(event: Event) -> Fraction | None:
+def pure_epsilon(event: Event) -> Fraction | None:
     """The ε of a step that has no δ; None where only its ρ is known."""
     try:
         loss = pure_loss(event)

@@ -13,9 +13,10 @@ from noisegate.desk.answer import Answer
 from noisegate.desk.desk import Desk
 from noisegate.desk.plan import Plan
 from noisegate.dp.curve import Curve
+from noisegate.dp.filters import pure_epsilon
 from noisegate.errors import SpecError
 from noisegate.privacy.distance import L1, L2
-from noisegate.robust.own import Audited, OwnExpected, claimed_epsilon, own_job
+from noisegate.robust.own import Audited, OwnExpected, own_job
 
 if TYPE_CHECKING:
     from noisegate.gate import Gate
@@ -38,8 +39,8 @@ def audit_of(
     parameters. ``broken`` is a copy that it should catch.
     """
     event = mechanism.event(sensitivity)
-    pure = claimed_epsilon(event)
-    claims = {0.0: pure} if pure is not None else {
+    pure = pure_epsilon(event)
+    claims = {0.0: float(pure)} if pure is not None else {
         float(Fraction(each)): float(Curve(event).epsilon(each)) for each in _DELTAS
     }  # fmt: skip
     far = sensitivity.value if isinstance(sensitivity, L1) else isqrt(int(sensitivity.squared))

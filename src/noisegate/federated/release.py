@@ -30,8 +30,7 @@ from noisegate.mechanisms.base import failure_of
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.unit import PrivacyUnit
-from noisegate.releases.cells.estimate import Floats
-from noisegate.releases.cells.tails import tail_factor
+from noisegate.releases.cells.estimate import Floats, tail_factor
 from noisegate.transforms.strategy import Block, Groups, Matrix
 
 FOURIER_UNIT: Final = 1 << 10

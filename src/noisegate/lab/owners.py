@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from noisegate.curator.owner import Agreement
 from noisegate.exact import Number, fraction
-from noisegate.federated.aggregator import trial
+from noisegate.federated.network import trial
 from noisegate.federated.release import OwnersRelease, fourier, plain
 
 WEEKS: Final = 52

@@ -12,19 +12,10 @@ from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
 from noisegate.exact import Number, enclose, upper
+from noisegate.noise import law
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import CHUNK, Int64Array, Size, in_chunks, whole
 from noisegate.noise.geometric import geometric_gaps
-from noisegate.noise.law import (
-    MORE_BITS,
-    SATURATION,
-    Certified,
-    Law,
-    Probability,
-    as_real,
-    enclose_probability,
-    probability,
-)
 from noisegate.noise.table import table_for
 
 _EXP_ERROR: Final = 2.0**-44  # NumPy's exp is within 4 ulp = 2**-50; a factor 64 to spare
@@ -34,25 +25,25 @@ _WORD_STEP: Final = 2.0**-63
 
 @final
 @dataclass(frozen=True)
-class Coin(Law):
+class Coin(law.Law):
     """1 with probability p, else 0."""
 
-    p: Probability
+    p: law.Probability
     support = (0, 1)
 
     def cdf(self, k: int, bits: int) -> tuple[int, int]:  # noqa: D102
         if k < 0 or k >= 1:
             return (0, 0) if k < 0 else (1 << bits, 1 << bits)
-        return enclose_probability(lambda: 1 - as_real(self.p), bits)
+        return law.enclose_probability(lambda: 1 - law.as_real(self.p), bits)
 
 
-def bernoulli(p: Number | Certified, size: Size, *, bits: Bits = SYSTEM) -> NDArray[np.bool_]:
+def bernoulli(p: Number | law.Certified, size: Size, *, bits: Bits = SYSTEM) -> NDArray[np.bool_]:
     """Independent coins that show True with probability exactly ``p``.
 
     >>> bernoulli("1/3", 4).dtype
     dtype('bool')
     """
-    table = table_for(Coin(probability(p)))
+    table = table_for(Coin(law.probability(p)))
     return in_chunks(size, lambda count: table.sample(count, bits), dtype=np.bool_)
 
 
@@ -87,15 +78,17 @@ def bernoulli_exp(
     accept[rest] = u * (1 + _WORD_ERROR) + _WORD_STEP < p * (1 - slack)
     reject = u * (1 - _WORD_ERROR) - _WORD_STEP > p * (1 + slack)
     for lane in rest[~(accept[rest] | reject)]:
-        chance = Certified.exp_minus(exact(int(lane)))
+        chance = law.Certified.exp_minus(exact(int(lane)))
         accept[lane] = falls_below(chance, int(words[lane]), 64, bits)
     return accept
 
 
-def falls_below(p: Probability, v: int, width: int, bits: Bits, *, more: int = MORE_BITS) -> bool:
+def falls_below(
+    p: law.Probability, v: int, width: int, bits: Bits, *, more: int = law.MORE_BITS
+) -> bool:
     """Whether U < p, where v are the first ``width`` bits of U; reveals more bits as needed."""
     while True:
-        low, high = enclose(lambda: as_real(p), bits=width)
+        low, high = enclose(lambda: law.as_real(p), bits=width)
         if v + 1 <= low:
             return True
         if v >= high:
@@ -103,16 +96,16 @@ def falls_below(p: Probability, v: int, width: int, bits: Bits, *, more: int = M
         v, width = v << more | bits.integer(more), width + more
 
 
-def sample_rows(count: int, p: Number | Certified, *, bits: Bits = SYSTEM) -> Int64Array:
+def sample_rows(count: int, p: Number | law.Certified, *, bits: Bits = SYSTEM) -> Int64Array:
     """Positions of a secret sample that keeps each of ``count`` rows with probability ``p``.
 
     Why: the gaps between kept rows are geometric, so the work is that of the sample, not the table.
     """
-    count, coin = whole(count, "count", least=0, below=SATURATION), probability(p)
+    count, coin = whole(count, "count", least=0, below=law.SATURATION), law.probability(p)
     if coin == 0 or count == 0:
         return np.empty(0, np.int64)
-    expected = ceil(upper(partial(as_real, coin)) * count * 5 / 4) + 64
-    at_once = max(1, min(CHUNK, expected, SATURATION // (count + 1)))  # their sum never wraps
+    expected = ceil(upper(partial(law.as_real, coin)) * count * 5 / 4) + 64
+    at_once = max(1, min(CHUNK, expected, law.SATURATION // (count + 1)))  # their sum never wraps
     parts, last = [], -1
     while last < count:
         gaps = geometric_gaps(coin, at_once, bits=bits)

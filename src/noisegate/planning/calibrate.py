@@ -21,14 +21,9 @@ from math import ceil, exp, expm1, floor, log, log1p, sqrt
 from statistics import NormalDist
 from typing import Final, TypeAlias, TypeVar
 
+from noisegate.accounting import tails
 from noisegate.accounting.accountants import accountant_named
 from noisegate.accounting.search import digits_down, digits_up, largest, least
-from noisegate.accounting.tails import (
-    discrete_gaussian_mass_from,
-    discrete_gaussian_tail,
-    gaussian_tail,
-    geometric_tail,
-)
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number, Real, fraction, positive, real, upper
 from noisegate.privacy.distance import L1, L2
@@ -79,8 +74,8 @@ def discrete_gaussian_count_delta_up(epsilon: Fraction, *, variance: Fraction) -
     first = floor(epsilon * variance - Fraction(1, 2)) + 1
 
     def delta() -> Real:
-        near = discrete_gaussian_mass_from(variance, first)
-        return near - real(epsilon).exp() * discrete_gaussian_mass_from(variance, first + 1)
+        near = tails.discrete_gaussian_mass_from(variance, first)
+        return near - real(epsilon).exp() * tails.discrete_gaussian_mass_from(variance, first + 1)
 
     return max(Fraction(0), upper(delta))
 
@@ -124,13 +119,13 @@ def geometric_error(scale: Number, *, confidence: Number, cells: int = 1) -> int
     Why: closed tail, independent cells. Rounding: up to a whole number.
     """
     exact = positive(scale, name="scale")
-    return _least_error(geometric_tail, exact, _confidence(confidence, cells), cells)
+    return _least_error(tails.geometric_tail, exact, _confidence(confidence, cells), cells)
 
 
 def geometric_scale_for_error(within: Number, *, confidence: Number, cells: int = 1) -> Fraction:
     """The largest scale, hence the smallest ε, that keeps the error within ``within``."""
     whole, checked = _whole(within), _confidence(confidence, cells)
-    return _largest_noise(geometric_tail, whole, checked, cells, guess=Fraction(whole + 1))
+    return _largest_noise(tails.geometric_tail, whole, checked, cells, guess=Fraction(whole + 1))
 
 
 def discrete_gaussian_error(variance: Number, *, confidence: Number, cells: int = 1) -> int:
@@ -139,7 +134,7 @@ def discrete_gaussian_error(variance: Number, *, confidence: Number, cells: int 
     Claim: Pr[all |Y| ≤ t] ≥ confidence. Why: certified, see `discrete_gaussian_tail`.
     """
     exact = positive(variance, name="variance")
-    return _least_error(discrete_gaussian_tail, exact, _confidence(confidence, cells), cells)
+    return _least_error(tails.discrete_gaussian_tail, exact, _confidence(confidence, cells), cells)
 
 
 def discrete_gaussian_variance_for_error(
@@ -148,7 +143,7 @@ def discrete_gaussian_variance_for_error(
     """The largest σ², hence the smallest ρ, that keeps the error within ``within``."""
     whole, checked = _whole(within), _confidence(confidence, cells)
     guess = Fraction((whole + 1) ** 2, 4)
-    return _largest_noise(discrete_gaussian_tail, whole, checked, cells, guess=guess)
+    return _largest_noise(tails.discrete_gaussian_tail, whole, checked, cells, guess=guess)
 
 
 def laplace_error(scale: Number, *, confidence: Number, cells: int = 1) -> Fraction:
@@ -165,7 +160,7 @@ def gaussian_error(variance: Number, *, confidence: Number, cells: int = 1) -> F
     exact = positive(variance, name="variance")
     checked = _confidence(confidence, cells)
     return least(
-        lambda x: _kept(lambda: gaussian_tail(exact, x), checked, cells),
+        lambda x: _kept(lambda: tails.gaussian_tail(exact, x), checked, cells),
         guess=Fraction(float(exact) ** 0.5),
     )
 
@@ -198,7 +193,7 @@ def _about(tail: Tail, noise: Fraction, confidence: Fraction, cells: int) -> int
     each = -expm1(log1p(-miss) / cells) if miss < 1 else 1.0
     if not (_TINY < each < 1 and _TINY < noise < 1 / _TINY):
         return 1
-    if tail is geometric_tail:
+    if tail is tails.geometric_tail:
         return int(float(noise) * log(2 / (each * (1 + exp(-1 / float(noise))))))
     return int(-NormalDist().inv_cdf(each / 2) * sqrt(noise))
 

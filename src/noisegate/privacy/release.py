@@ -41,7 +41,7 @@ class Release:
         """What the ledger keeps: the numbers and the event they came from."""
         record: dict[str, Any] = {"event": encode(self.event), "request": self.request_id}
         if self.keys is not None:
-            record["keys"] = [[_key_record(value) for value in key] for key in self.keys]
+            record["keys"] = [[key_record(value) for value in key] for key in self.keys]
         if self.cells is None and self.values.size < _MANY:
             return _text(record | {"values": self.values.tolist()})
         record |= {"shape": self.values.shape, "cells": self.cells is not None}
@@ -59,7 +59,7 @@ class Release:
         try:
             record, values, cells = _parts(stored)
             event, keys = decode(record["event"]), record.get("keys")
-            shown = None if keys is None else tuple(tuple(map(_key_of, key)) for key in keys)
+            shown = None if keys is None else tuple(tuple(map(key_of, key)) for key in keys)
         except (ValueError, KeyError, TypeError):
             raise LedgerError(
                 "A stored answer cannot be read.",
@@ -95,14 +95,15 @@ def _parts(
     return record, values, np.frombuffer(stored, "<u8", count, start + 8 * count)
 
 
-def _key_record(key: Key) -> Any:  # noqa: ANN401 - JSON
+def key_record(key: Key) -> Any:  # noqa: ANN401 - JSON
     """A key as JSON; dates and times say that they are."""
     if isinstance(key, datetime):
         return {"timestamp": key.isoformat()}
     return {"date": key.isoformat()} if isinstance(key, date) else key
 
 
-def _key_of(record: Any) -> Key:  # noqa: ANN401 - JSON
+def key_of(record: Any) -> Key:  # noqa: ANN401 - JSON
+    """What `key_record` wrote."""
     if not isinstance(record, dict):
         return record  # type: ignore[no-any-return]
     if "date" in record:

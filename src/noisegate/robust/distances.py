@@ -93,14 +93,17 @@ def cluster_candidates(till: Till, order: "DistanceOrder", table: str, terms: Te
     )  # fmt: skip
 
 
-def _bounds(till: Till, table: str, columns: Sequence[str]) -> list[tuple[Fraction, Fraction]]:
-    """The declared bounds of the columns."""
+def _ends(till: Till, table: str, columns: Sequence[str]) -> list[tuple[Fraction, Fraction]]:
+    """The bounds of those columns that have any."""
     domain = next(d for n, d in till.curator.tables.items() if n.lower() == table.lower())
     known = {name.lower(): column.domain for name, column in domain.columns.items()}
     found = [known[name.lower()] for name in columns if name.lower() in known]
-    ends = [
-        (each.low, each.high) for each in found if each.low is not None and each.high is not None
-    ]
+    return [(d.low, d.high) for d in found if d.low is not None and d.high is not None]
+
+
+def _bounds(till: Till, table: str, columns: Sequence[str]) -> list[tuple[Fraction, Fraction]]:
+    """The declared bounds of the columns."""
+    ends = _ends(till, table, columns)
     if not ends or len(ends) < len(columns) or any(low >= high for low, high in ends):
         raise SpecError(
             "A grid of centres needs columns with bounds.",
@@ -376,11 +379,7 @@ def _best_line(till: Till, order: DistanceOrder) -> str:
 
 def _grid(till: Till, table: str, order: DistanceOrder) -> list[tuple[Sequence[Number], Number]]:
     """Lines in several directions across the declared box of two columns."""
-    domain = next(d for n, d in till.curator.tables.items() if n.lower() == table.lower())
-    known = {name.lower(): column for name, column in domain.columns.items()}
-    found = [known[name.lower()] for name in order.columns if name.lower() in known]
-    domains = [column.domain for column in found]
-    box = [(d.low, d.high) for d in domains if d.low is not None and d.high is not None]
+    box = _ends(till, table, order.columns)
     if len(order.columns) != 2 or len(box) != 2 or any(low == high for low, high in box):
         raise SpecError(
             "A grid of separators needs two columns with bounds.",

@@ -35,38 +35,12 @@ from noisegate.desk.desk import Desk
 from noisegate.desk.terms.terms import Terms
 from noisegate.errors import SpecError
 from noisegate.exact import Number, positive
-from noisegate.mechanisms.smooth.graph_numbers import (
-    LEVELS_MAX,
-    VERTICES_MAX,
-    GraphNumber,
-    LocalGraph,
-    WeightedCut,
-    largest,
-    moved,
-)
+from noisegate.mechanisms.smooth import graph_numbers
 from noisegate.privacy.distance import L1, L2
 from noisegate.privacy.domain import Key, Kind
 from noisegate.releases.cells.axes import date_of
 from noisegate.releases.sparse.axes import SparseAxis, axes_of
-from noisegate.robust.graph_answers import (
-    CAPPED,
-    FEW,
-    PLAIN,
-    RISING,
-    largest_noise,
-    number_table,
-    rising,
-    step_text,
-)
-from noisegate.robust.paying import (
-    ByReaches,
-    Found,
-    ReachesOrder,
-    ReachesTerms,
-    RobustJob,
-    Till,
-    shown_number,
-)
+from noisegate.robust import graph_answers, paying
 from noisegate.sql.bounds.limits import caps_of
 from noisegate.sql.question import Block
 from noisegate.transforms.query import Query
@@ -93,7 +67,7 @@ class GraphTerms(TypedDict, total=False):
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GraphOrder(ReachesOrder):
+class GraphOrder(paying.ReachesOrder):
     """A number of the graph whose edges are rows; see `Graph` for what can be ``asked``.
 
     ``source`` and ``target`` are the columns of both ends of an edge; ``nodes`` the public
@@ -114,9 +88,9 @@ class GraphOrder(ReachesOrder):
     step: Number | None = None
 
     def __post_init__(self) -> None:
-        ReachesOrder.__post_init__(self)
+        paying.ReachesOrder.__post_init__(self)
         said = {name for name in _OF_REACHES if getattr(self, name) is not None}
-        if self.asked in PLAIN and (said or self.method != "smooth"):
+        if self.asked in graph_answers.PLAIN and (said or self.method != "smooth"):
             raise SpecError(
                 f"The noise of {self.asked!r} does not depend on the rows.",
                 fix=f"Leave out {min(said or {'method'})}.",
@@ -127,9 +101,9 @@ class GraphOrder(ReachesOrder):
                 "A weight is for a spanning tree or a minimum cut.", fix="Give a column there."
             )
 
-    def job(self, desk: Desk) -> RobustJob:
+    def job(self, desk: Desk) -> paying.RobustJob:
         """The number that it asks for."""
-        return _Edges(Till(desk), self).job()
+        return _Edges(paying.Till(desk), self).job()
 
 
 _OF_REACHES: Final = ("delta", "bound", "beta", "bar", "rows_per_unit")
@@ -203,7 +177,11 @@ class Graph(Generic[T_co]):
         return self._number("bipartite-distance", fresh=fresh, epsilon=epsilon)
 
     def triangles(
-        self, *, degree: int | None = None, fresh: bool = False, **terms: Unpack[ReachesTerms]
+        self,
+        *,
+        degree: int | None = None,
+        fresh: bool = False,
+        **terms: Unpack[paying.ReachesTerms],
     ) -> T_co:
         """How many triangles there are; terms as for `Gate.smooth`.
 
@@ -211,7 +189,7 @@ class Graph(Generic[T_co]):
         """
         return self._number("triangles", fresh=fresh, degree=degree, **terms)
 
-    def two_stars(self, *, fresh: bool = False, **terms: Unpack[ReachesTerms]) -> T_co:
+    def two_stars(self, *, fresh: bool = False, **terms: Unpack[paying.ReachesTerms]) -> T_co:
         """How many pairs of edges share a vertex; terms as for `Gate.smooth`."""
         return self._number("two-stars", fresh=fresh, **terms)
 
@@ -221,7 +199,7 @@ class Graph(Generic[T_co]):
         *,
         step: Number | None = None,
         fresh: bool = False,
-        **terms: Unpack[ReachesTerms],
+        **terms: Unpack[paying.ReachesTerms],
     ) -> T_co:
         """The weight of the lightest tree that joins all vertices.
 
@@ -237,14 +215,14 @@ class Graph(Generic[T_co]):
 
 def vertices_of(desk: Desk, order: GraphOrder) -> int:
     """How many vertices the graph of an order has: public. A graph that cannot be is refused."""
-    return _Edges(Till(desk), order).vertices
+    return _Edges(paying.Till(desk), order).vertices
 
 
 @final
 class _Edges:
     """The edges of a graph, and how a number of them is asked for."""
 
-    def __init__(self, till: Till, order: GraphOrder) -> None:
+    def __init__(self, till: paying.Till, order: GraphOrder) -> None:
         part, sample = till.curator.part, till.rules.sample
         if order.level == "node" and (part or sample):
             raise SpecError(
@@ -270,20 +248,20 @@ class _Edges:
         """How many there are: public."""
         return self._axes[0].size
 
-    def job(self) -> RobustJob:
+    def job(self) -> paying.RobustJob:
         """The number that is asked for."""
         order, cap = self._order, 0
         statistic: str = order.asked.removesuffix("-cost")
         if order.asked == "degree-distribution":
             cap = self._capped(order.degree)
-            statistic = CAPPED[statistic] if order.level == "node" else statistic
-        elif order.asked in CAPPED and self._is_by_node(order.degree):
-            statistic, cap = CAPPED[order.asked], order.degree or 0
-        elif order.asked not in CAPPED:
+            statistic = graph_answers.CAPPED[statistic] if order.level == "node" else statistic
+        elif order.asked in graph_answers.CAPPED and self._is_by_node(order.degree):
+            statistic, cap = graph_answers.CAPPED[order.asked], order.degree or 0
+        elif order.asked not in graph_answers.CAPPED:
             self._require_edges(order.asked.replace("-", "_"))
         if order.degree is not None and not cap:
             raise SpecError(f"{order.asked!r} has no degree.", fix="Leave it out.")
-        if order.asked in PLAIN:
+        if order.asked in graph_answers.PLAIN:
             if order.weight is not None:
                 self._require_edges("min_cut with a weight")  # a vertex has many edges
                 return self._weighted_cut(*self._weights(order.weight, order.step))
@@ -294,26 +272,28 @@ class _Edges:
         offset = (self.vertices - 1) * shown.low
         return self._local(statistic, weight=made, step=shown.step, offset=offset)
 
-    def _number(self, statistic: str, *, cap: int) -> RobustJob:
+    def _number(self, statistic: str, *, cap: int) -> paying.RobustJob:
         self._require_size(statistic)
         query, epsilon = self._query(), self._order.epsilon
-        l1, l2 = moved(statistic, query.per_unit, cap=cap)
+        l1, l2 = graph_numbers.moved(statistic, query.per_unit, cap=cap)
         noise = self._till.plain(epsilon, l1=l1, l2=l2)
-        asked = GraphNumber(statistic=statistic, vertices=self.vertices, cap=cap, noise=noise)
+        asked = graph_numbers.GraphNumber(
+            statistic=statistic, vertices=self.vertices, cap=cap, noise=noise
+        )
         unit = Fraction(1, 2) if statistic == "capped-edges" else Fraction(1)
-        few = FEW[statistic].format(cap) if cap else None
+        few = graph_answers.FEW[statistic].format(cap) if cap else None
 
-        def finish(found: Found) -> Answer:
-            values = [shown_number(each * unit) for each in found.values[0]]
+        def finish(found: paying.Found) -> Answer:
+            values = [paying.shown_number(each * unit) for each in found.values[0]]
             words = self._words(few)
             if "degree" in statistic:
-                values, words = rising(values), (*words, RISING)
+                values, words = graph_answers.rising(values), (*words, graph_answers.RISING)
 
             def widths(confidence: Number) -> HalfWidths:
-                off = largest_noise(noise, confidence, len(values))
-                return (shown_number(off * unit),) * len(values)
+                off = graph_answers.largest_noise(noise, confidence, len(values))
+                return (paying.shown_number(off * unit),) * len(values)
 
-            table = number_table(statistic, values)
+            table = graph_answers.number_table(statistic, values)
             return found.answer(self._sql(statistic), table, widths, words, unsigned=True)
 
         measurement = Measurement(query=query, mechanisms=(asked,))
@@ -322,7 +302,7 @@ class _Edges:
             epsilon=self._till.rules.price(epsilon),
         )  # fmt: skip
 
-    def _weighted_cut(self, weight: Axis, shown: SparseAxis) -> RobustJob:
+    def _weighted_cut(self, weight: Axis, shown: SparseAxis) -> paying.RobustJob:
         """The least weight whose loss parts the graph."""
         self._require_size("min-cut")
         base = shown.low / shown.step
@@ -335,14 +315,20 @@ class _Edges:
         query, epsilon = self._query(weight=weight), self._order.epsilon
         reach = query.per_unit * (int(base) + weight.size - 1)
         noise = self._till.plain(epsilon, l1=L1(reach), l2=L2(squared=reach * reach))
-        asked = WeightedCut(vertices=self.vertices, levels=weight.size, base=int(base), noise=noise)
+        asked = graph_numbers.WeightedCut(
+            vertices=self.vertices, levels=weight.size, base=int(base), noise=noise
+        )
 
-        def finish(found: Found) -> Answer:
+        def finish(found: paying.Found) -> Answer:
             def widths(confidence: Number) -> HalfWidths:
-                return (shown_number(noise.interval(confidence) * shown.step),)
+                return (paying.shown_number(noise.interval(confidence) * shown.step),)
 
-            table = number_table("min-cut", [shown_number(found.values[0][0] * shown.step)])
-            words = self._words(FEW["weighted-cut"].format(step_text(shown.step)))
+            table = graph_answers.number_table(
+                "min-cut", [paying.shown_number(found.values[0][0] * shown.step)]
+            )
+            words = self._words(
+                graph_answers.FEW["weighted-cut"].format(graph_answers.step_text(shown.step))
+            )
             return found.answer(self._sql("min-cut"), table, widths, words, unsigned=True)
 
         return self._till.job(
@@ -358,23 +344,23 @@ class _Edges:
         weight: Axis | None = None,
         step: Fraction = Fraction(1),
         offset: Fraction = Fraction(0),
-    ) -> RobustJob:
+    ) -> paying.RobustJob:
         self._require_size(statistic)
         order = self._order
         query = self._query(order.rows_per_unit, weight)
         levels = 1 if weight is None else weight.size
-        top = largest(statistic, self.vertices, levels=levels, cap=cap)
+        top = graph_numbers.largest(statistic, self.vertices, levels=levels, cap=cap)
         noise = self._till.noise(order, low=0, high=top, grain=step, steps=query.per_unit)
-        asked = LocalGraph(
+        asked = graph_numbers.LocalGraph(
             statistic=statistic, vertices=self.vertices, levels=levels, cap=cap, noise=noise
         )
         measurement = Measurement(query=query, mechanisms=(asked,))
-        read = ByReaches(noise=noise, grain=step, low=offset)
+        read = paying.ByReaches(noise=noise, grain=step, low=offset)
 
-        def finish(found: Found) -> Answer:
+        def finish(found: paying.Found) -> Answer:
             few = f"Among vertices of at most {cap} edges." if cap else None
             words = (*read.words(found), *self._words(few))
-            table = number_table(statistic, read.numbers(found))
+            table = graph_answers.number_table(statistic, read.numbers(found))
             widths = read.widths(found)
             return found.answer(self._sql(statistic), table, widths, words, unsigned=read.unsigned)
 
@@ -404,9 +390,9 @@ class _Edges:
             raise SpecError("A weight has no bounds.", fix="Declare between = [low, high] for it.")
         width = Fraction(1) if domain.kind is Kind.INTEGER else (domain.high - domain.low) / 1000
         width = width if step is None else positive(step, name="step")
-        binned = self._grouped((f"BIN({column}, {step_text(width)})",))
+        binned = self._grouped((f"BIN({column}, {graph_answers.step_text(width)})",))
         (made,), (shown,) = axes_of(binned, (column,))
-        if not isinstance(made, Axis) or not 2 <= made.size <= LEVELS_MAX:
+        if not isinstance(made, Axis) or not 2 <= made.size <= graph_numbers.LEVELS_MAX:
             raise SpecError(
                 "The weights have no quantisation step.",
                 fix="Give a step smaller than the range of the bounds.",
@@ -436,7 +422,7 @@ class _Edges:
             raise SpecError(f"One vertex may change {what} by any amount.", fix='Use level="edge".')
 
     def _require_size(self, statistic: str) -> None:
-        most = VERTICES_MAX[statistic]
+        most = graph_numbers.VERTICES_MAX[statistic]
         if not 3 <= self.vertices <= most:
             raise SpecError(
                 f"There are {self.vertices:,} vertices.",

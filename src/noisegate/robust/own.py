@@ -7,9 +7,9 @@ say so. There is no order of it: it can be asked in the process of the gate alon
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from math import prod
 from typing import Any, Final, Protocol, final
 
-from noisegate.accounting.pure import pure_loss
 from noisegate.curator.own import OwnMeasurement, OwnMechanism
 from noisegate.desk.answer import Answer, HalfWidths
 from noisegate.desk.desk import Desk
@@ -19,7 +19,7 @@ from noisegate.desk.plan import Fact
 from noisegate.desk.terms.terms import Terms
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number, fraction
-from noisegate.privacy.event import Event, encode
+from noisegate.privacy.event import encode
 from noisegate.privacy.guarantee import Guarantee, guarantee_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.release import Release
@@ -192,16 +192,9 @@ def own_job(
         grid=grid,
         notes=(*words, *grid.caveats),
         expected=OwnExpected(
-            asked=sql, measurement=asked, cells=_cells(grid), unit=grid.grain, measured=measured
+            asked=sql, measurement=asked, cells=prod(grid.shape), unit=grid.grain, measured=measured
         ),
     )
-
-
-def _cells(grid: Grid) -> int:
-    found = 1
-    for size in grid.shape:
-        found *= size
-    return found
 
 
 def _widths(
@@ -224,12 +217,3 @@ def width_of(asked: OwnMeasurement, confidence: Number, unit: Fraction) -> float
     except Exception:  # noqa: BLE001 - the researcher's own code, which sees no row here
         return None
     return float(off * unit) if off >= 0 else None
-
-
-def claimed_epsilon(event: Event) -> float | None:
-    """The pure ε that an event claims; None where it claims none."""
-    try:
-        loss = pure_loss(event)
-    except Unsupported:
-        return None
-    return None if loss.delta else float(loss.epsilon)

@@ -26,15 +26,9 @@ from noisegate.exact import Number, lower, positive, real
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.additive.least_sum import LeastSum
+from noisegate.mechanisms.smooth import smooth
 from noisegate.mechanisms.smooth.barred import FINE, Barred
 from noisegate.mechanisms.smooth.propose import ProposeTestRelease
-from noisegate.mechanisms.smooth.smooth import (
-    LocalNoise,
-    SmoothLaplace,
-    SmoothLognormal,
-    SmoothNoise,
-    SmoothStudent,
-)
 from noisegate.privacy.distance import L1, L2
 from noisegate.privacy.domain import WHOLE_MAX
 from noisegate.privacy.guarantee import Guarantee, guarantee_of
@@ -56,14 +50,16 @@ class RobustExpected:
     """How a robust number would be drawn. ``unit`` is one step of the noise."""
 
     asked: str
-    noise: SmoothNoise | Barred | ProposeTestRelease | LeastSum | Geometric | DiscreteGaussian
+    noise: (
+        smooth.SmoothNoise | Barred | ProposeTestRelease | LeastSum | Geometric | DiscreteGaussian
+    )
     unit: Fraction
     path: tuple[str, ...]
     sampled: bool = False
 
     def margin(self, confidence: Number = USUAL) -> float | None:
         """How far the answer may be off by its noise, if known; None where that is a secret."""
-        if isinstance(self.noise, SmoothNoise | Barred):
+        if isinstance(self.noise, smooth.SmoothNoise | Barred):
             return None
         return float(self.noise.interval(confidence) * self.unit)
 
@@ -74,7 +70,7 @@ class RobustExpected:
         error = "depends on the rows and is not released"
         if isinstance(noise, Barred):
             noise, error = noise.noise, "depends on the rows; a bound on it is released beside it"
-        if isinstance(noise, SmoothNoise):
+        if isinstance(noise, smooth.SmoothNoise):
             law, wide = _LAWS[noise.name], bare(float(noise.scale))
             words = f"{law}, {wide} smooth bounds wide for β = {bare(float(noise.beta))}"
             lines += [("noise", words), ("error", error)]
@@ -181,7 +177,7 @@ class Till:
         high: int,
         grain: Fraction = Fraction(1),
         steps: int = 1,
-    ) -> LocalNoise:
+    ) -> smooth.LocalNoise:
         """The noise that an order buys, for a number of low, …, high grains.
 
         ``steps`` are those that a unit's coming or going is: each has its part of the price.
@@ -200,7 +196,7 @@ class Till:
             for part in (Fraction(order.bar), 1 - Fraction(order.bar))
         )
         plain = self._noise(order, rest, span, grain=grain, steps=steps)
-        assert isinstance(plain, SmoothNoise)  # noqa: S101 - there is no test, by the order
+        assert isinstance(plain, smooth.SmoothNoise)  # noqa: S101 - there is no test, by the order
         return Barred(noise=plain, bar=max(FINE / told, Geometric.LEAST))
 
     def _noise(
@@ -211,7 +207,7 @@ class Till:
         *,
         grain: Fraction,
         steps: int,
-    ) -> LocalNoise:
+    ) -> smooth.LocalNoise:
         """The noise of the number itself, which is bought with ``price`` for each step."""
         low, high = span["low"], span["high"]
         delta = None
@@ -231,8 +227,8 @@ class Till:
                 )
             return ProposeTestRelease.for_budget(price, delta, bound=min(bound, high - low), **span)
         if delta is not None:
-            return SmoothLaplace.for_budget(price, delta, beta=order.beta, **span)
-        student = SmoothStudent.for_epsilon(price, beta=order.beta, **span)
+            return smooth.SmoothLaplace.for_budget(price, delta, beta=order.beta, **span)
+        student = smooth.SmoothStudent.for_epsilon(price, beta=order.beta, **span)
         if self.rules.sample is not None or set(self.curator.accountants) != {"zcdp"}:
             return student  # ρ does not add up
         return min((student, *_lognormal(price, student, span)), key=lambda each: each.spread)
@@ -344,7 +340,7 @@ class ByReaches:
     A test comes before a number, and where it failed there is none.
     """
 
-    noise: LocalNoise
+    noise: smooth.LocalNoise
     grain: Fraction
     low: Fraction = Fraction(0)
 
@@ -416,10 +412,10 @@ def _delta_each(delta: Fraction, price: Fraction, steps: int) -> Fraction:
 
 
 def _lognormal(
-    price: Fraction, student: SmoothStudent, span: Mapping[str, int]
-) -> tuple[SmoothLognormal, ...]:
+    price: Fraction, student: smooth.SmoothStudent, span: Mapping[str, int]
+) -> tuple[smooth.SmoothLognormal, ...]:
     """The other noise at the same β, where accounts add up ρ and it has a price at all."""
     try:
-        return (SmoothLognormal.for_rho(price * price / 2, beta=student.beta, **span),)
+        return (smooth.SmoothLognormal.for_rho(price * price / 2, beta=student.beta, **span),)
     except SpecError:
         return ()

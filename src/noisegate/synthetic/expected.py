@@ -7,7 +7,7 @@ from noisegate.desk.display.numbers import percent
 from noisegate.desk.plan import Fact
 from noisegate.exact import Number
 from noisegate.mechanisms.base import failure_of
-from noisegate.releases.cells.tails import tail_factor
+from noisegate.releases.cells.estimate import tail_factor
 
 
 @final

@@ -18,8 +18,7 @@ from noisegate.exact import Number, fraction
 from noisegate.files import require_output, write
 from noisegate.inert import html, line, lines, markdown
 from noisegate.mechanisms.base import failure_of
-from noisegate.releases.cells.estimate import Floats
-from noisegate.releases.cells.tails import tail_factor
+from noisegate.releases.cells.estimate import Floats, tail_factor
 from noisegate.releases.fit.residuals import Axes
 from noisegate.synthetic.model.bars import singles
 from noisegate.synthetic.model.drawing import numbers

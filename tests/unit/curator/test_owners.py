@@ -32,7 +32,7 @@ from noisegate.errors import (
     SpecError,
     Unsupported,
 )
-from noisegate.federated.aggregator import aggregate, opened, serve
+from noisegate.federated.network import aggregate, opened, serve
 from noisegate.federated.release import OwnersRelease, fourier, plain
 from noisegate.ledger.open import open_ledger
 from noisegate.mechanisms.additive.geometric import Geometric

@@ -20,7 +20,7 @@ from noisegate.cli import app
 from noisegate.curator.measurement import Measurement
 from noisegate.curator.partition import Part, within
 from noisegate.errors import OverBudget, SourceError, SpecError, Unsupported
-from noisegate.lab.spending import spending
+from noisegate.lab.what_if import spending
 from noisegate.ledger import parts
 from noisegate.ledger.open import restore_ledger
 from noisegate.ledger.stores.memory import MemoryLedger

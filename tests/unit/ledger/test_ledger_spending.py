@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from noisegate.cli import app
-from noisegate.lab.spending import spending
+from noisegate.lab.what_if import spending
 from noisegate.ledger.open import open_ledger
 from noisegate.ledger.stores.memory import MemoryLedger
 from noisegate.privacy.distance import L1

@@ -14,8 +14,7 @@ import noisegate
 from noisegate.curator.allowance import Allowance
 from noisegate.desk.card import verify
 from noisegate.errors import NoisegateError, OverBudget, RequestConflict, SpecError
-from noisegate.releases.cells.estimate import Predicted
-from noisegate.releases.cells.tails import tail_factor
+from noisegate.releases.cells.estimate import Predicted, tail_factor
 from noisegate.releases.cells.workload import all_ranges
 from noisegate.releases.forms import table_job
 from noisegate.releases.recipes import FROM_ZERO

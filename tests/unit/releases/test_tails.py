@@ -11,7 +11,7 @@ from scipy.special import ndtr
 from scipy.stats import gamma
 
 from noisegate.desk.terms.price import Price
-from noisegate.releases.cells.tails import laplace_tail, reach, tail_factor
+from noisegate.releases.cells.estimate import laplace_tail, reach, tail_factor
 
 TIMES = (1.0, 1.96, 2.5, 5.0)
 

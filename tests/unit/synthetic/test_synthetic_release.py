@@ -17,7 +17,7 @@ from scipy.stats import binom
 import noisegate
 from noisegate.desk.card import verify
 from noisegate.errors import NoisegateError, OverBudget
-from noisegate.releases.cells.tails import tail_factor
+from noisegate.releases.cells.estimate import tail_factor
 from noisegate.synthetic.model.drawing import numbers
 from noisegate.synthetic.recipes import SYNTHESIZERS
 from noisegate.synthetic.release import SyntheticRelease

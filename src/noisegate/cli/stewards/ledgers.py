@@ -16,7 +16,7 @@ from noisegate.errors import NoisegateError, SpecError
 
 if TYPE_CHECKING:
     from noisegate.desk.checking import Checked
-    from noisegate.lab.spending import Spending
+    from noisegate.lab.what_if import Spending
     from noisegate.ledger.account import Balance
     from noisegate.ledger.ledger import Ledger
 
@@ -208,7 +208,7 @@ def ledger_report(
     hold for questions that were fixed beforehand.
     """
     from noisegate.exact import fraction  # noqa: PLC0415 - quick help
-    from noisegate.lab.spending import spending  # noqa: PLC0415
+    from noisegate.lab.what_if import spending  # noqa: PLC0415
 
     level = fraction(at_delta, name="delta")
     with ledger_at(where) as ledger:

@@ -18,18 +18,7 @@ import numpy as np
 
 from noisegate.exact import Number, Real, lower
 from noisegate.mechanisms.base import require_whole, store_positive
-from noisegate.mechanisms.keys.sparse_geometric import (
-    DOMAIN_MAX,
-    MARK_MAX,
-    SHOWN_MAX,
-    Summarised,
-    Summary,
-    free_cells,
-    marked_tails,
-    noisy_counts,
-    require_few,
-    shown_chance,
-)
+from noisegate.mechanisms.keys import sparse_geometric
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array, Places
 from noisegate.noise.geometric import SCALE_MAX, SCALE_MIN
@@ -46,7 +35,7 @@ _LARGE: Final = 1 << 30  # priorities treat larger values alike
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SparsePriority(Summarised):
+class SparsePriority(sparse_geometric.Summarised):
     """Shows ``size`` of the noisy cells v ≥ threshold, large ones more likely, in 256ths."""
 
     name: ClassVar[str] = "sparse-priority/1"
@@ -57,10 +46,10 @@ class SparsePriority(Summarised):
 
     def __post_init__(self) -> None:
         store_positive(self, "scale", least=SCALE_MIN, most=SCALE_MAX)
-        require_whole(self, "domain", least=1, most=DOMAIN_MAX)
-        require_whole(self, "threshold", least=1, most=MARK_MAX)
-        require_whole(self, "size", least=1, most=SHOWN_MAX >> 4)
-        require_few(self._chance(self._first_level()), self.domain)
+        require_whole(self, "domain", least=1, most=sparse_geometric.DOMAIN_MAX)
+        require_whole(self, "threshold", least=1, most=sparse_geometric.MARK_MAX)
+        require_whole(self, "size", least=1, most=sparse_geometric.SHOWN_MAX >> 4)
+        sparse_geometric.require_few(self._chance(self._first_level()), self.domain)
 
     @classmethod
     def for_epsilon(
@@ -81,16 +70,18 @@ class SparsePriority(Summarised):
         """
         return GeometricEvent(scale=self.scale, sensitivity=sensitivity)
 
-    def summary(self, cells: Places, counts: Int64Array, *, bits: Bits = SYSTEM) -> Summary:
+    def summary(
+        self, cells: Places, counts: Int64Array, *, bits: Bits = SYSTEM
+    ) -> sparse_geometric.Summary:
         """See `Summarised`. Numbers are in 256ths."""
-        values = noisy_counts(cells, counts, self.domain, self.scale, bits)
+        values = sparse_geometric.noisy_counts(cells, counts, self.domain, self.scale, bits)
         marks = 1 + uniform_below(1 << _BITS, values.size, bits=bits)
         kept = values >= self.threshold
         taken, shown, values = cells, cells[kept], values[kept]
         ranks = _priorities(values, marks[kept])
         level, above = self._first_level(), None
         while True:
-            others = free_cells(self._band(level, above), self.domain, taken, bits)
+            others = sparse_geometric.free_cells(self._band(level, above), self.domain, taken, bits)
             tails, tail_ranks = self._tails(level, above, others.size, bits)
             shown, values = np.concatenate([shown, others]), np.concatenate([values, tails])
             ranks = np.concatenate([ranks, tail_ranks])
@@ -136,7 +127,9 @@ class SparsePriority(Summarised):
         values, ranks = np.empty(count, np.int64), np.empty(count, np.int64)
         lanes = np.arange(count)
         while lanes.size:
-            first, tails = marked_tails(self.scale, self.threshold, 1 << level, lanes.size, bits)
+            first, tails = sparse_geometric.marked_tails(
+                self.scale, self.threshold, 1 << level, lanes.size, bits
+            )
             fine = 1 << (_BITS - level)
             marks = (first - 1) * fine + 1 + uniform_below(fine, lanes.size, bits=bits)
             found = _priorities(tails, marks)
@@ -147,7 +140,7 @@ class SparsePriority(Summarised):
 
 
 def _chance(scale: Fraction, threshold: int, level: int) -> Certified:
-    return shown_chance(scale, threshold, max(1 << level, threshold), signed=False)
+    return sparse_geometric.shown_chance(scale, threshold, max(1 << level, threshold), signed=False)
 
 
 @lru_cache(maxsize=256)

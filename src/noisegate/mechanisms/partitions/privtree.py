@@ -22,15 +22,7 @@ import numpy as np
 
 from noisegate.exact import Number, Real, positive, real, upper
 from noisegate.mechanisms import base
-from noisegate.mechanisms.partitions.boxes import (
-    box_sums,
-    checked_shape,
-    halves,
-    require_table,
-    single,
-    summed,
-    whole,
-)
+from noisegate.mechanisms.partitions import boxes
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array
 from noisegate.noise.geometric import SCALE_MAX, SCALE_MIN, discrete_laplace
@@ -60,7 +52,7 @@ class PrivTree(base.Repeatable[L1]):
         base.require_whole(self, "decay", least=1, most=STEP_MAX)
         base.require_whole(self, "threshold", least=-STEP_MAX, most=STEP_MAX)
         base.require_whole(self, "depth", least=1, most=64)
-        base.store(self, "shape", checked_shape(self.shape))
+        base.store(self, "shape", boxes.checked_shape(self.shape))
 
     @classmethod
     def for_epsilon(
@@ -76,7 +68,7 @@ class PrivTree(base.Repeatable[L1]):
 
         ``ratio`` is decay / scale; by default ln β for β parts of a box, as in [ZXX16].
         """
-        price, sizes = positive(epsilon, name="epsilon"), checked_shape(shape)
+        price, sizes = positive(epsilon, name="epsilon"), boxes.checked_shape(shape)
         parts = 1 << max(1, sum(size > 1 for size in sizes))
         fall = Fraction(log(parts)) if ratio is None else positive(ratio, name="ratio")
         cuts = max(1, len(cut_levels(sizes))) if depth is None else depth
@@ -94,7 +86,7 @@ class PrivTree(base.Repeatable[L1]):
 
     def require(self, query: Query, place: int) -> None:  # noqa: ARG002 - there is one
         """The cells of one sum, as a table of this shape."""
-        require_table(query, self.shape)
+        boxes.require_table(query, self.shape)
 
     def event(self, sensitivity: L1, /) -> DeclaredEvent:
         """What releasing the tree is.
@@ -122,10 +114,10 @@ class PrivTree(base.Repeatable[L1]):
 
         A box of a part that was not cut is never cut. Noise is drawn for all boxes, always.
         """
-        sums = summed(base.clamped(exact), self.shape, least=0)
+        sums = boxes.summed(base.clamped(exact), self.shape, least=0)
         cut, above = [np.empty((count, 0), np.bool_)], np.ones((count, 1), np.bool_)
         for depth, (lows, highs, parents) in enumerate(cut_levels(self.shape)[: self.depth]):
-            held = box_sums(sums, lows, highs)
+            held = boxes.box_sums(sums, lows, highs)
             score = np.maximum(held - depth * self.decay, self.threshold - self.decay)
             noise = discrete_laplace(self.scale, (count, held.size), bits=bits)
             above = above[:, parents] & (score + noise > self.threshold)
@@ -153,16 +145,16 @@ def cut_levels(shape: tuple[int, ...]) -> tuple[Level, ...]:
 
     The last are places in the level above; the box at the top stands for its own.
     """
-    lows, highs = whole(shape)
+    lows, highs = boxes.whole(shape)
     levels: list[Level] = []
-    parents, large = np.zeros(1, np.int64), ~single(lows, highs)
+    parents, large = np.zeros(1, np.int64), ~boxes.single(lows, highs)
     while large.any():
         level = lows[large], highs[large], parents[large]
         for array in level:
             array.flags.writeable = False
         levels.append(level)
-        lows, highs, parents = halves(level[0], level[1])
-        large = ~single(lows, highs)
+        lows, highs, parents = boxes.halves(level[0], level[1])
+        large = ~boxes.single(lows, highs)
     return tuple(levels)
 
 

@@ -51,12 +51,7 @@ import numpy as np
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction, positive
 from noisegate.mechanisms import base
-from noisegate.mechanisms.quantiles.quantile import (
-    checked_tau,
-    error_range,
-    require_grid,
-    sorted_points,
-)
+from noisegate.mechanisms.quantiles import quantile
 from noisegate.mechanisms.quantiles.ranks import (
     DENOMINATOR_MAX,
     ERROR_MAX,
@@ -100,10 +95,10 @@ class Brackets(base.Repeatable[int]):
     slack: Fraction = Fraction(0)
 
     def __post_init__(self) -> None:
-        base.store(self, "taus", tuple(checked_tau(tau) for tau in self.taus))
+        base.store(self, "taus", tuple(quantile.checked_tau(tau) for tau in self.taus))
         base.store(self, "factors", tuple(positive(each, name="factor") for each in self.factors))
         base.store(self, "slack", fraction(self.slack, name="slack"))
-        require_grid(self, width=self.high - self.low, step=self.step)
+        quantile.require_grid(self, width=self.high - self.low, step=self.step)
         if not self.taus or len(self.factors) != len(self.taus):
             raise SpecError(
                 "Levels and factors do not match.", fix="Give one factor for each level."
@@ -128,7 +123,7 @@ class Brackets(base.Repeatable[int]):
         slack: Number = 0,
     ) -> Self:
         """Equal shares of ``epsilon`` for the levels."""
-        levels = tuple(checked_tau(tau) for tau in taus)
+        levels = tuple(quantile.checked_tau(tau) for tau in taus)
         extra = fraction(slack, name="slack")
         units = base.whole_count(values_per_unit, name="values_per_unit")
         each = positive(epsilon, name="epsilon") / (max(len(levels), 1) * units)
@@ -159,7 +154,7 @@ class Brackets(base.Repeatable[int]):
 
     def uses(self, exact: Int64Array, count: int, *, bits: Bits = SYSTEM) -> Int64Array:
         """For each level a grid point and the place of a radius; sorting is most of the work."""
-        data = sorted_points(exact, low=self.low, high=self.high, step=1)
+        data = quantile.sorted_points(exact, low=self.low, high=self.high, step=1)
         found = np.empty((count, len(self.taus), 2), np.int64)
         for place in range(len(self.taus)):
             found[:, place] = self._level(data, place, count, bits)
@@ -370,7 +365,7 @@ def _lane(unit: Fraction, excess: Int64Array) -> Callable[[int], Fraction]:
 
 def moved(tau: Fraction, slack: Fraction) -> Fraction:
     """How far one value moves two errors against each other, in ranks."""
-    return error_range(tau) + 4 * slack
+    return quantile.error_range(tau) + 4 * slack
 
 
 @lru_cache(maxsize=64)

@@ -19,13 +19,7 @@ from numpy.typing import NDArray
 from noisegate.errors import SpecError
 from noisegate.exact import Number, positive
 from noisegate.mechanisms import base
-from noisegate.mechanisms.quantiles.quantile import (
-    GRID_MAX,
-    checked_tau,
-    error_range,
-    grid_points,
-    require_grid,
-)
+from noisegate.mechanisms.quantiles import quantile
 from noisegate.mechanisms.quantiles.ranks import DENOMINATOR_MAX, RankGoal, private_ranks
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array
@@ -73,7 +67,7 @@ class Quantiles(base.Repeatable[int]):
     tie_bits: int = 10
 
     def __post_init__(self) -> None:
-        base.store(self, "taus", tuple(checked_tau(tau) for tau in self.taus))
+        base.store(self, "taus", tuple(quantile.checked_tau(tau) for tau in self.taus))
         levels = tuple(positive(value, name="epsilon of a level") for value in self.epsilon_levels)
         base.store(self, "epsilon_levels", levels)
         if not self.taus or any(a >= b for a, b in zip(self.taus, self.taus[1:], strict=False)):
@@ -93,9 +87,9 @@ class Quantiles(base.Repeatable[int]):
             node.tau.denominator > DENOMINATOR_MAX for level in plan(self.taus) for node in level
         ):
             raise SpecError("The levels are too uneven.", fix="Use levels such as k/1000.")
-        require_grid(self, width=self.high - self.low, step=self.step)
+        quantile.require_grid(self, width=self.high - self.low, step=self.step)
         base.require_whole(self, "tie_bits", least=0, most=TIE_BITS_MAX)
-        if (self.high - self.low) // self.step >= GRID_MAX >> self.tie_bits:
+        if (self.high - self.low) // self.step >= quantile.GRID_MAX >> self.tie_bits:
             raise SpecError("The grid is too fine.", fix="Use a larger step or fewer tie_bits.")
 
     @classmethod
@@ -114,7 +108,7 @@ class Quantiles(base.Repeatable[int]):
         levels = depth(len(taus))
         units = base.whole_count(values_per_unit, name="values_per_unit")
         each = positive(epsilon, name="epsilon") / (max(levels, 1) * units)
-        exact = tuple(checked_tau(tau) for tau in taus)
+        exact = tuple(quantile.checked_tau(tau) for tau in taus)
         return cls(
             taus=exact, epsilon_levels=(each,) * levels, low=low, high=high, step=step,
             tie_bits=tie_bits,
@@ -188,7 +182,7 @@ class Quantiles(base.Repeatable[int]):
             for node in nodes:
                 tau = float(node.tau)
                 found[node.index] = (1 - tau) * found[node.left] + tau * found[node.right]
-                found[node.index, node.index] = error_range(node.tau) / epsilon
+                found[node.index, node.index] = quantile.error_range(node.tau) / epsilon
         return found[:-1]
 
     def _least(self, failure: Fraction, scales: Floats, *, even: bool) -> int:
@@ -215,7 +209,7 @@ class Quantiles(base.Repeatable[int]):
         return (self.high - self.low) // self.step + 1
 
     def _keys(self, exact: Int64Array, bits: Bits) -> Int64Array:
-        keys = grid_points(exact, low=self.low, high=self.high, step=self.step)
+        keys = quantile.grid_points(exact, low=self.low, high=self.high, step=self.step)
         if self.tie_bits:
             keys <<= self.tie_bits
             keys |= bits.words(keys.size, self.tie_bits)
@@ -244,7 +238,7 @@ def _calls(
 ) -> tuple[tuple[Node, RankGoal], ...]:
     """All calls in order, and what each looks for."""
     return tuple(
-        (node, RankGoal(node.tau, epsilon / error_range(node.tau)))
+        (node, RankGoal(node.tau, epsilon / quantile.error_range(node.tau)))
         for epsilon, nodes in zip(epsilons, plan(taus), strict=True)
         for node in nodes
     )

@@ -17,13 +17,7 @@ import numpy as np
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number, real, upper
 from noisegate.mechanisms.base import failure_of, store
-from noisegate.mechanisms.selection.scores import (
-    ByScore,
-    candidates_in,
-    clamped_scores,
-    factor_for,
-    require_scores,
-)
+from noisegate.mechanisms.selection import scores
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.choice import Contest, choose_times
 from noisegate.noise.chunks import Int64Array
@@ -36,14 +30,14 @@ WEIGHTS_MAX: Final = 1 << 17
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PriorExponential(ByScore):
+class PriorExponential(scores.ByScore):
     """Chooses candidate o with probability proportional to weight(o) · e^(factor · score(o))."""
 
     name: ClassVar[str] = "prior-exponential/1"
     weights: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        ByScore.__post_init__(self)
+        scores.ByScore.__post_init__(self)
         found = self.weights if type(self.weights) is tuple else ()
         whole = tuple(
             int(each) for each in found if type(each) in (int, Fraction) and each == int(each)
@@ -67,13 +61,13 @@ class PriorExponential(ByScore):
         monotone: bool = False,
     ) -> "PriorExponential":
         """The sharpest choice whose event costs exactly ``epsilon``."""
-        factor = factor_for(epsilon, score_sensitivity=score_sensitivity, monotone=monotone)
+        factor = scores.factor_for(epsilon, score_sensitivity=score_sensitivity, monotone=monotone)
         return cls(factor=factor, monotone=monotone, weights=tuple(weights))
 
     def require(self, query: Query, place: int) -> None:  # noqa: ARG002 - there is one
         """Sums as scores, one for each weight."""
-        require_scores(query, monotone=self.monotone)
-        if candidates_in(query) != len(self.weights):
+        scores.require_scores(query, monotone=self.monotone)
+        if scores.candidates_in(query) != len(self.weights):
             raise Unsupported(
                 "The prior has another number of candidates.",
                 fix="Give one weight for each.",
@@ -94,7 +88,7 @@ class PriorExponential(ByScore):
     def uses(self, exact: Int64Array, count: int, *, bits: Bits = SYSTEM) -> Int64Array:
         """The position of the chosen candidate, given all scores (clamped to ±2**60)."""
         weights = np.array(self.weights, np.int64)
-        contest = Contest(clamped_scores(exact), self.factor, weights)
+        contest = Contest(scores.clamped_scores(exact), self.factor, weights)
         return choose_times(contest, count, bits=bits)
 
     def shortfall(self, confidence: Number, *, candidates: int) -> int:  # noqa: ARG002 - as others

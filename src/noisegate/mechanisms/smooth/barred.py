@@ -21,8 +21,8 @@ import numpy as np
 
 from noisegate.errors import SpecError
 from noisegate.exact import Number, enclose, exp_up, lower, real
+from noisegate.mechanisms import base
 from noisegate.mechanisms.additive.geometric import Geometric
-from noisegate.mechanisms.base import clamped, failure_of, store_positive, whole_count
 from noisegate.mechanisms.smooth.smooth import REACH_MAX, UNIT, LocalNoise, SmoothNoise
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array
@@ -51,7 +51,7 @@ class Barred(LocalNoise):
     bar: Fraction
 
     def __post_init__(self) -> None:
-        store_positive(self, "bar", least=SCALE_MIN, most=SCALE_MAX)
+        base.store_positive(self, "bar", least=SCALE_MIN, most=SCALE_MAX)
         if not isinstance(self.noise, SmoothNoise):
             raise SpecError("Only noise by a smooth bound has a bar.", fix="Use SmoothStudent.")
         if (
@@ -97,13 +97,13 @@ class Barred(LocalNoise):
         Adjacency: that of the steps. Why: the steps come or go one after the other, each changing
             the level by at most 16. Rounding: that of the noise.
         """
-        size = whole_count(steps, name="steps")
+        size = base.whole_count(steps, name="steps")
         level = Geometric(scale=self.bar).event(L1(FINE * size))
         return Sequential(events=(self.noise.event(size), level))
 
     def uses(self, exact: Int64Array, count: int, *, bits: Bits = SYSTEM) -> Int64Array:
         """Draws for one row: the number, then its reaches A_0, A_1 and so on."""
-        row = clamped(exact, REACH_MAX).ravel()
+        row = base.clamped(exact, REACH_MAX).ravel()
         numbers = self.noise.uses(exact, count, bits=bits)
         level = np.full(count, self.level(row[1:].tolist()), np.int64)
         levels = Geometric(scale=self.bar).sample(level, bits=bits)
@@ -135,7 +135,7 @@ class Barred(LocalNoise):
             z with at most φ/2. If neither fails, the noise is at most scale · S · z before it is
             rounded, and half a step after; numbers are kept inside low, …, high. Rounding: up.
         """
-        failure, most = failure_of(confidence), self.high - self.low
+        failure, most = base.failure_of(confidence), self.high - self.low
         at = level + Geometric(scale=self.bar).interval(confidence)
         if abs(at) > _LEVELS_MAX or at * self.noise.beta / FINE > 64:
             return most
@@ -155,11 +155,4 @@ def quantile_up(shape: Shape, failure: Fraction) -> Fraction:
         inside = lower(lambda: shape.cdf(Fraction(steps, _QUANTUM)))
         return 2 * (1 - inside) <= failure
 
-    high = _QUANTUM
-    while not holds(high):
-        high *= 2
-    low = 0
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return Fraction(high, _QUANTUM)
+    return Fraction(base.smallest_whole(holds, least=1), _QUANTUM)

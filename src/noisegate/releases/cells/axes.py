@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from noisegate.arrow import number_column
 from noisegate.errors import SpecError
 from noisegate.exact import fraction
+from noisegate.privacy import release
 
 AxisKey: TypeAlias = str | int | date | datetime | Fraction | None
 Runs: TypeAlias = list[tuple[int, int]]  # places from … to, both inside
@@ -272,7 +273,7 @@ class Axis:
         return cls(
             name=record["name"],
             keys=tuple(map(key_of, record["keys"])),
-            ends=None if ends is None else tuple(map(_number, ends)),
+            ends=None if ends is None else tuple(map(plain_number, ends)),
             whole=bool(record.get("whole", False)),
             periods=bool(record.get("periods", False)),
             **bounds,
@@ -339,23 +340,17 @@ def _written(key: AxisKey) -> str:
 
 def key_record(key: AxisKey) -> Any:  # noqa: ANN401 - JSON
     """A key as a JSON value."""
-    if isinstance(key, datetime):
-        return {"timestamp": key.isoformat()}
-    if isinstance(key, date):
-        return {"date": key.isoformat()}
-    return {"number": str(key)} if isinstance(key, Fraction) else key
+    return {"number": str(key)} if isinstance(key, Fraction) else release.key_record(key)
 
 
 def key_of(record: Any) -> Any:  # noqa: ANN401 - JSON, and a key
     """What `key_record` wrote."""
-    if not isinstance(record, dict):
-        return record
-    ((kind, text),) = record.items()
-    if kind == "number":
-        return _number(text)
-    return date.fromisoformat(text) if kind == "date" else datetime.fromisoformat(text)
+    if isinstance(record, dict) and "number" in record:
+        return plain_number(record["number"])
+    return release.key_of(record)
 
 
-def _number(text: str) -> int | Fraction:
-    found = Fraction(text)
-    return int(found) if found.denominator == 1 else found
+def plain_number(said: Any) -> int | Fraction:  # noqa: ANN401 - text or a number
+    """A whole number as such, others as they are."""
+    exact = Fraction(said)
+    return int(exact) if exact.denominator == 1 else exact

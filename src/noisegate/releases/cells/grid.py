@@ -24,7 +24,7 @@ from noisegate.desk.terms.terms import Terms
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import fraction
 from noisegate.privacy.domain import Column, Kind, TableDomain
-from noisegate.releases.cells.axes import Axis
+from noisegate.releases.cells.axes import Axis, plain_number
 from noisegate.sql.bounds.limits import caps_of
 from noisegate.sql.drafts.draft import draft
 from noisegate.sql.laws.sampling import sample_words
@@ -246,15 +246,15 @@ def _axis(key: GroupKey, name: str, schema: Schema, edges: Edges | None) -> tupl
         periods = type(call) is Call and call.function == "date_trunc"
         return key, Axis(name=name, keys=present, periods=periods)
     lows = present if key.expression is call else [each * width + origin for each in present]  # type: ignore[operator]
-    starts, ends = (tuple(map(_plain, each)) for each in (lows, [a + width for a in lows]))  # type: ignore[operator]
+    starts, ends = (tuple(map(plain_number, each)) for each in (lows, [a + width for a in lows]))  # type: ignore[operator]
     return key, Axis(name=name, keys=starts, ends=ends, **_bounds(call, schema))
 
 
 def _given(name: str, edges: Edges, bounds: dict[str, Any]) -> Axis:
     """The axis of listed edges. The outer bins hold all beyond, so they reach to bounds."""
     low, high, whole = bounds["low"], bounds["high"], bounds["whole"]
-    first = edges[0] if low is None else _plain(min(edges[0], low))
-    last = edges[-1] if high is None else _plain(max(edges[-1], high + whole))
+    first = edges[0] if low is None else plain_number(min(edges[0], low))
+    last = edges[-1] if high is None else plain_number(max(edges[-1], high + whole))
     return Axis(name=name, keys=(first, *edges[1:-1]), ends=(*edges[1:-1], last), **bounds)
 
 
@@ -284,11 +284,6 @@ def _numbered(key: GroupKey, width: Fraction, origin: Fraction, schema: Schema) 
     shifted = Call("subtract", (grown, Literal(int(origin * scale)))) if origin else grown
     number = Call("floor", (Call("divide", (shifted, Literal(int(width * scale)))),))
     return replace(key, expression=number, domain=domain_of(number, schema))
-
-
-def _plain(number: Any) -> int | Fraction:  # noqa: ANN401 - an edge
-    exact = Fraction(number)
-    return int(exact) if exact.denominator == 1 else exact
 
 
 def _asserted(relation: Relation) -> set[Expression]:
@@ -447,7 +442,7 @@ def _edges(name: str, how: Sequence[Any], column: Column) -> Edges:
         raise SpecError(
             f"{name!r} is a date or a time.", fix=f"Use {', '.join(UNITS)}.", about="time"
         )
-    edges = tuple(_plain(fraction(each, name=f"an edge of {name}")) for each in how)
+    edges = tuple(plain_number(fraction(each, name=f"an edge of {name}")) for each in how)
     if len(edges) < 2 or any(b <= a for a, b in pairwise(edges)):
         raise SpecError(
             f"The bins of {name!r} are empty or overlap.",

@@ -29,14 +29,7 @@ from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.release import Release
 from noisegate.releases.ask.order import ReleaseOrder, RowsTerms
-from noisegate.releases.describe.description import (
-    COUNT,
-    MEAN,
-    MISSING,
-    QUARTILES,
-    ROWS,
-    Description,
-)
+from noisegate.releases.describe import description
 from noisegate.releases.describe.questions import ALL, Questions, Way, alias
 from noisegate.sql.bounds.looks import BOUNDS, CHOICES
 from noisegate.sql.job import PARTLY, Collected, QuestionJob
@@ -64,11 +57,13 @@ class Line:
 
 def description_of(
     questions: Questions, answers: Mapping[str, Answer], sql: str, notes: Sequence[str]
-) -> Description:
+) -> description.Description:
     """All numbers of the answers; ``notes`` say what is not among them."""
     lines = list(_lines(questions, answers))
-    whole = all(isinstance(_value(answers, each), int) for each in lines if each.home == COUNT)
-    kinds = {COUNT: pa.int64() if whole else pa.float64(), _VALUES: pa.float64()}
+    whole = all(
+        isinstance(_value(answers, each), int) for each in lines if each.home == description.COUNT
+    )
+    kinds = {description.COUNT: pa.int64() if whole else pa.float64(), _VALUES: pa.float64()}
     kinds |= {name: kind for name, kind in _TIMES.values() if any(x.home == name for x in lines)}
     texts = {
         name: [getattr(each, name) for each in lines] for name in ("column", "statistic", "key")
@@ -95,11 +90,11 @@ def description_of(
         questions=_once(each.questions for each in every),
         caveats=_once([notes, *(each.caveats for each in every)]),
         reused=_once(each.reused for each in every), practice=first.practice, log=first.log,
-        amounts=lambda: (COUNT,), unsigned=lambda: (COUNT,),
-        lower=lambda: (COUNT,) if is_lower else (),
+        amounts=lambda: (description.COUNT,), unsigned=lambda: (description.COUNT,),
+        lower=lambda: (description.COUNT,) if is_lower else (),
     )  # fmt: skip
     types = {name: each.kind.value for name, each in questions.columns.items()}
-    return Description(held=held, table=questions.table, kinds=types)
+    return description.Description(held=held, table=questions.table, kinds=types)
 
 
 def _lines(questions: Questions, answers: Mapping[str, Answer]) -> Iterator[Line]:
@@ -111,19 +106,21 @@ def _lines(questions: Questions, answers: Mapping[str, Answer]) -> Iterator[Line
         if name in places.get(answer, ()):
             yield Line(column, statistic, None, home, answer, (places[answer].index(name), 0))
 
-    yield from line(None, ROWS, COUNT, ALL)
+    yield from line(None, description.ROWS, description.COUNT, ALL)
     for name, column in questions.columns.items():
-        yield from line(name, MISSING, COUNT, ALL)
+        yield from line(name, description.MISSING, description.COUNT, ALL)
         answer = name if questions.way(name) is Way.BOUNDS else ALL
         home = _TIMES[column.kind][0] if column.kind in _TIMES else _VALUES
-        for statistic in (MEAN, *QUARTILES):
+        for statistic in (description.MEAN, *description.QUARTILES):
             yield from line(name, statistic, home, answer)
         if questions.way(name) is Way.KEYS and name in answers:
             for row, (key, _) in enumerate(answers[name].rows):
-                statistic = MISSING if key is None else COUNT
-                if key is not None or not any(line(name, MISSING, COUNT, ALL)):
+                statistic = description.MISSING if key is None else description.COUNT
+                if key is not None or not any(
+                    line(name, description.MISSING, description.COUNT, ALL)
+                ):
                     text = None if key is None else str(key)
-                    yield Line(name, statistic, text, COUNT, name, (1, row))
+                    yield Line(name, statistic, text, description.COUNT, name, (1, row))
 
 
 def _value(answers: Mapping[str, Answer], line: Line) -> Any:  # noqa: ANN401 - of any kind
@@ -192,7 +189,7 @@ class DescribeExpected:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeOrder(ReleaseOrder[Description, DescribeExpected]):
+class DescribeOrder(ReleaseOrder[description.Description, DescribeExpected]):
     """A table described: rows, and of each column missing values, mean, quartiles or keys.
 
     Attributes:
@@ -235,7 +232,7 @@ class DescribeOrder(ReleaseOrder[Description, DescribeExpected]):
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeJob(Job[Content, Description, DescribeExpected]):
+class DescribeJob(Job[Content, description.Description, DescribeExpected]):
     """All questions of a description, as of now.
 
     ``refused`` are those that cannot be asked, such as of a column whose estimate of bounds shows
@@ -315,7 +312,7 @@ class DescribeJob(Job[Content, Description, DescribeExpected]):
         """About the table."""
         return self.parts[ALL].guarantee(loss)
 
-    def result(self, content: Content, receipt: Receipt) -> Description:
+    def result(self, content: Content, receipt: Receipt) -> description.Description:
         """All numbers in one table."""
         answers = {
             name: self.parts[name].result(each.content, receipt) for name, each in content.items()
@@ -403,7 +400,7 @@ def _job(
         epsilon=questions.epsilon,
         expected=DescribeExpected(table=questions.table, parts=expected),
         notes=tuple(dict.fromkeys((*questions.notes, *said, *notes))),
-        endings=Description.endings,
+        endings=description.Description.endings,
         before=tuple(event for part in parts.values() for event in part.before),
         paid=paid,
         early=_together(early) if any(part.early is not None for part in parts.values()) else None,

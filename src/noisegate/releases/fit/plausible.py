@@ -27,8 +27,7 @@ from typing import Final, NamedTuple, final
 import numpy as np
 
 from noisegate.releases.cells.chance import Coins, public_coins
-from noisegate.releases.cells.estimate import Floats, Ints
-from noisegate.releases.cells.tails import tail_factor
+from noisegate.releases.cells.estimate import Floats, Ints, tail_factor
 from noisegate.releases.cells.workload import Workload
 from noisegate.releases.trees.hierarchy import Hierarchy, Level
 

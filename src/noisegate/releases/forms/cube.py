@@ -35,8 +35,8 @@ from noisegate.privacy.loss import ApproxDP
 from noisegate.releases.ask.asking import Ask, DoorAsk
 from noisegate.releases.ask.order import ReleaseOrder, RowsTerms
 from noisegate.releases.ask.transcript import Told
+from noisegate.releases.cells.estimate import tail_factor
 from noisegate.releases.cells.grid import Grid, grid_of, sql_of
-from noisegate.releases.cells.tails import tail_factor
 from noisegate.releases.fit.marginals import TablesPlan, plan_tables, require_sets
 from noisegate.releases.fit.residuals import Axes
 from noisegate.releases.forms.marginal_tables import FORMAT, Marginals, MarginalTable, build_tables

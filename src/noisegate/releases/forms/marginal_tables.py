@@ -20,8 +20,7 @@ from noisegate.exact import Number as Numeric
 from noisegate.exact import fraction
 from noisegate.mechanisms.base import failure_of
 from noisegate.releases.cells.axes import Axis, chosen_cells, require_names
-from noisegate.releases.cells.estimate import Floats
-from noisegate.releases.cells.tails import tail_factor
+from noisegate.releases.cells.estimate import Floats, tail_factor
 from noisegate.releases.cells.workload import Workload
 from noisegate.releases.fit.marginals import (
     AskOf,

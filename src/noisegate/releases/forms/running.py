@@ -40,9 +40,8 @@ from noisegate.privacy.event import Event
 from noisegate.privacy.guarantee import Guarantee, guarantee_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.releases.cells.axes import Axis, require_names
-from noisegate.releases.cells.estimate import Floats
+from noisegate.releases.cells.estimate import Floats, tail_factor
 from noisegate.releases.cells.grid import Grid
-from noisegate.releases.cells.tails import tail_factor
 from noisegate.releases.forms.table import Number, TableExpected
 from noisegate.sql.laws.sampling import Sampling, sample_words, sampling_of
 from noisegate.sql.question import Block

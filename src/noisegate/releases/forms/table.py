@@ -26,8 +26,7 @@ from noisegate.exact import fraction
 from noisegate.mechanisms.base import failure_of
 from noisegate.releases.ask.transcript import pack, unpack
 from noisegate.releases.cells.axes import Axis, keys_of, runs_of
-from noisegate.releases.cells.estimate import Floats, Predicted, Side
-from noisegate.releases.cells.tails import reach, tail_factor
+from noisegate.releases.cells.estimate import Floats, Predicted, Side, reach, tail_factor
 from noisegate.releases.cells.workload import Workload, cells
 from noisegate.releases.fit.plausible import FAILURE
 from noisegate.releases.forms.provenance import Making

@@ -30,15 +30,8 @@ from noisegate.releases.ask.transcript import Listening, Rounds, Told, pack, unp
 from noisegate.releases.cells.estimate import Predicted, finish
 from noisegate.releases.cells.grid import Grid, asked_sql, grid_of
 from noisegate.releases.cells.workload import Workload
+from noisegate.releases.forms import provenance
 from noisegate.releases.forms.cdf import CdfRelease
-from noisegate.releases.forms.provenance import (
-    Making,
-    Spec,
-    plain_options,
-    spec_digest,
-    spec_of,
-    workload_of,
-)
 from noisegate.releases.forms.running import SeriesJob, SeriesRelease, series_job
 from noisegate.releases.forms.table import FORMAT, TableExpected, TableRelease, endings_of
 from noisegate.releases.recipes import CHOOSING, FROM_ZERO, RECIPES, recipe
@@ -105,10 +98,12 @@ class TableOrder(MethodOrder[TableRelease, TableExpected]):
         epsilon = epsilon_of(desk, terms)
         price = desk.price(epsilon)
         kind = self.name if self.name in KINDS else "histogram"
-        spec = spec_of(KINDS[kind] if self.workload is None else self.workload, grid.axes)
-        asked = workload_of(spec, grid.shape)
+        spec = provenance.spec_of(
+            KINDS[kind] if self.workload is None else self.workload, grid.axes
+        )
+        asked = provenance.workload_of(spec, grid.shape)
         method = _method(self)
-        options = plain_options(self.options)
+        options = provenance.plain_options(self.options)
         if method == "auto" and grid.signed:  # the rule of auto is for numbers from 0 on
             method = "tree"
         _require_sign(method, grid)
@@ -117,7 +112,7 @@ class TableOrder(MethodOrder[TableRelease, TableExpected]):
         if method == "auto" and not uses <= desk.curator.allowed:
             method, uses = "adaptive", frozenset()
         name, made, predicted = _chosen(method, options, ask, asked)
-        making = Making(
+        making = provenance.Making(
             method=name,
             options=options,
             workload=spec,
@@ -191,7 +186,7 @@ class TableJob(Recipe[Contents, TableRelease, TableExpected]):
 
     grid: Grid
     recipe: TableRecipe
-    making: Making
+    making: provenance.Making
     workload: Workload
 
     @property
@@ -232,7 +227,7 @@ class TableJob(Recipe[Contents, TableRelease, TableExpected]):
             axes=self.grid.axes,
             values=values,
             value=self.grid.value,
-            making=Making.from_record(self.making.to_record(), rounds),
+            making=provenance.Making.from_record(self.making.to_record(), rounds),
             words=(*record["words"], *self.grid.caveats),
             **receipt.standing,
         )
@@ -247,7 +242,9 @@ def _uses(method: str, ask: Told, workload: Workload) -> frozenset[str]:
     return frozenset({"partitions"} if method in CHOOSING else ())
 
 
-def _expected(grid: Grid, making: Making, asked: Workload, predicted: Predicted) -> TableExpected:
+def _expected(
+    grid: Grid, making: provenance.Making, asked: Workload, predicted: Predicted
+) -> TableExpected:
     grain = float(grid.grain)
     numbers: dict[str, Any] = {
         name: None if each is None else each * grain for name, each in predicted.numbers.items()
@@ -357,14 +354,14 @@ def _chosen(
     return name, made, predicted
 
 
-def _question(grid: Grid, making: Making, spec: Spec) -> str:
+def _question(grid: Grid, making: provenance.Making, spec: provenance.Spec) -> str:
     """Canonical text: two releases with one text are one release, drawn once."""
     record = {
         "release": FORMAT,
         "query": grid.to_record(),
         "method": making.method,
         "options": dict(making.options),
-        "workload": spec_digest(spec),
+        "workload": provenance.spec_digest(spec),
         **making.price.to_record(),
     }
     return json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False)

@@ -22,14 +22,7 @@ from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.event import Event
 from noisegate.privacy.guarantee import Guarantee, guarantee_of
 from noisegate.privacy.loss import ApproxDP
-from noisegate.releases.thresholds.session import (
-    GIVEN_BACK,
-    ThresholdAsked,
-    ThresholdExpected,
-    answer_of,
-    expected_of,
-    query_of,
-)
+from noisegate.releases.thresholds import session
 from noisegate.transforms.query import Query
 
 _QUESTIONS_MAX: Final = 10_000
@@ -49,7 +42,7 @@ class ThresholdsTerms(TypedDict, total=False):
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ThresholdsOrder(JobOrder[Answer, ThresholdExpected]):
+class ThresholdsOrder(JobOrder[Answer, session.ThresholdExpected]):
     """Which of a list of counts and sums reach a threshold; only the few yeses are paid for.
 
     Attributes:
@@ -83,24 +76,24 @@ class ThresholdsOrder(JobOrder[Answer, ThresholdExpected]):
                 fix=f"List 1 to {_QUESTIONS_MAX:,} questions.",
                 about="questions",
             )
-        expected = expected_of(desk, ThresholdAsked(
+        expected = session.expected_of(desk, session.ThresholdAsked(
             threshold=self.threshold, count=self.count, epsilon=self.epsilon, values=self.values,
             bound=self.bound, grain=self.grain, signed=self.signed, questions=len(self.questions),
         ))  # fmt: skip
-        read = [query_of(desk, sql, self.rows_per_unit) for sql in self.questions]
+        read = [session.query_of(desk, sql, self.rows_per_unit) for sql in self.questions]
         for query, _ in read:
             require_question(desk.curator, expected.spec, query)
         desk.rules.require_price(asked := desk.asked(expected.epsilon))
         return ListedJob(
             kind=self.kind, sql="; ".join(self.questions), epsilon=asked, expected=expected,
-            notes=GIVEN_BACK if self.values else (), uses=frozenset({"many"}),
+            notes=session.GIVEN_BACK if self.values else (), uses=frozenset({"many"}),
             asked=tuple((sql, *each) for sql, each in zip(self.questions, read, strict=True)),
         )  # fmt: skip
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListedJob(Job[tuple[Heard, ...], Answer, ThresholdExpected]):
+class ListedJob(Job[tuple[Heard, ...], Answer, session.ThresholdExpected]):
     """A session with a list of questions: SQL, what it asks for, what its ± leaves out."""
 
     asked: tuple[tuple[str, Query, tuple[str, ...]], ...]
@@ -173,7 +166,7 @@ class ListedJob(Job[tuple[Heard, ...], Answer, ThresholdExpected]):
                 zip(self.asked, content, strict=False), start=1
             )
         ]
-        return answer_of(self.expected, made, receipt, more=self._unanswered(len(content)))
+        return session.answer_of(self.expected, made, receipt, more=self._unanswered(len(content)))
 
     def _unanswered(self, heard: int) -> tuple[str, ...]:
         left = len(self.asked) - heard

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.desk.terms.price import Price
-from noisegate.releases.cells import tails
+from noisegate.releases.cells import estimate
 from noisegate.releases.cells.estimate import Floats
 from noisegate.releases.fit.residuals import Axes, Sizes
 from noisegate.synthetic.model.model import Evidence
@@ -106,7 +106,7 @@ def reach(
     """Bounds of the exact number.
 
     Claim: it lies between them, with probability 1 - failure, over the noise. Why: each measured
-        sum is exact plus noise, whose reach is proven in `releases.tails`; where several bounds are
+        sum is exact plus noise, whose reach is proven in `cells.estimate`; where several bounds are
         used, each fails with its part of the probability, half of it at each end, since noise is
         symmetric. Which tables were measured may depend on earlier answers, but not on their own
         noise.
@@ -146,5 +146,5 @@ def _ends(one: Direct, failure: float, *, gaussian: bool) -> tuple[float, float]
     if one.variance == 0:
         return one.value, one.value
     price = Price(amount=Fraction(acosh(1 + 1 / one.draw)), gaussian=gaussian)  # of that draw
-    spread = float(tails.reach(np.array(one.variance), failure, price, 1))
+    spread = float(estimate.reach(np.array(one.variance), failure, price, 1))
     return max(one.value - spread, 0), max(one.value + spread, 0)
