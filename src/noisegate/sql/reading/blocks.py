@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TYPE_CHECKING, Final, final
 
+import sqlglot
 from sqlglot import exp
 
 from noisegate.algebra.expression import Call, Expression, Field, Literal, domain_of, fields_of
@@ -396,16 +397,7 @@ class _Making:
             if len(self.groups.sets) == 1:
                 continue
             shift = count - 1 - self.groups.targets.index(target)
-            bit = exp.Paren(
-                this=exp.BitwiseAnd(
-                    this=exp.Paren(
-                        this=exp.BitwiseRightShift(
-                            this=self.column("grouping_id"), expression=exp.Literal.number(shift)
-                        )
-                    ),
-                    expression=exp.Literal.number(1),
-                )
-            )
-            weight = exp.Literal.number(1 << (len(args) - 1 - place))
-            total = exp.Add(this=total, expression=exp.Mul(this=bit, expression=weight))
+            bits = self.column("grouping_id").sql(dialect="duckdb")
+            bit = f"(({bits} >> {shift}) & 1) * {1 << (len(args) - 1 - place)}"
+            total = exp.Add(this=total, expression=sqlglot.parse_one(bit, dialect="duckdb"))
         return exp.Paren(this=total)

@@ -4,11 +4,12 @@ REGR_SLOPE and its like are made of averages, variances and covariances of the r
 What is the same up to constants is measured once: SUM(x + 1), SUM(2 * x), a shifted key.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final, TypeAlias, final
 
+import sqlglot
 from sqlglot import exp
 
 from noisegate.algebra.expression import Call, Expression, Field, Literal, Schema, domain_of
@@ -201,39 +202,17 @@ def _level(node: Node | None) -> Fraction:
     return Fraction(found.value)  # type: ignore[arg-type]
 
 
-def _call(kind: type[exp.Expr], *args: Node) -> Node:
-    names = ("this", "expression")
-    return kind(**{name: arg.copy() for name, arg in zip(names, args, strict=False)})
-
-
-def _slope(y: Node, x: Node) -> Node:
-    spread = exp.Nullif(this=_call(exp.VariancePop, x), expression=exp.Literal.number(0))
-    return exp.Div(this=_call(exp.CovarPop, y, x), expression=spread)
-
-
-def _intercept(y: Node, x: Node) -> Node:
-    moved = exp.Mul(this=exp.Paren(this=_slope(y, x)), expression=_call(exp.Avg, x))
-    return exp.Sub(this=_call(exp.Avg, y), expression=moved)
-
-
-def _squared(y: Node, x: Node) -> Node:
-    return exp.Mul(this=_call(exp.Corr, y, x), expression=_call(exp.Corr, y, x))
-
-
-def _summed(kind: type[exp.Expr], *args: Node) -> Node:
-    return exp.Mul(this=exp.Count(this=exp.Star()), expression=_call(kind, *args))
-
-
-_MADE_OF: Final[dict[type[exp.Expr], Callable[[Node, Node], Node]]] = {
-    exp.RegrSlope: _slope,
-    exp.RegrIntercept: _intercept,
-    exp.RegrR2: _squared,
-    exp.RegrCount: lambda _y, _x: exp.Count(this=exp.Star()),
-    exp.RegrAvgx: lambda _y, x: _call(exp.Avg, x),
-    exp.RegrAvgy: lambda y, _x: _call(exp.Avg, y),
-    exp.RegrSxx: lambda _y, x: _summed(exp.VariancePop, x),
-    exp.RegrSyy: lambda y, _x: _summed(exp.VariancePop, y),
-    exp.RegrSxy: lambda y, x: _summed(exp.CovarPop, y, x),
+_SLOPE: Final = "COVAR_POP(y, x) / NULLIF(VAR_POP(x), 0)"
+_MADE_OF: Final[dict[type[exp.Expr], str]] = {
+    exp.RegrSlope: _SLOPE,
+    exp.RegrIntercept: f"AVG(y) - ({_SLOPE}) * AVG(x)",
+    exp.RegrR2: "CORR(y, x) * CORR(y, x)",
+    exp.RegrCount: "COUNT(*)",
+    exp.RegrAvgx: "AVG(x)",
+    exp.RegrAvgy: "AVG(y)",
+    exp.RegrSxx: "COUNT(*) * VAR_POP(x)",
+    exp.RegrSyy: "COUNT(*) * VAR_POP(y)",
+    exp.RegrSxy: "COUNT(*) * COVAR_POP(y, x)",
 }
 
 
@@ -253,7 +232,9 @@ def made_of(node: Node) -> Node | None:
     ]
     if isinstance(node, exp.Filter):
         held.append(exp.Paren(this=node.expression.this.copy()))
-    made = exp.Paren(this=_MADE_OF[type(call)](y, x))
+    made = exp.Paren(this=sqlglot.parse_one(_MADE_OF[type(call)], dialect="duckdb"))
+    for column in list(made.find_all(exp.Column)):
+        column.replace((y if column.name == "y" else x).copy())
     for each in list(made.find_all(exp.AggFunc)):
         where = exp.Where(this=exp.and_(*(part.copy() for part in held)))
         each.replace(exp.Filter(this=each.copy(), expression=where))

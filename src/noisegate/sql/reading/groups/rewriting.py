@@ -12,6 +12,7 @@ from dataclasses import replace
 from itertools import combinations
 from typing import Final
 
+import sqlglot
 from sqlglot import exp
 
 from noisegate.algebra.expression import Call, Expression, Field, Literal, domain_of
@@ -90,12 +91,9 @@ def counted(select: exp.Select) -> exp.Select | None:
 
 def _even_null(column: exp.Column) -> exp.Expr:
     """A text for each value and one for NULL, which COUNT(*) counts as a row too."""
-    text = exp.Cast(this=column.copy(), to=exp.DataType.build("VARCHAR"))
-    some = exp.DPipe(this=exp.Literal.string("="), expression=text)
-    none = exp.If(
-        this=exp.Is(this=column.copy(), expression=exp.null()), true=exp.Literal.string("")
-    )
-    return exp.Case(ifs=[none], default=some)
+    name = column.sql(dialect="duckdb")
+    text = f"CASE WHEN {name} IS NULL THEN '' ELSE '=' || CAST({name} AS VARCHAR) END"
+    return sqlglot.parse_one(text, dialect="duckdb")
 
 
 def _distinct_item(query: exp.Expr) -> exp.Expr | None:
