@@ -27,7 +27,7 @@ from typing import Final, final
 import numpy as np
 from numpy.typing import NDArray
 
-from noisegate.algebra.expression import Call, Expression, Field, domain_of
+from noisegate.algebra.expression import Call, Field, domain_of
 from noisegate.algebra.relation import Filter, PerUnit, Relation, sample_of
 from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import Distinct, Grouping, Sums, Tally, Term, Values
@@ -406,7 +406,8 @@ class _Drafting:
         if other.function is Function.COUNT_UNITS:
             if other.where is not None:
                 where = Filter(where, other.where)
-            units = PerUnit(of=where, keys=self._named(columns), folded=())
+            keys = tuple((self.block.by[j].name, self.block.by[j].expression) for j in columns)
+            units = PerUnit(of=where, keys=keys, folded=())
             return self._people(units, self._by(columns, folded=True))
         by = self._by(columns, folded=False)
         if other.function is Function.COUNT_DISTINCT:
@@ -449,9 +450,6 @@ class _Drafting:
             )
             for key, listed in keys
         )
-
-    def _named(self, columns: Columns) -> tuple[tuple[str, Expression], ...]:
-        return tuple((self.block.by[j].name, self.block.by[j].expression) for j in columns)
 
     def _row_cap(self) -> int | None:
         """The weight that one unit's rows have at most; None where there are few by structure."""

@@ -28,17 +28,12 @@ from noisegate.sql.reading.literals import literal
 from noisegate.sql.reading.sight import item_of, plain_name
 from noisegate.sql.reading.words import FORM, Node, attempt, fold
 
+_NAMES: Final = (
+    "epsilon", "delta", "within", "relative", "confidence", "rows_per_unit", "groups_per_unit",
+    "rows", "noise", "top",
+)  # fmt: skip
 _OPTIONS: Final = {
-    "epsilon": "epsilon",
-    "delta": "delta",
-    "within": "within",
-    "relative": "relative",
-    "confidence": "confidence",
-    "rows_per_unit": "rows_per_unit",
-    "groups_per_unit": "groups_per_unit",
-    "rows": "rows",
-    "noise": "noise",
-    "top": "top",
+    **dict(zip(_NAMES, _NAMES, strict=True)),
     "max_rows_contributed": "rows_per_unit",
     "max_groups_contributed": "groups_per_unit",
 }

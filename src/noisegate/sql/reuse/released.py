@@ -323,18 +323,13 @@ class Guess:
                 plain = is_sum or terms[part.pieces.index(piece)].constant is not None
                 factor, all_rows = recipe.typical, always and plain
             for mean in recipe.means:
-                if piece == mean.piece and (seen := self._total(piece)):
+                told = (e.units[piece] * e.loss.kept for e in self.losses if piece in e.units)
+                if piece == mean.piece and (seen := next(told, 0.0)):  # a look at a direct sum
                     factor, all_rows = seen / max(1, self.rows or 1), always
                 elif piece == mean.piece:
                     half = max(mean.high - mean.middle, mean.middle - mean.low)
                     factor, all_rows = float(half) * OFF_CENTRE, always
         return factor, all_rows
-
-    def _total(self, piece: int) -> float:
-        """What a look says of a direct sum, if it does."""
-        return next(
-            (each.units[piece] * each.loss.kept for each in self.losses if piece in each.units), 0.0
-        )
 
     def _counts(self, columns: Columns) -> Floats | None:
         """About how many rows each group has; where only their sum is known, spread evenly."""

@@ -41,13 +41,9 @@ _LITTLE: Final = Fraction(1, 1 << 40)  # of what is asked for: less is not worth
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """One released sum: over which rows and groups, its numbers and its noise."""
+    """One released sum: what was ``asked``, its numbers and its noise."""
 
-    rows: str
-    conditions: frozenset[str]
-    by: tuple[Axis, ...]
-    term: str
-    tables: Mapping[str, Json]
+    asked: "_Asked"
     values: NDArray[np.int64]
     noise: Noise
     release: Release
@@ -86,9 +82,9 @@ class _Known:
         sums, axes = dict(self.sums), set(self.axes)
         for each in settled:
             for stored in _stored_sums(each):
-                name = stored.rows, stored.term
+                name = stored.asked.rows, stored.asked.term
                 sums[name] = (*sums.get(name, ()), stored)
-                axes |= {axis for axis, _ in stored.by}
+                axes |= {axis for axis, _ in stored.asked.by}
         return _Known(settled[-1].seq, sums, frozenset(axes))
 
 
@@ -295,6 +291,8 @@ def _of_strength(noise: Noise, strength: Fraction) -> Noise:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
+    """A sum: over which rows and groups, as the ledger writes it."""
+
     rows: str
     conditions: frozenset[str]
     by: tuple[Axis, ...]
@@ -336,12 +334,9 @@ def _stored_sums(settled: Settled) -> Iterator[Stored]:
     )
     sums = _sums(record, 0, len(record["tally"]["sums"]))
     for place, asked in enumerate(sums):
-        yield Stored(
-            rows=asked.rows, conditions=asked.conditions, by=asked.by, term=asked.term,
-            tables=asked.tables, values=release.values[place],
-            noise=as_noise(from_record(question["mechanisms"][place])),
-            release=release, seq=settled.seq,
-        )  # fmt: skip
+        noise = as_noise(from_record(question["mechanisms"][place]))
+        yield Stored(asked=asked, values=release.values[place], noise=noise, release=release,
+                     seq=settled.seq)  # fmt: skip
 
 
 def _sums(record: Json, first: int, last: int) -> Iterator[_Asked]:
@@ -374,22 +369,23 @@ def _conjuncts(condition: Json) -> Iterator[Json]:
 
 
 def _offer(stored: Stored, asked: _Asked) -> Offer | None:
-    extra = asked.conditions - stored.conditions
-    if not stored.conditions <= asked.conditions or not _same_facts(stored.tables, asked.tables):
+    was = stored.asked
+    extra = asked.conditions - was.conditions
+    if not was.conditions <= asked.conditions or not _same_facts(was.tables, asked.tables):
         return None
-    if asked.weights is not None and (extra or not _weigh_alike(stored, asked)):
+    if asked.weights is not None and (extra or not _weigh_alike(was, asked)):
         return None  # a filter changes the weights too: they are those of what is left
     picked: dict[str, list[Json]] = {}
     for condition in extra:
-        axis = _restriction(json.loads(condition), stored.by)
+        axis = _restriction(json.loads(condition), was.by)
         if axis is None or axis[0] in picked:
             return None
         picked[axis[0]] = axis[1]
-    places = _places(stored, dict(asked.by), picked)
+    places = _places(was.by, dict(asked.by), picked)
     return None if places is None else _read_off(stored, asked, places, picked)
 
 
-def _weigh_alike(stored: Stored, asked: _Asked) -> bool:
+def _weigh_alike(stored: _Asked, asked: _Asked) -> bool:
     """Whether units have the same weights over the groups of both, by the same bounds.
 
     Why: a weight follows from a norm over all cells. Over the same cells it is the same; and so is
@@ -403,13 +399,15 @@ def _weigh_alike(stored: Stored, asked: _Asked) -> bool:
 
 
 def _places(
-    stored: Stored, wanted: Mapping[str, tuple[Json, ...]], picked: Mapping[str, list[Json]]
+    by: Sequence[Axis],
+    wanted: Mapping[str, tuple[Json, ...]],
+    picked: Mapping[str, list[Json]],
 ) -> list[list[int]] | None:
     """For each stored grouping the places of the keys that are read off, if all are there."""
-    if not wanted.keys() <= dict(stored.by).keys():
+    if not wanted.keys() <= dict(by).keys():
         return None
     places: list[list[int]] = []
-    for expression, keys in stored.by:
+    for expression, keys in by:
         place_of, asked = _places_of(keys), _places_of(wanted.get(expression, keys))
         chosen = {_name(key) for key in picked[expression]} if expression in picked else place_of
         shown = [name for name in asked if name in chosen]
@@ -424,9 +422,10 @@ def _places(
 def _read_off(
     stored: Stored, asked: _Asked, places: Sequence[list[int]], picked: Mapping[str, object]
 ) -> Offer:
-    shape = tuple(len(keys) for _, keys in stored.by)
+    by = stored.asked.by
+    shape = tuple(len(keys) for _, keys in by)
     cells = stored.values.reshape(shape)[np.ix_(*places)] if shape else stored.values
-    names = [expression for expression, _ in stored.by]
+    names = [expression for expression, _ in by]
     order = [names.index(expression) for expression, _ in asked.by]
     rest = [axis for axis in range(len(names)) if axis not in order]
     moved = np.transpose(cells, (*order, *rest)) if shape else cells

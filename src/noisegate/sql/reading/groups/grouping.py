@@ -110,13 +110,10 @@ class _Sets:
                 for count in range(len(parts), -1, -1)
                 for chosen in combinations(parts, count)
             ]
-        return [self.indexes(node)] if self._is_key(node) else [()]
-
-    def _is_key(self, node: Node) -> bool:
-        """Whether it can differ from row to row."""
-        if isinstance(node, exp.Tuple) or not self.lines:
-            return True
-        return type(self.sight.target(self._item(node))) is not Literal
+        plain = self.lines and not isinstance(node, exp.Tuple)
+        if plain and type(self.sight.target(self._item(node))) is Literal:
+            return [()]  # it cannot differ from row to row
+        return [self.indexes(node)]
 
     def indexes(self, node: Node) -> tuple[int, ...]:
         if isinstance(node, exp.Tuple):
