@@ -103,7 +103,12 @@ def candidates_of(
     else:
         names, tally, words = _by_columns(question, block, terms)
     if least:
-        tally = replace(tally, terms=tuple(map(_negated, tally.terms)))
+        turned = (
+            replace(each, expression=Call("negate", (each.expression,)), low=-each.high,
+                    high=-each.low)
+            for each in tally.terms
+        )  # fmt: skip
+        tally = replace(tally, terms=tuple(turned))
     return Candidates.of(names, Query(tally), tally.terms[0].grain, words)
 
 
@@ -217,8 +222,3 @@ def _on_grain(value: Expression, domain: Domain, grain: Fraction) -> Term:
     low, high = require_bounds(domain, "A score")
     bottom, top = floor(low / grain), ceil(high / grain)
     return Term(expression=value, grain=grain, low=bottom, high=max(top, bottom + 1))
-
-
-def _negated(term: Term) -> Term:
-    turned = Call("negate", (term.expression,))
-    return replace(term, expression=turned, low=-term.high, high=-term.low)

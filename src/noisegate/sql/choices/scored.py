@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
-from typing import Any, Final, TypeAlias, final
+from typing import Final, TypeAlias, final
 
 import numpy as np
 import pyarrow as pa
@@ -24,8 +24,7 @@ from noisegate.desk.desk import Desk
 from noisegate.desk.terms.terms import Terms
 from noisegate.errors import Bug, SpecError, Unsupported
 from noisegate.exact import fraction
-from noisegate.privacy.domain import Key
-from noisegate.sql.choices.candidates import Candidate, Candidates, candidates_of
+from noisegate.sql.choices.candidates import Candidates, candidates_of
 from noisegate.sql.choices.on_interval import Listed
 from noisegate.sql.outer.engine import run_outer
 from noisegate.sql.question import Question, sampled
@@ -166,7 +165,9 @@ def scored_candidates(
             "No row adds anything to any candidate.", fix="Correct the score.", about="score"
         )
     query = combined(tally, -whole if least else whole)
-    return Candidates.of(tuple(_names(listed, given.shown)), query, grain, found.caveats)
+    rows = zip(*(listed.column(name).to_pylist() for name in given.shown), strict=True)
+    names = tuple(row[0] if len(row) == 1 else row for row in rows)
+    return Candidates.of(names, query, grain, found.caveats)
 
 
 def _require_apart(question: Question, names: Sequence[str]) -> None:
@@ -180,22 +181,15 @@ def _require_apart(question: Question, names: Sequence[str]) -> None:
         )
 
 
-def _names(listed: pa.Table, shown: Sequence[str]) -> Iterator[Candidate]:
-    columns = [listed.column(name).to_pylist() for name in shown]
-    for row in zip(*columns, strict=True):
-        yield row[0] if len(row) == 1 else row
-
-
 def _cells(tally: Sums) -> pa.Table:
     """The values of each cell, by the names of the keys."""
     rows = list(product(*((*each.keys, *((None,) * each.rest)) for each in tally.by)))
     names = [f"noisegate_key_{place}" for place in range(len(tally.by))]
-    columns = [[_plain(row[place]) for row in rows] for place in range(len(names))]
+    columns = [
+        [float(key) if isinstance(key, Fraction) else key for key in (row[place] for row in rows)]
+        for place in range(len(names))
+    ]
     return pa.table({name: pa.array(column) for name, column in zip(names, columns, strict=True)})
-
-
-def _plain(key: Key) -> Any:  # noqa: ANN401 - of any kind
-    return float(key) if isinstance(key, Fraction) else key
 
 
 def _scores(added: exp.Expr, listed: pa.Table, cells: pa.Table) -> Iterator[Floats]:

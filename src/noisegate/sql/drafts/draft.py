@@ -295,18 +295,12 @@ class _Drafting:
         parts = self._sum_parts(sketch) if base else []
         units = Other(function=Function.COUNT_UNITS)
         decided = base + sketch.others.index(units) if self.deciding else None
-        for piece, other in enumerate(sketch.others):
-            if base + piece == decided:
-                continue
-            for columns in dict.fromkeys(block.sets):
-                query = Query(self._tally(other, columns))
-                copies = len(set(block.sets))
-                parts.append(
-                    Part(
-                        query=query, columns=columns, pieces=(base + piece,), other=other,
-                        copies=copies,
-                    )
-                )  # fmt: skip
+        sets = tuple(dict.fromkeys(block.sets))
+        for (piece, other), columns in product(enumerate(sketch.others, base), sets):
+            if piece != decided:
+                query, own = Query(self._tally(other, columns)), (piece,)
+                parts.append(Part(query=query, columns=columns, pieces=own, other=other,
+                                  copies=len(sets)))  # fmt: skip
         return Draft(
             block=block,
             keys=tuple(Query(tally) for tally in self.keys),

@@ -251,33 +251,18 @@ def _sum(
 ) -> Recipe:
     value, where, typical = aggregate.args[0], _where(aggregate), _typical(domain)
     kind = domain.kind if (domain.magnitude or 0) < WHOLE_MAX else Kind.NUMBER
-    scale = shown_scale(domain)
+    made = Recipe(aggregate=aggregate, kind=kind, typical=typical, scale=shown_scale(domain))
     if not derived:
         piece = book.total(masked(value, where), domain)
         size = float(domain.magnitude or 0)
-        return Recipe(
-            aggregate=aggregate,
-            kind=kind,
-            direct=piece,
-            errors={piece: size / typical},
-            typical=typical,
-            scale=scale,
-        )
+        return replace(made, direct=piece, errors={piece: size / typical})
     mean, _, inner = book.mean(value, domain, where)
     count = book.counted(conditions)
     errors = {
         mean.piece: float(inner.magnitude or 0) / typical,
         count: abs(float(mean.middle)) / typical,
     }
-    return Recipe(
-        aggregate=aggregate,
-        kind=kind,
-        count=count,
-        means=(mean,),
-        errors=errors,
-        typical=typical,
-        scale=scale,
-    )
+    return replace(made, count=count, means=(mean,), errors=errors)
 
 
 def _quotient(

@@ -106,7 +106,13 @@ def limits_of(draft: Draft, goal: Goal) -> dict[str, float]:
     for recipe in draft.recipes:
         name, function = recipe.aggregate.name, recipe.aggregate.function
         if goal.within is not None:
-            _require_width(recipe, goal)
+            if function in CHOSEN:
+                raise Unsupported(
+                    f"The error of {function.value} depends on how close together the values are.",
+                    fix="Ask by epsilon, or by relative=0.01 (a share of the rows).",
+                    about="accuracy",
+                )
+            _require_foreseen(recipe, goal)
             found[name] = float(goal.within)
         elif goal.relative is not None:
             _require_foreseen(recipe, goal)
@@ -114,17 +120,6 @@ def limits_of(draft: Draft, goal: Goal) -> dict[str, float]:
             if function in CHOSEN:  # a share of the ranks, see `_meets`
                 found[name] = inf
     return found
-
-
-def _require_width(recipe: Recipe, goal: Goal) -> None:
-    function = recipe.aggregate.function
-    if function in CHOSEN:
-        raise Unsupported(
-            f"The error of {function.value} depends on how close together the values are.",
-            fix="Ask by epsilon, or by relative=0.01 (a share of the rows).",
-            about="accuracy",
-        )
-    _require_foreseen(recipe, goal)
 
 
 def _require_foreseen(recipe: Recipe, goal: Goal) -> None:

@@ -65,20 +65,21 @@ _TIGHT: Final = (
     *_COMPARISONS, exp.Is, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Like, exp.ILike, exp.In,
     exp.Between,
 )  # fmt: skip
-_METHODS: Final[dict[type[exp.Expr], str]] = {
-    exp.And: "_logic",
-    exp.Or: "_logic",
-    exp.Cast: "_cast",
-    exp.TryCast: "_cast",
-    exp.Date: "_cast",
-    exp.Case: "_case",
-    exp.If: "_if",
-    exp.Is: "_is",
-    exp.NullSafeEQ: "_same",
-    exp.NullSafeNEQ: "_same",
-    exp.Between: "_between",
-    exp.In: "_in",
-    exp.Anonymous: "_named",
+_BOTH: Final = ("this", "expression")
+_METHODS: Final[dict[type[exp.Expr], tuple[str, tuple[str, ...]]]] = {
+    exp.And: ("_logic", _BOTH),
+    exp.Or: ("_logic", _BOTH),
+    exp.Cast: ("_cast", ("this", "to", "action", *_QUIET)),
+    exp.TryCast: ("_cast", ("this", "to", "action", *_QUIET)),
+    exp.Date: ("_cast", ("this",)),
+    exp.Case: ("_case", ("this", "ifs", "default")),
+    exp.If: ("_if", ("this", "true", "false")),
+    exp.Is: ("_is", _BOTH),
+    exp.NullSafeEQ: ("_same", _BOTH),
+    exp.NullSafeNEQ: ("_same", _BOTH),
+    exp.Between: ("_between", ("this", "low", "high")),
+    exp.In: ("_in", ("this", "expressions", "query")),
+    exp.Anonymous: ("_named", ("this", "expressions")),
 }
 _READERS: Final = {**calls.READERS, **times.READERS}
 _CALLED: Final = {
@@ -167,7 +168,9 @@ class Reading:
             return self._by_reader(node)
         if type(node) not in _METHODS:
             raise refusal(node)
-        found: Expression = getattr(self, _METHODS[type(node)])(node)
+        method, parts = _METHODS[type(node)]
+        require_only(node, *parts)
+        found: Expression = getattr(self, method)(node)
         return found
 
     def _by_reader(self, node: Node) -> Expression:
@@ -275,20 +278,16 @@ class Reading:
         return Call(name, tuple(decimals.exact(arg, self.schema) for arg in args))
 
     def _logic(self, node: Node) -> Expression:
-        require_only(node, "this", "expression")
         return Call(
             node.key, tuple(self.taken(part, Kind.BOOLEAN) for part in node.flatten(unnest=False))
         )
 
     def _cast(self, node: Node) -> Expression:
         """CAST(x AS type), and DATE(x)."""
-        date = isinstance(node, exp.Date)
-        require_only(node, "this", *(() if date else ("to", "action", *_QUIET)))
-        kind = exp.DataType(this=exp.DType.DATE) if date else node.args["to"]
+        kind = node.args.get("to") or exp.DataType(this=exp.DType.DATE)
         return cast(self.raw(node.this), kind, self.schema)
 
     def _case(self, node: Node) -> Expression:
-        require_only(node, "this", "ifs", "default")
         subject = node.args.get("this")
         default = node.args.get("default")
         values = [branch.args["true"] for branch in node.args["ifs"]] + (
@@ -307,12 +306,10 @@ class Reading:
         return Call("case", (*args, results[-1]) if default else tuple(args))
 
     def _if(self, node: Node) -> Expression:
-        require_only(node, "this", "true", "false")
         values = [node.args[part] for part in ("true", "false") if node.args.get(part)]
         return Call("case", (self.taken(node.this, Kind.BOOLEAN), *self.agreed(*values)))
 
     def _is(self, node: Node) -> Expression:
-        require_only(node, "this", "expression")
         asked = literal(node.expression)
         if asked is None or asked.value not in (None, True, False):
             raise refusal(node)
@@ -323,14 +320,12 @@ class Reading:
 
     def _same(self, node: Node) -> Expression:
         """IS [NOT] DISTINCT FROM: NULL equals NULL."""
-        require_only(node, "this", "expression")
         one, other = self.compared(node.this, node.expression)
         neither = both(Call("is_null", (one,)), Call("is_null", (other,)))
         same = Call("coalesce", (Call("eq", (one, other)), neither))
         return Call("not", (same,)) if isinstance(node, exp.NullSafeNEQ) else same
 
     def _between(self, node: Node) -> Expression:
-        require_only(node, "this", "low", "high")
         parts = (node.this, node.args["low"], node.args["high"])
         self._in_order(*parts)
         value, low, high = self.compared(*parts)
@@ -339,7 +334,6 @@ class Reading:
     def _in(self, node: Node) -> Expression:
         if node.args.get("query"):
             raise refusal("SUBQUERY")
-        require_only(node, "this", "expressions")
         value, *listed = self.compared(node.this, *node.expressions)
         if all(type(one) is Literal and one.value is not None for one in listed):
             return Call("in", (value, *listed))
