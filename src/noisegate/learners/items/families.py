@@ -266,8 +266,7 @@ _Solved: TypeAlias = tuple[
 
 def _bernoulli(told: _Told) -> _Solved:
     (p,), (noise,) = told.means()
-    name, spread = "probability", max(p * (1 - p), _FLOOR)
-    return _one(name, p, spread / told.rows, noise)
+    return _one("probability", p, max(p * (1 - p), _FLOOR) / told.rows, noise)
 
 
 def _poisson(told: _Told) -> _Solved:

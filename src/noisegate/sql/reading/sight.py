@@ -132,14 +132,14 @@ def rows_of_table(
     relation = Table(table)
     owner = _owner_column(table)
     links = {step.column: (step.table, step.key) for step in table.path[:1]}
+
+    def named(name: str, field: str | None) -> Name:
+        return Name(name=name, field=field, table=table.name, owner=name == owner,
+                    origin=(table.name, name), link=links.get(name))  # fmt: skip
+
     names = [
-        Name(
-            name=name,
-            field=name,
-            table=table.name,
-            owner=name == owner,
-            origin=(table.name, name),
-            link=links.get(name),
+        replace(
+            named(name, name),
             single=(table.name, name) in singles,
             untyped=kinds.of(table.name, name)
             if kinds is not None and table.columns[name].untyped
@@ -148,16 +148,7 @@ def rows_of_table(
         for name in schema_of(relation)
     ]
     if owner is not None and not any(name.owner for name in names):
-        names.append(
-            Name(
-                name=owner,
-                field=None,
-                table=table.name,
-                owner=True,
-                origin=(table.name, owner),
-                link=links.get(owner),
-            )
-        )
+        names.append(named(owner, None))
     return Rows(
         relation=relation,
         names=tuple(names),

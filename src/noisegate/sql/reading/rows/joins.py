@@ -67,12 +67,8 @@ def joined(left: Rows, right: Rows, node: exp.Join, pool: list[Node]) -> Rows:
         other, rest = _marked(_pushed(other, rest), kept), []
         names = tuple(_partly(name, other) for name in names)
     _require_joinable(kept, other, equalities, one_sided=bool(side))
-    made = Join(
-        kept.relation,
-        other.relation,
-        _on(kept, equalities),
-        JoinKind.LEFT if side else JoinKind.INNER,
-    )
+    kind_of_join = JoinKind.LEFT if side else JoinKind.INNER
+    made = Join(kept.relation, other.relation, _on(kept, equalities), kind_of_join)
     rows = Rows(
         relation=made,
         names=names,
