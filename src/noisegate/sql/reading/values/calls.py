@@ -109,11 +109,12 @@ def _pad(node: Node, reading: "Reading") -> Expression:
     return _of_text(name, "expression", "fill_pattern")(node, reading)
 
 
-def _of_text(name: str, *parts: str) -> Reader:
-    """A function of a text and of those parts that are said."""
+def _of_text(name: str, *parts: str, may: tuple[str, ...] = ()) -> Reader:
+    """A function of a text, of other parts, and of those that ``may`` be said."""
 
     def read(node: Node, reading: "Reading") -> Expression:
-        others = (reading.read(node.args[part]) for part in parts if node.args.get(part))
+        said = (*parts, *(part for part in may if node.args.get(part)))
+        others = (reading.read(node.args[part]) for part in said)
         return Call(name, (reading.taken(node.this, Kind.TEXT), *others))
 
     return read
@@ -151,14 +152,14 @@ READERS: Final = MappingProxyType[type[exp.Expr], tuple[tuple[str, ...], Reader]
         ("this", "delimiter", "part_index"), _of_text("split_part", "delimiter", "part_index"),
     ),
     exp.Pad: ((*_BOTH, "fill_pattern", "is_left"), _pad),
-    exp.RegexpLike: ((*_BOTH, "flag"), _of_text("regexp_matches", "expression", "flag")),
+    exp.RegexpLike: ((*_BOTH, "flag"), _of_text("regexp_matches", may=("expression", "flag"))),
     exp.RegexpExtract: (
         (*_BOTH, "group", "null_if_pos_overflow"),
-        _of_text("regexp_extract", "expression", "group"),
+        _of_text("regexp_extract", may=("expression", "group")),
     ),
     exp.RegexpReplace: (
         (*_BOTH, "replacement", "modifiers", "single_replace"),
-        _of_text("regexp_replace", "expression", "replacement", "modifiers"),
+        _of_text("regexp_replace", may=("expression", "replacement", "modifiers")),
     ),
     exp.TimeToStr: (("this", "format"), _strftime),
     exp.UnixToTime: (("this", "scale"), _epoch_ms),
