@@ -115,7 +115,7 @@ class Sampling:
         """Where numbers of all units lie, if those of the sample, scaled up, are between the ends.
 
         Claim: outside with at most the chance ``failure``, whatever the numbers are. Why: of ones a
-            sample holds a binomial number, see `counted`. Else it holds Y = Σ aᵢ Bᵢ of C = Σ aᵢ,
+            sample holds a binomial number, see `between`. Else it holds Y = Σ aᵢ Bᵢ of C = Σ aᵢ,
             0 ≤ aᵢ ≤ w, whose variance is at most w p (1 - p) C, so |Y - p C| is at most
             √(2 w p (1 - p) L C) + w L / 3, L = ln(2 / failure) [BLM13], which is solved for C.
             Rounding: to the last places of doubles.
