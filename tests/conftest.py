@@ -38,8 +38,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as where a shell starts
 DRAWN = [0]  # how often noise was drawn in this process
 # Files of tests that take ten seconds or more each; the last is where Spark may be installed still.
 LONGEST = (
-    "test_types.py", "test_every_feature.py", "test_fuzz.py", "test_sensitivity.py",
-    "test_ledger_crash.py", "test_documents.py", "test_engines_jvm.py",
+    "test_types.py", "test_every_feature.py", "test_everyday.py", "test_fuzz.py",
+    "test_sensitivity.py", "test_ledger_crash.py", "test_documents.py", "test_engines_jvm.py",
 )  # fmt: skip
 CERTAIN = {"security", "exact", "golden", "house"}  # folders where nothing is left to chance
 
