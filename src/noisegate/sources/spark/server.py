@@ -139,7 +139,7 @@ def told() -> Iterator[None]:
                 about="drift",
             )
     if refusal is not None:
-        raise refusal
+        raise refusal from None
 
 
 def connect(place: Place) -> Any:  # noqa: ANN401 - a SparkSession
