@@ -385,3 +385,25 @@ def test_a_unit_is_counted_by_the_rows_that_it_adds_even_where_a_view_draws_them
     for _ in range(30):
         assert 0 < source.sums(asked).sum() <= 1 << 20
         assert 0 < source.marginals(twice)[0].sum() <= 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("value", "grain", "ends", "each"),
+    [
+        (5, 1, (0, 3), 3),
+        (-5, 1, (-2, 3), -2),
+        (2, 1, (0, 9), 2),
+        (1, 4, (0, 3), 0),
+        (1, 4, (0, 8), 4),
+    ],
+)
+def test_a_number_under_a_condition_is_clamped_as_one_of_a_column_is(value, grain, ends, each):
+    names = ("u", "x", "y")
+    here = table("t", "u", *((name, Kind.INTEGER) for name in names))
+    source, rows = source_of(here, u=[1, 2, 3], x=[1, 1, 0], y=[value] * 3)
+    meets = Call("eq", (Field("x"), Literal(1)))
+    terms = tuple(
+        Term(expression=Call("case", (meets, then)), grain=Fraction(1, grain), low=ends[0], high=ends[1])
+        for then in (Literal(value), Field("y"))
+    )  # fmt: skip
+    assert source.sums(Sums(relation=rows, terms=terms)).tolist() == [[2 * each], [2 * each]]

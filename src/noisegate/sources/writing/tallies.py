@@ -359,9 +359,10 @@ def _value(term: Term, relation: Relation, opened: Opened) -> exp.Expr:
 
 def _given(term: Term) -> tuple[Expression, int] | None:
     """A condition and the number of each row that meets it, where a term is so: it is clamped."""
+    steps = 1 / term.grain
     match term.expression:
         case Call("case", (condition, Literal(then) as number_of)) if type(then) is int:
-            if term.grain.numerator == 1:
+            if steps.denominator == 1 and term.low % steps == term.high % steps == 0:
                 return condition, replace(term, expression=number_of).constant or 0
     return None
 
