@@ -10,17 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, Unpack, final
 from urllib.parse import quote
 from uuid import uuid4
 
+from noisegate.client import results
 from noisegate.client.calls import ARROW, JSON, PARQUET, Calls, Reply, understood
-from noisegate.client.results import (
-    FILES,
-    TABLES,
-    entry_from,
-    made_from,
-    plan_from,
-    release_from,
-    table_from,
-    table_of,
-)
 from noisegate.desk.display.prompt import Tables
 from noisegate.desk.job import Progress, require_progress
 from noisegate.desk.order import Order
@@ -122,7 +113,7 @@ class RemoteGate(Asks):
     @property
     def tables(self) -> Mapping[str, TableDomain]:
         """The tables and what is public about them."""
-        listed = (table_of(self.dataset, each) for each in self.facts["tables"])
+        listed = (results.table_of(self.dataset, each) for each in self.facts["tables"])
         return Tables({table.name: table for table in listed})
 
     @property
@@ -227,11 +218,17 @@ class RemoteGate(Asks):
             return found
 
         with understood():
-            return plan_from(again)
+            return results.plan_from(again)
 
     def _made(self, order: Order[R, E], *, fresh: bool, progress: Progress | None) -> R:
         require_progress(progress)
-        form = ARROW if order.kind in TABLES else PARQUET if order.kind in FILES else JSON
+        form = (
+            ARROW
+            if order.kind in results.TABLES
+            else PARQUET
+            if order.kind in results.FILES
+            else JSON
+        )
         wait = _WAIT if progress is None else _TOLD
         said = {"Idempotency-Key": uuid4().hex, "Accept": form, "Prefer": f"wait={wait:g}"}
         place = "practice" if self._practice else "orders"
@@ -272,17 +269,18 @@ class RemoteGate(Asks):
         def at(confidence: Fraction, form: str) -> Reply:
             return self._calls.get(f"{run}/result", form, confidence=str(confidence))
 
-        if order.kind in TABLES:
+        if order.kind in results.TABLES:
             return received(
-                table_from(reply.body),
-                lambda confidence: table_from(at(confidence, ARROW).body),
+                results.table_from(reply.body),
+                lambda confidence: results.table_from(at(confidence, ARROW).body),
                 lambda: [
-                    entry_from(e) for e in self._calls.get(f"{run}/entries").json()["entries"]
+                    results.entry_from(e)
+                    for e in self._calls.get(f"{run}/entries").json()["entries"]
                 ],
             )
-        if order.kind in FILES:
-            return release_from(order, reply.body, self._calls.get(run).json()["exact"])
-        return made_from(order, lambda confidence: at(confidence, JSON).json())
+        if order.kind in results.FILES:
+            return results.release_from(order, reply.body, self._calls.get(run).json()["exact"])
+        return results.made_from(order, lambda confidence: at(confidence, JSON).json())
 
     def _record(self, order: Order[Any, Any], *, fresh: bool) -> dict[str, Any]:
         purpose = {} if self._purpose is None else {"purpose": self._purpose}

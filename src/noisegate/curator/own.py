@@ -22,27 +22,21 @@ from noisegate.curator.kept import Kept
 from noisegate.errors import NoisegateError, SpecError, Unsupported
 from noisegate.noise.bits import Bits
 from noisegate.noise.chunks import Int64Array
+from noisegate.privacy import event as events
 from noisegate.privacy.distance import L1, L2
-from noisegate.privacy.event import (
-    DeclaredEvent,
-    DeclaredZCDPEvent,
-    DiscreteGaussianEvent,
-    Event,
-    GaussianEvent,
-    GeometricEvent,
-    LaplaceEvent,
-    Repeated,
-    Sequential,
-    decode,
-    encode,
-)
+from noisegate.privacy.event import Event
 from noisegate.sources.source import Source
 from noisegate.transforms.query import Query
 
 CAPABILITY: Final = "own_mechanisms"
-_NOISE: Final = (GeometricEvent, LaplaceEvent, DiscreteGaussianEvent, GaussianEvent)
-_DECLARED: Final = (DeclaredEvent, DeclaredZCDPEvent)
-_FREE: Final = DeclaredEvent(epsilon=Fraction(0))
+_NOISE: Final = (
+    events.GeometricEvent,
+    events.LaplaceEvent,
+    events.DiscreteGaussianEvent,
+    events.GaussianEvent,
+)
+_DECLARED: Final = (events.DeclaredEvent, events.DeclaredZCDPEvent)
+_FREE: Final = events.DeclaredEvent(epsilon=Fraction(0))
 _WORDS_MAX: Final = 200
 
 
@@ -123,7 +117,7 @@ class OwnMeasurement:
     def question(self) -> str:
         """Canonical text: name, version and parameters of the mechanism, and what it states."""
         record = {"query": self.query.to_record(), "own": {**self.record},
-                  "event": encode(self.stated)}  # fmt: skip
+                  "event": events.encode(self.stated)}  # fmt: skip
         return json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
     def draw(
@@ -201,7 +195,9 @@ def _stated(mechanism: OwnMechanism, sensitivity: L1 | L2) -> Event:
     """What one use is: an event of the library itself, at the sensitivity of the question."""
     found: Event | None = None
     try:
-        found = decode(encode(mechanism.event(sensitivity)))  # equal, and of our own classes
+        found = events.decode(
+            events.encode(mechanism.event(sensitivity))
+        )  # equal, and of our own classes
     except (NoisegateError, ArithmeticError, AttributeError, TypeError, ValueError):
         found = None
     if found is None or not _fits(found, sensitivity):
@@ -216,9 +212,9 @@ def _stated(mechanism: OwnMechanism, sensitivity: L1 | L2) -> Event:
 
 def _fits(event: Event, sensitivity: L1 | L2) -> bool:
     """Whether an event is of the closed list, and its noise for this sensitivity."""
-    if isinstance(event, Sequential):
+    if isinstance(event, events.Sequential):
         return bool(event.events) and all(_fits(each, sensitivity) for each in event.events)
-    if isinstance(event, Repeated):
+    if isinstance(event, events.Repeated):
         return _fits(event.event, sensitivity)
     if isinstance(event, _NOISE):
         return event.sensitivity == sensitivity

@@ -32,23 +32,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, final
 
+from noisegate.algebra import relation as relations
 from noisegate.algebra.expression import Call, Expression, Field, Literal, domain_of, to_plain
-from noisegate.algebra.relation import (
-    Filter,
-    Fold,
-    Join,
-    JoinKind,
-    Matching,
-    Partnered,
-    PerUnit,
-    Project,
-    Relation,
-    Sampled,
-    Table,
-    Union,
-    Window,
-    Windowed,
-)
 from noisegate.algebra.schema import schema_of
 from noisegate.curator.curator import Curator, digest
 from noisegate.errors import Unsupported
@@ -59,7 +44,14 @@ from noisegate.transforms.stability import require_one_space
 
 _LEAST: Final = "noisegate: least key of the unit"
 _KEYS: Final = {Kind.INTEGER: int, Kind.TEXT: str}
-_SAME_OWNERS: Final = (Filter, Project, PerUnit, Windowed, Sampled, Partnered)
+_SAME_OWNERS: Final = (
+    relations.Filter,
+    relations.Project,
+    relations.PerUnit,
+    relations.Windowed,
+    relations.Sampled,
+    relations.Partnered,
+)
 
 
 @final
@@ -95,7 +87,7 @@ class Part:
     name: str = field(compare=False)
 
     def __post_init__(self) -> None:
-        kind = domain_of(self.by, schema_of(Table(self.table))).kind
+        kind = domain_of(self.by, schema_of(relations.Table(self.table))).kind
         if self.table.is_public or type(self.key) is not _KEYS.get(kind):
             raise Unsupported(
                 "Parts are by whole numbers or texts of a private table.",
@@ -104,17 +96,19 @@ class Part:
             )
 
     @property
-    def relation(self) -> Relation:
+    def relation(self) -> relations.Relation:
         """The rows of the part."""
-        rows: Relation = Table(self.table)
+        rows: relations.Relation = relations.Table(self.table)
         own = Call("eq", (self.by, Literal(self.key)))
         if self.table.is_row_level:
-            return Filter(rows, own)
-        rows = Windowed(rows, (Window(name=_LEAST, how=Fold.MIN, expression=self.by),))
+            return relations.Filter(rows, own)
+        rows = relations.Windowed(
+            rows, (relations.Window(name=_LEAST, how=relations.Fold.MIN, expression=self.by),)
+        )
         least = Call("eq", (Field(_LEAST), Literal(self.key)))
-        return Filter(rows, Call("and", (own, least)))
+        return relations.Filter(rows, Call("and", (own, least)))
 
-    def of(self, table: TableDomain) -> Relation:
+    def of(self, table: TableDomain) -> relations.Relation:
         """The rows of a private table, as far as they are in the part."""
         if table == self.table:
             return self.relation
@@ -125,7 +119,7 @@ class Part:
                 about="part",
             )
         require_one_space(table.unit, self.table.unit)  # type: ignore[arg-type]  # private, above
-        return Matching(Table(table), self.relation, ())
+        return relations.Matching(relations.Table(table), self.relation, ())
 
     def tables(self, tables: Mapping[str, TableDomain]) -> PartTables:
         """The tables behind a door, for readers."""
@@ -158,7 +152,7 @@ class Part:
         noun = self.table.unit.noun
         return f"{found}: each {noun} counts in the first of the parts with its rows, alone."
 
-    def require(self, relation: Relation) -> None:
+    def require(self, relation: relations.Relation) -> None:
         """Refuse rows that may be of units outside the part."""
         if not self._holds(relation):
             raise Unsupported(
@@ -167,20 +161,20 @@ class Part:
                 about="part",
             )
 
-    def _holds(self, relation: Relation) -> bool:
+    def _holds(self, relation: relations.Relation) -> bool:
         """Whether every row's owner is in the part; see the proof above."""
         (below, kept), (rows, own) = _unfiltered(relation), _unfiltered(self.relation)
         if below == rows and own <= kept:
             return True
         if isinstance(relation, _SAME_OWNERS):
             return self._holds(relation.of)
-        if isinstance(relation, Join):
-            inner = relation.kind is JoinKind.INNER
+        if isinstance(relation, relations.Join):
+            inner = relation.kind is relations.JoinKind.INNER
             return self._holds(relation.left) or (inner and self._holds(relation.right))
-        if isinstance(relation, Matching):
+        if isinstance(relation, relations.Matching):
             matched = not relation.negated and self._holds(relation.other)
             return matched or self._holds(relation.of)
-        if isinstance(relation, Union):
+        if isinstance(relation, relations.Union):
             return all(map(self._holds, relation.parts))
         return False
 
@@ -195,10 +189,10 @@ def within(curator: Curator, part: Part) -> Curator:
     return inside
 
 
-def _unfiltered(relation: Relation) -> tuple[Relation, frozenset[Expression]]:
+def _unfiltered(relation: relations.Relation) -> tuple[relations.Relation, frozenset[Expression]]:
     """What filters are over, and all conditions that they ask for together."""
     found: set[Expression] = set()
-    while type(relation) is Filter:
+    while type(relation) is relations.Filter:
         found |= _conjuncts(relation.condition)
         relation = relation.of
     return relation, frozenset(found)

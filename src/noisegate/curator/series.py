@@ -66,14 +66,9 @@ from noisegate.curator.quietly import quietly
 from noisegate.errors import LedgerError, RequestConflict, SpecError, Unsupported
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric
+from noisegate.privacy import event as events
 from noisegate.privacy.domain import Key
-from noisegate.privacy.event import (
-    DeclaredEvent,
-    DeclaredZCDPEvent,
-    Event,
-    NothingEvent,
-    PoissonSampled,
-)
+from noisegate.privacy.event import Event
 from noisegate.transforms.query import Query
 from noisegate.transforms.stability import stability_of
 from noisegate.transforms.strategy import Matrix, Strategy
@@ -206,11 +201,11 @@ class Counter:
     def event(self) -> Event:
         """What the whole life of the series is, for accounting."""
         if self.gaussian:
-            return DeclaredZCDPEvent(rho=self.amount)
-        event = DeclaredEvent(epsilon=self.amount)
+            return events.DeclaredZCDPEvent(rho=self.amount)
+        event = events.DeclaredEvent(epsilon=self.amount)
         if self.sample is None:
             return event
-        return PoissonSampled(event=event, probability=self.sample)
+        return events.PoissonSampled(event=event, probability=self.sample)
 
     @property
     def epochs(self) -> tuple[Epoch, ...]:
@@ -353,7 +348,7 @@ class Series:
             self._require_later(state)
             start = len(found)
             entry = curator.ledger.reserve(
-                self._id(start), question=self._step(start), event=NothingEvent(),
+                self._id(start), question=self._step(start), event=events.NothingEvent(),
                 account=curator.account, kind="measurement",
             )  # fmt: skip
             stored = entry.answer

@@ -31,17 +31,9 @@ from noisegate.desk.plan import Expected
 from noisegate.desk.terms.price import Price
 from noisegate.errors import LedgerError, RequestConflict, SpecError
 from noisegate.ledger.verify.anchor import Log
+from noisegate.privacy import event as events
 from noisegate.privacy.domain import TableDomain
-from noisegate.privacy.event import (
-    CrowdCountsEvent,
-    Event,
-    Group,
-    NothingEvent,
-    Parallel,
-    PoissonSampled,
-    Repeated,
-    Sequential,
-)
+from noisegate.privacy.event import Event
 from noisegate.privacy.guarantee import Guarantee, guarantee_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.release import Release as Measurements
@@ -354,18 +346,18 @@ def of_samples(event: Event) -> bool:
         is known: that is the simulator [GLP11], [GHLP12]. Several fresh samples give it several.
         With larger numbers it holds all the more, so also for changing one unit.
     """
-    if isinstance(event, Sequential | Parallel):
+    if isinstance(event, events.Sequential | events.Parallel):
         return bool(event.events) and all(map(of_samples, event.events))
-    if isinstance(event, Repeated | Group):
+    if isinstance(event, events.Repeated | events.Group):
         return of_samples(event.event)
-    return isinstance(event, CrowdCountsEvent | PoissonSampled)
+    return isinstance(event, events.CrowdCountsEvent | events.PoissonSampled)
 
 
-def all_of(events: Sequence[Event]) -> Event:
+def all_of(several: Sequence[Event]) -> Event:
     """Several events as one."""
-    if not events:
-        return NothingEvent()
-    return events[0] if len(events) == 1 else Sequential(events=tuple(events))
+    if not several:
+        return events.NothingEvent()
+    return several[0] if len(several) == 1 else events.Sequential(events=tuple(several))
 
 
 def require_room(curator: Curator, event: Event) -> None:

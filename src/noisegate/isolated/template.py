@@ -36,19 +36,8 @@ from typing import Any, Final, Never
 
 import numpy as np
 
+from noisegate.isolated import lockdown
 from noisegate.isolated.channel import LOCKED, SIZE, receive, send, unpacked
-from noisegate.isolated.lockdown import (
-    ANSWER,
-    CLONE,
-    PIDFD,
-    SAME_PARENT,
-    end_first,
-    end_with_parent,
-    limit,
-    lock,
-    only_read,
-    use_small_pages,
-)
 
 _HELD, _ORDERS, _LEASH = 4, 5, 6  # places of the lock and of the two connections
 _FDS_MAX: Final = 253  # that one message carries
@@ -65,17 +54,17 @@ _WORDS_MAX: Final = 2000  # of what went wrong, on made-up rows
 def serve() -> Never:
     """Load modules, make the first template, and wait for the end of the leash."""
     orders, locked = _take_places(), LOCKED in sys.argv
-    end_first(above_all=False)
+    lockdown.end_first(above_all=False)
     if locked:
-        use_small_pages()
+        lockdown.use_small_pages()
         _stop_clocks()
-        only_read()
+        lockdown.only_read()
     found = [(name, _loads(name)) for name in receive(orders)]
     shared = locked and _shares_memory()
     _settle()
     send(orders, [name for name, known in found if shared or not known])
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    if _cloned(signal.SIGCHLD | PIDFD) is None:
+    if _cloned(signal.SIGCHLD | lockdown.PIDFD) is None:
         _be_a_template(orders)
     orders.close()
     os.read(_LEASH, 1)
@@ -87,7 +76,9 @@ def _take_places() -> socket.socket:
     for stream, place in ((0, _ORDERS), (1, _LEASH), (2, _HELD)):
         os.dup2(stream, place)
     nowhere = os.open(os.devnull, os.O_RDWR)
-    for stream in range(ANSWER + 1):  # the place of the answer is taken too, until there is one
+    for stream in range(
+        lockdown.ANSWER + 1
+    ):  # the place of the answer is taken too, until there is one
         os.dup2(nowhere, stream)
     if nowhere > _LEASH:
         os.close(nowhere)
@@ -98,11 +89,11 @@ def _be_a_template(orders: socket.socket) -> Never:
     """Wait for a turn; make who waits for the next, then the children of this one; and end."""
     os.close(_LEASH)
     while True:
-        end_with_parent()
+        lockdown.end_with_parent()
         order, given, _, _ = socket.recv_fds(orders, 1, _FDS_MAX)
         if not order:
             os._exit(0)
-        following = _cloned(signal.SIGCHLD | PIDFD | SAME_PARENT)
+        following = _cloned(signal.SIGCHLD | lockdown.PIDFD | lockdown.SAME_PARENT)
         if following is not None:
             break
         for descriptor in given:
@@ -110,7 +101,7 @@ def _be_a_template(orders: socket.socket) -> Never:
     os.close(following)
     children = []
     for task, answer in zip(given[::2], given[1::2], strict=True):
-        child = _cloned(signal.SIGCHLD | PIDFD | SAME_PARENT)
+        child = _cloned(signal.SIGCHLD | lockdown.PIDFD | lockdown.SAME_PARENT)
         if child is None:
             _be_a_child(task, answer)
         children.append(child)
@@ -129,7 +120,7 @@ def _cloned(flags: int) -> int | None:
     call, descriptor = ctypes.CDLL(None, use_errno=True).syscall, ctypes.c_int(-1)
     call.restype = None
     ctypes.set_errno(0)
-    call(CLONE[platform.machine()], flags, None, ctypes.byref(descriptor), None, None)
+    call(lockdown.CLONE[platform.machine()], flags, None, ctypes.byref(descriptor), None, None)
     if descriptor.value >= 0:
         return descriptor.value
     if ctypes.get_errno():
@@ -185,14 +176,16 @@ def _shares_memory() -> bool:
 def _be_a_child(task: int, answer: int) -> Never:
     """Wait for a task, run it and end, whatever happens."""
     try:
-        end_with_parent()
+        lockdown.end_with_parent()
         with open(task, "rb") as file:
             order = json.loads(_part(file))
-            limit(seconds=order["seconds"], memory=order["memory"], processor=order["processor"])
+            lockdown.limit(
+                seconds=order["seconds"], memory=order["memory"], processor=order["processor"]
+            )
             rows = unpacked(_part(file))  # they count for the memory: it has to be cleared away
-        os.dup2(answer, ANSWER)
+        os.dup2(answer, lockdown.ANSWER)
         os.closerange(_HELD + 1, 1 << 16)
-        os.write(ANSWER, _answered(order, rows))
+        os.write(lockdown.ANSWER, _answered(order, rows))
     finally:
         os._exit(0)
 
@@ -207,7 +200,7 @@ def _answered(order: dict[str, Any], rows: dict[str, Any]) -> bytes:
     _have_chances_of_its_own()
     if order["locked"]:
         sys.meta_path[:] = [BuiltinImporter, FrozenImporter, _NothingMore]
-        lock()
+        lockdown.lock()
     try:
         scope: dict[str, Any] = {"__name__": "program"}
         exec(compile(order["text"], "<program>", "exec"), scope)  # noqa: S102 - what this is for

@@ -17,20 +17,11 @@ from noisegate.accounting.accountant import Charge
 from noisegate.accounting.accountants import accountant_named
 from noisegate.accounting.rules import Pair
 from noisegate.errors import InsecureBits, LedgerError, SpecError
+from noisegate.ledger import rules
 from noisegate.ledger.account import Account, AccountantNamed, Balance, Prices, Use, descendants
 from noisegate.ledger.entry import Entry, Head, Row
 from noisegate.ledger.fork import lineage
 from noisegate.ledger.origin import Origin
-from noisegate.ledger.rules import (
-    Asked,
-    Clock,
-    Rules,
-    chain,
-    known_account,
-    require_name,
-    require_text,
-    utc_now,
-)
 from noisegate.ledger.transaction import Transaction
 from noisegate.ledger.verify.anchor import Anchor, Log
 from noisegate.privacy.event import Event
@@ -123,10 +114,10 @@ class Ledger(ABC):
         self,
         *,
         accountants: AccountantNamed = accountant_named,
-        _clock: Clock = utc_now,
+        _clock: rules.Clock = rules.utc_now,
         _first: Entry | None = None,
     ) -> None:
-        self._rules = Rules(Prices(accountants), _clock)
+        self._rules = rules.Rules(Prices(accountants), _clock)
         self._first = _first
         self._seen: Head | None = None  # the last entry seen, which must stay
 
@@ -194,8 +185,8 @@ class Ledger(ABC):
         them is the budget of these rows, and a second one is refused; so is one of the ``public``
         tables beside them that has a budget.
         """
-        require_name(name, "account")
-        require_text(unit, "unit")
+        rules.require_name(name, "account")
+        rules.require_text(unit, "unit")
         account = Account(
             name=name, parent=parent, accountant=accountant, budget=budget, unit=unit,
             also=tuple(also),
@@ -208,7 +199,7 @@ class Ledger(ABC):
     def open_accounts(self, accounts: Sequence[Account]) -> None:
         """Open several that hang below others, in one go: all of them, or none."""
         for each in accounts:
-            require_name(each.name, "account")
+            rules.require_name(each.name, "account")
         self._run(self._write, lambda tx: [self._rules.open_account(tx, each) for each in accounts])
 
     def change_budget(self, name: str, budget: ApproxDP, *, reason: str) -> Balance:
@@ -222,7 +213,7 @@ class Ledger(ABC):
         self, names: Sequence[str], budget: ApproxDP, *, reason: str
     ) -> list[Balance]:
         """Give several accounts the same new budget: all of them, or none."""
-        require_text(reason, "reason")
+        rules.require_text(reason, "reason")
         changed = self._run(
             self._write,
             lambda tx: [self._rules.change_budget(tx, name, budget, reason) for name in names],
@@ -245,7 +236,10 @@ class Ledger(ABC):
     def balances(self, account: str) -> list[Balance]:
         """The account and all that pay with it, each before those above it, at one moment."""
         return [
-            *map(self._rules.prices.balance, self._run(self._read, lambda tx: chain(tx, account)))
+            *map(
+                self._rules.prices.balance,
+                self._run(self._read, lambda tx: rules.chain(tx, account)),
+            )
         ]
 
     # questions
@@ -254,7 +248,7 @@ class Ledger(ABC):
         """The price of an event for an account and its ancestors. Free, and promises nothing."""
         terms, quotes = self._run(
             self._read,
-            lambda tx: (known_account(tx, account), self._rules.quote(tx, account, event)),
+            lambda tx: (rules.known_account(tx, account), self._rules.quote(tx, account, event)),
         )
         return Quote(
             charges={name: charge for name, (charge, _) in quotes.items()},
@@ -280,7 +274,7 @@ class Ledger(ABC):
         ``answer``. An allowance that was begun and not closed is refused, since answers inside it
         may have been seen, and so is a request id that belongs to another question.
         """
-        asked = Asked(
+        asked = rules.Asked(
             request_id=request_id, account=account, use=kind, question=question, event=event
         )
         process = lineage()
@@ -353,7 +347,7 @@ class Ledger(ABC):
 
     def note(self, text: str) -> None:
         """Write a remark into the log."""
-        require_text(text, "note")
+        rules.require_text(text, "note")
         self._run(self._write, lambda tx: self._rules.note(tx, text))
 
     def head(self) -> str:

@@ -6,16 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from noisegate.cli import printing
 from noisegate.cli.analysts.releases import bins_of
 from noisegate.cli.app import Table, app, writes
 from noisegate.cli.files import questions_in, require_writable
 from noisegate.cli.opening import Asking, Opening, opens
-from noisegate.cli.printing import (
-    bar,
-    print_table,
-    say,
-    say_json,
-)
 
 if TYPE_CHECKING:
     from noisegate.gate import Gate
@@ -70,7 +65,7 @@ def print_session(
     gate: "Gate", order: "ManyOrder", files: Sequence[Path] = (), *, as_json: bool
 ) -> None:
     """The answers to the workload of a session."""
-    with bar() as progress, gate.run(order, progress=progress) as session:
+    with printing.bar() as progress, gate.run(order, progress=progress) as session:
         answers = session.answers(order.workload, progress)
         balance = session.balance
     for path in files:
@@ -82,12 +77,12 @@ def print_session(
             "surprises": balance.surprises,
             "spent": {"epsilon": float(balance.spent.epsilon), "delta": float(balance.spent.delta)},
         }
-        say_json(record)
+        printing.say_json(record)
         return
     shown = [(each.sql, str(each).partition(" (")[0], each.words) for each in answers]
-    print_table(None, ("question", "count", ""), shown)
+    printing.print_table(None, ("question", "count", ""), shown)
     for words in (str(balance), *session.plan.notes):
-        say(words)
+        printing.say(words)
 
 
 @app.command()

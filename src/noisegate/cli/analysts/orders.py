@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from noisegate.cli import printing
 from noisegate.cli.analysts.choose import print_choice
 from noisegate.cli.analysts.learn import print_model
 from noisegate.cli.analysts.many import print_session
@@ -13,14 +14,6 @@ from noisegate.cli.analysts.questions import print_caps
 from noisegate.cli.app import Confidence, Fresh, Json, Planned, app
 from noisegate.cli.files import read_text
 from noisegate.cli.opening import Opening, opens
-from noisegate.cli.printing import (
-    bar,
-    print_plan,
-    print_table,
-    say,
-    say_json,
-    show,
-)
 from noisegate.errors import SpecError
 
 if TYPE_CHECKING:
@@ -51,14 +44,14 @@ def order(
     ordered = order_from(record)
     gate = opening.gate(to_plan=plan)
     if plan:
-        print_plan(gate.plan(ordered, fresh=fresh), confidence, as_json=as_json)
+        printing.print_plan(gate.plan(ordered, fresh=fresh), confidence, as_json=as_json)
     elif isinstance(ordered, ManyOrder):
         print_session(gate, ordered, as_json=as_json)
     else:
-        with bar() as progress:
+        with printing.bar() as progress:
             made = gate.run(ordered, fresh=fresh, progress=progress)
         if as_json:
-            say_json(record_of(ordered, made, gate.remaining, confidence))
+            printing.say_json(record_of(ordered, made, gate.remaining, confidence))
         else:
             _show(ordered, made, confidence)
 
@@ -72,14 +65,14 @@ def _show(order: "Order[Any, Expected]", made: Any, confidence: str) -> None:  #
         case "caps":
             print_caps(made)
         case "bounds":
-            say(f"between = [{float(made[0]):g}, {float(made[1]):g}]")
+            printing.say(f"between = [{float(made[0]):g}, {float(made[1]):g}]")
         case "statistic":
             widths = made.within(confidence)
             rows = zip(made.names, made.values, widths, strict=True)
-            print_table(
+            printing.print_table(
                 None, ("mean of", "", ""), [(n, f"{v:.6g}", f"± {w:.3g}") for n, v, w in rows]
             )
-            say(f"paid {made.cost}, left {made.remaining:left}")
-            say(str(made.guarantee))
+            printing.say(f"paid {made.cost}, left {made.remaining:left}")
+            printing.say(str(made.guarantee))
         case _:
-            show(made, confidence)
+            printing.show(made, confidence)

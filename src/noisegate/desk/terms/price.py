@@ -24,14 +24,9 @@ from noisegate.exact import sqrt_down
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.base import Mechanism, NoiseMechanism
+from noisegate.privacy import event as events
 from noisegate.privacy.distance import L1, L2
-from noisegate.privacy.event import (
-    DeclaredEvent,
-    DeclaredZCDPEvent,
-    Event,
-    ExponentialEvent,
-    PoissonSampled,
-)
+from noisegate.privacy.event import Event
 from noisegate.transforms.query import Query
 
 if TYPE_CHECKING:
@@ -139,9 +134,13 @@ class Price:
         """A share of it, to be reserved."""
         amount = share * self.amount
         if self.gaussian:
-            return DeclaredZCDPEvent(rho=amount)
-        paid = DeclaredEvent(epsilon=amount)
-        return paid if self.sample is None else PoissonSampled(event=paid, probability=self.sample)
+            return events.DeclaredZCDPEvent(rho=amount)
+        paid = events.DeclaredEvent(epsilon=amount)
+        return (
+            paid
+            if self.sample is None
+            else events.PoissonSampled(event=paid, probability=self.sample)
+        )
 
     def to_record(self) -> dict[str, str]:
         """The amount by its measure, and the sample, if there is one."""
@@ -175,7 +174,7 @@ class Price:
     ) -> Mechanism[L1]:
         """The choice that a share buys, made for its ε per step of 1; sharper if exponential."""
         sharp = mechanism_of(self.exponential_epsilon(share) / moved.value)
-        if not self.gaussian or type(sharp.event(moved)) is ExponentialEvent:
+        if not self.gaussian or type(sharp.event(moved)) is events.ExponentialEvent:
             return sharp
         return mechanism_of(self.epsilon(share) / moved.value)
 

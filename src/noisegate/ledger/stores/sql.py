@@ -10,17 +10,8 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from noisegate.accounting.accountant import Charge
 from noisegate.errors import LedgerError, SpecError
+from noisegate.ledger import entry as entries
 from noisegate.ledger.account import Account, Request, budget_of
-from noisegate.ledger.entry import (
-    RESTORE,
-    Entry,
-    Head,
-    Row,
-    canonical,
-    decode_charges,
-    encode_charges,
-    parse,
-)
 from noisegate.ledger.origin import Origin, Owned
 from noisegate.ledger.transaction import Transaction
 
@@ -85,21 +76,21 @@ class SQLTransaction(Transaction):
     def _run(self, statement: str, *values: object) -> Rows:
         """Execute one statement and return its rows, if it has any."""
 
-    def head(self) -> Head | None:
+    def head(self) -> entries.Head | None:
         """The row with the highest number."""
         rows = self._run(_HEAD)
-        return Head(*rows[0]) if rows else None
+        return entries.Head(*rows[0]) if rows else None
 
     def hash_at(self, seq: int) -> str | None:
         """One row, by its number."""
         rows = self._run(_HASH_AT, seq)
         return rows[0][0] if rows else None
 
-    def append(self, entry: Entry) -> None:
+    def append(self, entry: entries.Entry) -> None:
         """One row; the primary key refuses a number that is taken."""
         self._run(_APPEND, *entry.to_row())
 
-    def rows(self, after: int = -1) -> Iterator[Row]:
+    def rows(self, after: int = -1) -> Iterator[entries.Row]:
         """The log, page by page."""
         return self._pages(_PAGE_OF_ENTRIES, after)
 
@@ -169,7 +160,7 @@ class SQLTransaction(Transaction):
             size = PAGE
             before, after = after, page[-1][0]
             if type(after) is not type(before) or not after > before:  # type: ignore[operator]
-                raise LedgerError("The rows of the ledger are out of order.", fix=RESTORE)
+                raise LedgerError("The rows of the ledger are out of order.", fix=entries.RESTORE)
 
 
 def _kept(make: Callable[[Any], T], stored: object) -> T:
@@ -177,7 +168,7 @@ def _kept(make: Callable[[Any], T], stored: object) -> T:
     try:
         return make(stored)
     except (TypeError, ValueError, AttributeError, SpecError):
-        raise LedgerError("A row of the ledger cannot be read.", fix=RESTORE) from None
+        raise LedgerError("A row of the ledger cannot be read.", fix=entries.RESTORE) from None
 
 
 def _account(row: tuple[Any, ...]) -> Account:
@@ -218,7 +209,7 @@ def _request(row: tuple[Any, ...]) -> Request:
         use=row[2],
         question=row[3],
         event=row[4],
-        charges=decode_charges(parse(row[5])),
+        charges=entries.decode_charges(entries.parse(row[5])),
         reserved=row[6],
         settled=row[7],
     )
@@ -231,7 +222,7 @@ def _request_row(request: Request) -> tuple[object, ...]:
         request.use,
         request.question,
         request.event,
-        canonical(encode_charges(request.charges)),
+        entries.canonical(entries.encode_charges(request.charges)),
         request.reserved,
         request.settled,
     )

@@ -7,15 +7,7 @@ from starlette.responses import Response
 
 from noisegate.desk.order import Order
 from noisegate.orders import DescribeOrder, order_from
-from noisegate.server.console.ask import (
-    facts_of,
-    field,
-    ordered,
-    paying,
-    priced,
-    said_again,
-    view_of,
-)
+from noisegate.server.console import ask
 from noisegate.server.console.forms import fields, kinds, record, said_by
 from noisegate.server.console.visits import Visit
 from noisegate.server.refusals import no_such
@@ -71,7 +63,7 @@ _GROUPS: Final = (
 def order_page(visit: Visit, **values: Any) -> Response:  # noqa: ANN401 - of a template
     """All kinds; or the form of one, empty or as a run was ordered."""
     run = visit.service.run_of(visit.caller, name) if (name := visit.said("run")) else None
-    view = view_of(visit, run)
+    view = ask.view_of(visit, run)
     kind = _kind_of(run) if run is not None else visit.said("kind")
     if not kind:
         return visit.page(
@@ -86,12 +78,12 @@ def order_page(visit: Visit, **values: Any) -> Response:  # noqa: ANN401 - of a 
 
 def order(visit: Visit) -> Response:
     """Price, practise or pay. What was ordered has an address: loading it again costs nothing."""
-    return ordered(visit, _made, order_page)
+    return ask.ordered(visit, _made, order_page)
 
 
 def order_price(visit: Visit) -> Response:
     """The price as JSON, while the form is filled in."""
-    return priced(visit, view_of(visit), _made(visit))
+    return ask.priced(visit, ask.view_of(visit), _made(visit))
 
 
 def _made(visit: Visit) -> Order[Any, Any]:
@@ -108,7 +100,7 @@ def _form(
     said: dict[str, str],
     **values: Any,  # noqa: ANN401 - of a template
 ) -> Response:
-    facts = facts_of(visit, view)
+    facts = ask.facts_of(visit, view)
     tables = [table for table in facts["tables"] if not table["public"]]
     listed = [table["name"] for table in tables]
     table = said.get("table") or visit.said("table")
@@ -118,10 +110,10 @@ def _form(
     )
     default = facts["default_epsilon"]
     if "epsilon" not in said and default is not None:
-        said["epsilon"] = field(default)
+        said["epsilon"] = ask.field(default)
     elif said.get("epsilon"):
-        said["epsilon"] = said_again(said["epsilon"])
-    shared = paying(visit, view, facts) | {
+        said["epsilon"] = ask.said_again(said["epsilon"])
+    shared = ask.paying(visit, view, facts) | {
         "title": f"Order: {kind}",
         "kind": kind,
         "words": _words().get(kind, kinds()[kind]["description"]),
@@ -165,16 +157,16 @@ def _groups() -> list[tuple[str, list[tuple[str, str]]]]:
 
 def describe_page(visit: Visit, **values: Any) -> Response:  # noqa: ANN401 - of a template
     """Which table, for which price."""
-    view = view_of(visit)
-    facts = facts_of(visit, view)
+    view = ask.view_of(visit)
+    facts = ask.facts_of(visit, view)
     tables = [table["name"] for table in facts["tables"] if not table["public"]]
     default = facts["default_epsilon"]
-    shared = paying(visit, view, facts) | {
+    shared = ask.paying(visit, view, facts) | {
         "title": f"Describe {view.name}",
         "tables": tables,
         "said": {
             "table": visit.said("table"),
-            "epsilon": visit.said("epsilon") or ("" if default is None else field(default)),
+            "epsilon": visit.said("epsilon") or ("" if default is None else ask.field(default)),
             "bounds": visit.said("bounds"),
         },
     }
@@ -183,12 +175,12 @@ def describe_page(visit: Visit, **values: Any) -> Response:  # noqa: ANN401 - of
 
 def describe(visit: Visit) -> Response:
     """Price, practise or pay for a description."""
-    return ordered(visit, _order, describe_page)
+    return ask.ordered(visit, _order, describe_page)
 
 
 def describe_price(visit: Visit) -> Response:
     """The same as JSON."""
-    return priced(visit, view_of(visit), _order(visit))
+    return ask.priced(visit, ask.view_of(visit), _order(visit))
 
 
 def _order(visit: Visit) -> DescribeOrder:

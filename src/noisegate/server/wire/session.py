@@ -9,19 +9,6 @@ from noisegate.server.refusals import Unauthenticated
 from noisegate.server.wire import commands, messages, types
 from noisegate.server.wire.answering import Answering, Columns, Outcome, copied
 from noisegate.server.wire.binding import Declared, literal, samples, type_of
-from noisegate.server.wire.commands import (
-    Command,
-    Copy,
-    Declare,
-    Done,
-    Explain,
-    Fetch,
-    Forget,
-    Nothing,
-    Question,
-    Setting,
-    Show,
-)
 from noisegate.server.wire.connection import Connection, Gone, Limits
 from noisegate.server.wire.messages import Bind, Close, Describe, Execute, Malformed, Parse, Query
 from noisegate.server.wire.refusals import (
@@ -37,7 +24,7 @@ from noisegate.server.wire.settings import REPORTED
 from noisegate.server.wire.statements import Asked, read
 from noisegate.server.wire.types import Type
 
-Prepared: TypeAlias = "tuple[Command, Asked | None]"
+Prepared: TypeAlias = "tuple[commands.Command, Asked | None]"
 _ENDING: Final = ("COMMIT", "ROLLBACK")
 
 
@@ -46,7 +33,7 @@ _ENDING: Final = ("COMMIT", "ROLLBACK")
 class Statement:
     """A prepared statement and the types of its parameters."""
 
-    command: Command
+    command: commands.Command
     asked: Asked | None
     kinds: Sequence[Type]
     columns: Columns | None = None
@@ -57,7 +44,7 @@ class Statement:
 class Portal:
     """A statement with its values; its rows, once it has run, and how many were sent."""
 
-    command: Command
+    command: commands.Command
     asked: Asked | None
     formats: Sequence[int] = ()
     columns: Columns | None = None
@@ -164,14 +151,16 @@ class Session:
 
     def _prepared(self, sql: str) -> Prepared:
         command = commands.command_of(sql)
-        if isinstance(command, Question | Explain | Copy | Declare):
+        if isinstance(
+            command, commands.Question | commands.Explain | commands.Copy | commands.Declare
+        ):
             answering = self._answering
             return command, read(command.sql, answering.twin.tables, answering.view.name)
         return command, None
 
-    def _require_alive(self, command: Command) -> None:
+    def _require_alive(self, command: commands.Command) -> None:
         """In a failed transaction only its end is heard."""
-        ends = isinstance(command, Done) and command.tag in _ENDING
+        ends = isinstance(command, commands.Done) and command.tag in _ENDING
         if self._status == "E" and not ends:
             raise FailedTransaction(
                 "The transaction has failed; nothing is done until it ends.", fix="ROLLBACK."
@@ -268,12 +257,12 @@ class Session:
     async def _columns(self, portal: Portal) -> Columns | None:
         """The columns that a statement would have: free, whatever it costs."""
         match portal.command:
-            case Question():
+            case commands.Question():
                 assert portal.asked is not None  # noqa: S101 - as it was prepared
                 return await self._answering.columns(portal.asked)
-            case Explain() | Show():
+            case commands.Explain() | commands.Show():
                 return (await self._rows(portal)).columns
-            case Fetch(name) if name in self._portals:
+            case commands.Fetch(name) if name in self._portals:
                 return await self._columns(self._portals[name])
         return None
 
@@ -281,23 +270,23 @@ class Session:
 
     async def _perform(self, portal: Portal, most: int, *, described: bool) -> None:
         match portal.command:
-            case Nothing():
+            case commands.Nothing():
                 self._out.write(messages.EMPTY)
-            case Done(tag, status):
+            case commands.Done(tag, status):
                 self._status = status or self._status
                 if status == "I":
                     self._portals.clear()
                 self._out.write(messages.complete(tag))
-            case Setting(name, value, tag):
+            case commands.Setting(name, value, tag):
                 self._set(name, value, tag)
-            case Forget(kind, name, tag):
+            case commands.Forget(kind, name, tag):
                 self._forget(kind, name)
                 self._out.write(messages.complete(tag))
-            case Declare(name):
+            case commands.Declare(name):
                 self._declare(name, portal)
-            case Fetch() as fetch:
+            case commands.Fetch() as fetch:
                 await self._fetch(fetch, portal, described=described)
-            case Copy() as copy:
+            case commands.Copy() as copy:
                 await self._copy(copy, portal)
             case _:
                 await self._show(portal, most, described=described)
@@ -312,10 +301,10 @@ class Session:
 
     async def _asked(self, portal: Portal) -> Outcome:
         answering = self._answering
-        if isinstance(portal.command, Show):
+        if isinstance(portal.command, commands.Show):
             return await self._setting(portal.command.name)
         assert portal.asked is not None  # noqa: S101 - as it was prepared
-        if isinstance(portal.command, Explain):
+        if isinstance(portal.command, commands.Explain):
             return await answering.plan(portal.asked, as_json=portal.command.json)
         return await answering.outcome(portal.asked, portal.columns)
 
@@ -323,8 +312,8 @@ class Session:
         outcome = await self._rows(portal)
         if not described:
             self._tell_columns(outcome.columns, portal.formats)
-        tag = "EXPLAIN" if isinstance(portal.command, Explain) else "SELECT {}"
-        tag = "SHOW" if isinstance(portal.command, Show) else tag
+        tag = "EXPLAIN" if isinstance(portal.command, commands.Explain) else "SELECT {}"
+        tag = "SHOW" if isinstance(portal.command, commands.Show) else tag
         await self._send(portal, outcome, most, tag)
 
     async def _send(self, portal: Portal, outcome: Outcome, most: int, tag: str) -> None:
@@ -339,7 +328,7 @@ class Session:
         left = most and end - start == most
         self._out.write(messages.SUSPENDED if left else messages.complete(tag.format(end - start)))
 
-    async def _copy(self, copy: Copy, portal: Portal) -> None:
+    async def _copy(self, copy: commands.Copy, portal: Portal) -> None:
         outcome = await self._rows(portal)
         self._out.write(messages.copy_out(len(outcome.columns), copy.code))
         for piece in copied(outcome, copy):
@@ -353,10 +342,10 @@ class Session:
             raise Taken(f"There is a cursor {name!r} already.", fix="Close it first.")
         if len(self._portals) >= self._limits.portals:
             raise TooMuch("Too many cursors are open.", fix="Close some.")
-        self._portals[name] = Portal(Question(""), portal.asked)
+        self._portals[name] = Portal(commands.Question(""), portal.asked)
         self._out.write(messages.complete("DECLARE CURSOR"))
 
-    async def _fetch(self, fetch: Fetch, portal: Portal, *, described: bool) -> None:
+    async def _fetch(self, fetch: commands.Fetch, portal: Portal, *, described: bool) -> None:
         cursor = self._portal(fetch.name)
         outcome = await self._rows(cursor)
         if fetch.move:
