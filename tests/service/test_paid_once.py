@@ -8,11 +8,10 @@ from fractions import Fraction
 
 import pytest
 
-from noisegate.errors import Forbidden, RequestConflict, Unauthenticated
+from noisegate.errors import Forbidden, NotFound, Paused, RequestConflict, Unauthenticated
 from noisegate.orders import order_from
 from noisegate.root import hosting
 from noisegate.server.agents.tools import Tools
-from noisegate.server.refusals import NotFound, Paused
 from noisegate.server.runs import Run
 from noisegate.server.service import Service
 from noisegate.server.settings import Settings

@@ -9,19 +9,22 @@ from fractions import Fraction
 
 import pytest
 
-from noisegate.errors import Forbidden, OperatorError, OverBudget, RequestConflict, SpecError
+from noisegate.errors import (
+    Cancelled,
+    Forbidden,
+    NotFound,
+    OperatorError,
+    OverBudget,
+    Paused,
+    RequestConflict,
+    SpecError,
+    Unauthenticated,
+)
 from noisegate.orders import order_from
 from noisegate.server.access import AuditLog
 from noisegate.server.people import People
 from noisegate.server.queue import FairQueue
-from noisegate.server.refusals import (
-    Cancelled,
-    NotFound,
-    Paused,
-    Unauthenticated,
-    body_of,
-    status_of,
-)
+from noisegate.server.refusals import body_of, status_of
 from noisegate.server.runs import Run
 from noisegate.server.service import Service
 from noisegate.server.settings import Settings

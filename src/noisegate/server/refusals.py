@@ -4,40 +4,23 @@ from http import HTTPStatus
 from secrets import token_hex
 from typing import Any, Final, TypeAlias
 
-from noisegate.errors import (
-    Busy,
-    Cancelled,
-    Forbidden,
-    NoisegateError,
-    NotFound,
-    OverBudget,
-    Paused,
-    RequestConflict,
-    SpecError,
-    Unauthenticated,
-    UserError,
-    Waiting,
-    stumbled,
-)
+import noisegate.errors as errors  # noqa: PLR0402 - most of them
+from noisegate.errors import NoisegateError, NotFound, UserError, stumbled
 
-__all__ = [  # those of a service as well, for its faces
-    "Body", "Busy", "Cancelled", "NotFound", "Paused", "Unauthenticated", "Waiting", "body_of",
-    "no_such", "status_of",
-]  # fmt: skip
 Body: TypeAlias = dict[str, Any]
 
 
 _STATUS: Final[tuple[tuple[type[NoisegateError], HTTPStatus], ...]] = (
-    (Unauthenticated, HTTPStatus.UNAUTHORIZED),
+    (errors.Unauthenticated, HTTPStatus.UNAUTHORIZED),
     (NotFound, HTTPStatus.NOT_FOUND),
-    (Paused, HTTPStatus.SERVICE_UNAVAILABLE),
-    (Busy, HTTPStatus.TOO_MANY_REQUESTS),
-    (Waiting, HTTPStatus.ACCEPTED),
-    (Cancelled, HTTPStatus.CONFLICT),
-    (Forbidden, HTTPStatus.FORBIDDEN),
-    (OverBudget, HTTPStatus.PAYMENT_REQUIRED),
-    (RequestConflict, HTTPStatus.CONFLICT),
-    (SpecError, HTTPStatus.BAD_REQUEST),
+    (errors.Paused, HTTPStatus.SERVICE_UNAVAILABLE),
+    (errors.Busy, HTTPStatus.TOO_MANY_REQUESTS),
+    (errors.Waiting, HTTPStatus.ACCEPTED),
+    (errors.Cancelled, HTTPStatus.CONFLICT),
+    (errors.Forbidden, HTTPStatus.FORBIDDEN),
+    (errors.OverBudget, HTTPStatus.PAYMENT_REQUIRED),
+    (errors.RequestConflict, HTTPStatus.CONFLICT),
+    (errors.SpecError, HTTPStatus.BAD_REQUEST),
     (UserError, HTTPStatus.UNPROCESSABLE_ENTITY),
 )
 

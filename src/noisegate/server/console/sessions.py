@@ -14,9 +14,9 @@ from secrets import token_urlsafe
 from threading import Lock
 from typing import Final, final
 
+from noisegate.errors import Busy, Unauthenticated
 from noisegate.server.access import now
 from noisegate.server.people import Caller, People
-from noisegate.server.refusals import Busy, Unauthenticated
 from noisegate.server.store import Store
 
 HOURS: Final = 8

@@ -5,12 +5,12 @@ from typing import Final
 
 from starlette.responses import RedirectResponse, Response
 
-from noisegate.errors import NoisegateError
+from noisegate.errors import Busy, NoisegateError, Unauthenticated
 from noisegate.server.console.sessions import Session
 from noisegate.server.console.visits import COOKIE, FIRST, HOME, Visit
 from noisegate.server.oidc import SignIn
 from noisegate.server.people import Caller
-from noisegate.server.refusals import Busy, Unauthenticated, no_such, status_of
+from noisegate.server.refusals import no_such, status_of
 
 AWAY: Final = "noisegate_away"  # what a browser remembers while it is at the provider
 _AWAY_S: Final = 600

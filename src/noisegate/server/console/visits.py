@@ -19,13 +19,13 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from noisegate.errors import Forbidden, stumbled
+from noisegate.errors import Forbidden, Unauthenticated, stumbled
 from noisegate.inert import lines
 from noisegate.server.console.lab import Lab
 from noisegate.server.console.sessions import HOURS, Attempts, Session, Sessions
 from noisegate.server.oidc import SignIn
 from noisegate.server.people import Caller
-from noisegate.server.refusals import Unauthenticated, body_of, no_such, status_of
+from noisegate.server.refusals import body_of, no_such, status_of
 from noisegate.server.runs import Run
 from noisegate.server.service import Service
 from noisegate.server.views import View

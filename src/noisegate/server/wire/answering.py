@@ -16,9 +16,8 @@ from noisegate.desk.answer import Answer
 from noisegate.desk.display.numbers import percent
 from noisegate.desk.order import Order
 from noisegate.desk.plan import Expected, Plan
-from noisegate.errors import Forbidden, Unsupported, UserError
+from noisegate.errors import Cancelled, Forbidden, Unsupported, UserError
 from noisegate.inert import json_text
-from noisegate.server.refusals import Cancelled
 from noisegate.server.runs import Run
 from noisegate.server.service import Service
 from noisegate.server.views import View

@@ -16,14 +16,7 @@ from sqlglot import exp
 
 from noisegate.errors import Unsupported, UserError
 from noisegate.privacy.domain import TableDomain
-from noisegate.server.wire.relations import (
-    COLUMN_TYPES,
-    INFORMATION,
-    LETTERS,
-    PG,
-    Facts,
-    columns_of,
-)
+from noisegate.server.wire import relations
 from noisegate.server.wire.rewriting import Context, rewritten
 from noisegate.server.wire.statements import spelled, with_names
 from noisegate.server.wire.types import Type
@@ -69,16 +62,17 @@ class Catalogue:
         self._engine = duckdb.connect(":memory:", config=_CONFIG)
         self._lock = Lock()
         self._engine.begin()
-        for schema, relations in (("pg", PG), ("info", INFORMATION)):
+        for schema, listed in (("pg", relations.PG), ("info", relations.INFORMATION)):
             self._engine.execute(f"CREATE SCHEMA {schema}")
-            for name, spec in relations.items():
+            for name, spec in listed.items():
                 typed = ", ".join(
-                    f'"{column}" {LETTERS[letter]}' for column, letter in columns_of(spec).items()
+                    f'"{column}" {relations.LETTERS[letter]}'
+                    for column, letter in relations.columns_of(spec).items()
                 )
                 self._engine.execute(f"CREATE TABLE {schema}.{name} ({typed})")
         for view in _VIEWS:
             self._engine.execute(view)
-        for schema, name, row in Facts(dataset, tables, settings).rows():
+        for schema, name, row in relations.Facts(dataset, tables, settings).rows():
             columns = ", ".join(f'"{column}"' for column in row)
             marks = ", ".join("?" * len(row))
             into = f"INSERT INTO {schema}.{name} ({columns}) VALUES ({marks})"  # noqa: S608 - ours
@@ -105,7 +99,7 @@ class Catalogue:
 
     def __call__(self, name: str) -> tuple[Type, Any] | None:
         """The type of a column of the catalogue, by its name alone."""
-        found = COLUMN_TYPES.get(name.lower())
+        found = relations.COLUMN_TYPES.get(name.lower())
         return None if found is None else (found, None)
 
     def close(self) -> None:

@@ -12,10 +12,9 @@ from secrets import randbits, token_bytes
 from threading import Lock
 from typing import Final, TypeVar, final
 
-from noisegate.errors import NoisegateError, SpecError, stumbled
+from noisegate.errors import NoisegateError, SpecError, Unauthenticated, stumbled
 from noisegate.root import Hosted, made_up_rows
 from noisegate.server.people import Caller
-from noisegate.server.refusals import Unauthenticated
 from noisegate.server.service import Service
 from noisegate.server.settings import is_here
 from noisegate.server.views import View

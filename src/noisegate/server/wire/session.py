@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, final
 
-from noisegate.errors import NoisegateError, Unsupported, stumbled
-from noisegate.server.refusals import Unauthenticated
+from noisegate.errors import NoisegateError, Unauthenticated, Unsupported, stumbled
 from noisegate.server.wire import commands, messages, types
 from noisegate.server.wire.answering import Answering, Columns, Outcome, copied
 from noisegate.server.wire.binding import Declared, literal, samples, type_of
