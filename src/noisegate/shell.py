@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, final
 
-from noisegate.desk.terms.rest import rest_of
+from noisegate.desk.terms.terms import rest_of
 from noisegate.errors import SpecError, stumbled
 from noisegate.exact import positive
 from noisegate.files import require_output

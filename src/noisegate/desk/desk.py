@@ -23,8 +23,8 @@ from noisegate.desk.based import NOTHING, Based
 from noisegate.desk.job import E, Job, Progress, R, Receipt, all_of, require_progress, require_room
 from noisegate.desk.plan import Plan
 from noisegate.desk.terms.price import Funds, Price, Step, inner_price, step_of, together
-from noisegate.desk.terms.rest import Part, Rest, noted, rest_of
 from noisegate.desk.terms.rules import Rules
+from noisegate.desk.terms.terms import Part, Rest, noted, rest_of
 from noisegate.errors import NoisegateError, OverBudget
 from noisegate.exact import Number
 from noisegate.ledger.account import Balance, left_of, room_of

@@ -37,8 +37,7 @@ from noisegate.curator.curator import digest
 from noisegate.desk.desk import Desk
 from noisegate.desk.job import Job, Progress
 from noisegate.desk.plan import Expected, Plan
-from noisegate.desk.terms.rest import Part, Rest, price_of
-from noisegate.desk.terms.terms import PartOf
+from noisegate.desk.terms.terms import Part, PartOf, Rest, price_of
 from noisegate.errors import NoisegateError, SpecError
 from noisegate.exact import Number, fraction, shown
 

@@ -23,8 +23,7 @@ from noisegate.desk.display.numbers import percent
 from noisegate.desk.job import Job, Progress, Receipt, Recipe
 from noisegate.desk.plan import Fact
 from noisegate.desk.terms.price import Price
-from noisegate.desk.terms.rest import rest_of
-from noisegate.desk.terms.terms import USUAL
+from noisegate.desk.terms.terms import USUAL, rest_of
 from noisegate.errors import SpecError
 from noisegate.exact import Number
 from noisegate.learners.asking import DoorRows, RowsAsk, noise_variance, noises

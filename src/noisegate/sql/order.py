@@ -7,8 +7,7 @@ from typing import ClassVar, Literal, TypeAlias, TypedDict, final
 from noisegate.desk.answer import Answer
 from noisegate.desk.desk import Desk
 from noisegate.desk.order import JobOrder
-from noisegate.desk.terms.rest import Rest
-from noisegate.desk.terms.terms import PartOf, PartTerms, Terms
+from noisegate.desk.terms.terms import PartOf, PartTerms, Rest, Terms
 from noisegate.exact import Number
 from noisegate.sql.job import QuestionJob, question_job
 from noisegate.sql.plan import AnswerExpected

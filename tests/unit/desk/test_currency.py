@@ -15,7 +15,7 @@ from noisegate.accounting.accountant import GRAINS_PER_ONE, Charge
 from noisegate.accounting.accountants import accountant_named
 from noisegate.cli import app
 from noisegate.desk.terms.price import share_of, step_of, together, without
-from noisegate.desk.terms.rest import Rest, rest_of
+from noisegate.desk.terms.terms import Rest, rest_of
 from noisegate.errors import OverBudget, SpecError
 from noisegate.ledger.open import open_ledger
 from noisegate.privacy.conversion import epsilon_of_zcdp_up

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final, final
 
-from noisegate.desk.terms.rest import Rest, rest_of
-from noisegate.desk.terms.terms import USUAL, PartOf, Terms
+from noisegate.desk.terms.terms import USUAL, PartOf, Rest, Terms, rest_of
 from noisegate.errors import SpecError, UserError
 from noisegate.exact import positive
 

@@ -19,8 +19,7 @@ from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from noisegate.desk.terms.rest import rest_of
-from noisegate.desk.terms.terms import Terms
+from noisegate.desk.terms.terms import Terms, rest_of
 from noisegate.errors import Unsupported
 from noisegate.exact import positive
 from noisegate.sql.question import Block
