@@ -1,5 +1,7 @@
 """The addresses of the console."""
 
+from functools import partial
+
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
@@ -34,53 +36,45 @@ def console_routes(
     ``sign_in``: the provider that browsers may sign in at.
     """
     console = visits.Console(service, proxied=proxied, sign_in=sign_in)
-
-    def get(path: str, handler: visits.Handler, roles: frozenset[str] | None) -> Route:
-        return visits.route(console, path, handler, roles=roles)
-
-    def post(
-        path: str, handler: visits.Handler, roles: frozenset[str] | None, *, live: bool = False
-    ) -> Route:
-        return visits.route(console, path, handler, roles=roles, post=True, live=live)
-
+    page = partial(visits.route, console)
     return [
         Route("/", lambda _: RedirectResponse(visits.HOME, headers=visits.HEADERS)),
         Route(f"{visits.HOME}/static/{{name}}", _static),
-        get("", signing.home, visits.EVERYBODY),
-        get("/sign-in", signing.sign_in_page, None),
-        post("/sign-in", signing.sign_in, None),
-        get("/oidc", signing.leave, None),
-        get("/oidc/back", signing.come_back, None),
-        post("/sign-out", signing.sign_out, visits.EVERYBODY),
-        get("/ask", ask.ask_page, _ASKERS),
-        post("/ask", ask.ask, _ASKERS),
-        post("/ask/price", ask.price, _ASKERS, live=True),
-        get("/describe", orders.describe_page, _ASKERS),
-        post("/describe", orders.describe, _ASKERS),
-        post("/describe/price", orders.describe_price, _ASKERS, live=True),
-        get("/order", orders.order_page, _ASKERS),
-        post("/order", orders.order, _ASKERS),
-        post("/order/price", orders.order_price, _ASKERS, live=True),
-        get("/runs/{run}", runs.run_page, _OWNERS),
-        get("/runs/{run}/card", runs.card_page, _OWNERS),
-        get("/runs/{run}/card.json", runs.card_file, _OWNERS),
-        get("/runs/{run}/{form}", runs.run_file, _OWNERS),
-        post("/runs/{run}/cancel", runs.cancel, _OWNERS),
-        post("/runs/{run}/public", runs.publish, _STEWARDS),
-        get("/releases", runs.releases_page, _OWNERS),
-        get("/history", runs.history_page, visits.EVERYBODY),
-        get("/budget", budget.budget_page, _STEWARDS),
-        post("/budget", budget.budget, _STEWARDS),
-        get("/policy", policy.policy, _WATCHERS),
-        post("/policy/what-if", policy.what_if_live, _WATCHERS, live=True),
-        get("/audit", audit.audit_page, _WATCHERS),
-        get("/audit/csv", audit.audit_csv, _WATCHERS),
-        get("/audit/report", audit.report_page, _WATCHERS),
-        get("/audit/report.pdf", audit.report_pdf, _WATCHERS),
-        get("/lab", lab.lab_page, visits.EVERYBODY),
-        post("/lab", lab.lab, visits.EVERYBODY),
-        post("/audit/verify", audit.verify, _WATCHERS),
-        get("/{rest:path}", _nothing, visits.EVERYBODY),
+        page("", signing.home, visits.EVERYBODY),
+        page("/sign-in", signing.sign_in_page, None),
+        page("/sign-in", signing.sign_in, None, post=True),
+        page("/oidc", signing.leave, None),
+        page("/oidc/back", signing.come_back, None),
+        page("/sign-out", signing.sign_out, visits.EVERYBODY, post=True),
+        page("/ask", ask.ask_page, _ASKERS),
+        page("/ask", ask.ask, _ASKERS, post=True),
+        page("/ask/price", ask.price, _ASKERS, post=True, live=True),
+        page("/describe", orders.describe_page, _ASKERS),
+        page("/describe", orders.describe, _ASKERS, post=True),
+        page("/describe/price", orders.describe_price, _ASKERS, post=True, live=True),
+        page("/order", orders.order_page, _ASKERS),
+        page("/order", orders.order, _ASKERS, post=True),
+        page("/order/price", orders.order_price, _ASKERS, post=True, live=True),
+        page("/runs/{run}", runs.run_page, _OWNERS),
+        page("/runs/{run}/card", runs.card_page, _OWNERS),
+        page("/runs/{run}/card.json", runs.card_file, _OWNERS),
+        page("/runs/{run}/{form}", runs.run_file, _OWNERS),
+        page("/runs/{run}/cancel", runs.cancel, _OWNERS, post=True),
+        page("/runs/{run}/public", runs.publish, _STEWARDS, post=True),
+        page("/releases", runs.releases_page, _OWNERS),
+        page("/history", runs.history_page, visits.EVERYBODY),
+        page("/budget", budget.budget_page, _STEWARDS),
+        page("/budget", budget.budget, _STEWARDS, post=True),
+        page("/policy", policy.policy, _WATCHERS),
+        page("/policy/what-if", policy.what_if_live, _WATCHERS, post=True, live=True),
+        page("/audit", audit.audit_page, _WATCHERS),
+        page("/audit/csv", audit.audit_csv, _WATCHERS),
+        page("/audit/report", audit.report_page, _WATCHERS),
+        page("/audit/report.pdf", audit.report_pdf, _WATCHERS),
+        page("/lab", lab.lab_page, visits.EVERYBODY),
+        page("/lab", lab.lab, visits.EVERYBODY, post=True),
+        page("/audit/verify", audit.verify, _WATCHERS, post=True),
+        page("/{rest:path}", _nothing, visits.EVERYBODY),
     ]
 
 

@@ -226,8 +226,8 @@ def route(
     console: Console,
     path: str,
     handler: Handler,
-    *,
     roles: frozenset[str] | None,
+    *,
     post: bool = False,
     live: bool = False,
 ) -> Route:
