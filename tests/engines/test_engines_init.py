@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from engines import READER
-from noisegate.cli.app import app
+from noisegate.cli.options import app
 from noisegate.errors import PolicyError, SourceError, Unsupported
 from noisegate.root import check_policy, check_rows, draft_policy
 from refusals import about

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from noisegate.cli.app import app
+from noisegate.cli.options import app
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/decks.md").read_text()

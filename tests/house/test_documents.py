@@ -15,7 +15,7 @@ from test_layers import FLOOR_OF, SRC, python_files, room_of
 
 import noisegate
 from noisegate.algebra.functions import FUNCTIONS
-from noisegate.cli.app import (
+from noisegate.cli.options import (
     account_app,
     app,
     key_app,

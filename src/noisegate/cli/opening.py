@@ -10,22 +10,7 @@ from warnings import catch_warnings, simplefilter
 
 import typer
 
-from noisegate.cli.app import (
-    Accountant,
-    Between,
-    Confidence,
-    Delta,
-    Epsilon,
-    Fresh,
-    GroupsPerUnit,
-    Json,
-    Keys,
-    Planned,
-    RowsPerUnit,
-    Sample,
-    Types,
-    Unit,
-)
+from noisegate.cli import options
 from noisegate.cli.ending import opened
 from noisegate.cli.printing import bar, print_plan, say, say_json, show
 from noisegate.errors import SpecError, UnitWarning
@@ -57,8 +42,8 @@ class Opening:
     budget: Annotated[
         str | None, typer.Option(help="ε of the whole data set: given with the first question.")
     ] = None
-    delta: Delta = "0"
-    accountant: Accountant = None
+    delta: options.Delta = "0"
+    accountant: options.Accountant = None
     analyst: Annotated[
         str | None,
         typer.Option(
@@ -71,13 +56,13 @@ class Opening:
     share: Annotated[
         str | None, typer.Option(help="With --analyst: the ε that this analyst may spend.")
     ] = None
-    unit: Unit = None
-    rows_per_unit: RowsPerUnit = None
-    groups_per_unit: GroupsPerUnit = None
-    keys: Keys = None
-    between: Between = None
-    types: Types = None
-    sample: Sample = None
+    unit: options.Unit = None
+    rows_per_unit: options.RowsPerUnit = None
+    groups_per_unit: options.GroupsPerUnit = None
+    keys: options.Keys = None
+    between: options.Between = None
+    types: options.Types = None
+    sample: options.Sample = None
     partition: Annotated[
         list[str] | None,
         typer.Option(
@@ -179,15 +164,15 @@ class Opening:
 class Asking:
     """A price, how surely the ± holds, and whether to pay at all."""
 
-    epsilon: Epsilon = None
-    confidence: Confidence = "0.95"
-    fresh: Fresh = False
-    plan: Planned = False
+    epsilon: options.Epsilon = None
+    confidence: options.Confidence = "0.95"
+    fresh: options.Fresh = False
+    plan: options.Planned = False
     print_order: Annotated[
         bool,
         typer.Option("--print-order", help="Print the order as JSON instead; nothing is asked."),
     ] = False
-    as_json: Json = False
+    as_json: options.Json = False
 
     def ordered(
         self,

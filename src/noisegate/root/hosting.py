@@ -15,7 +15,16 @@ from noisegate.ledger.ledger import Ledger
 from noisegate.ledger.origin import lying_in, origins_of
 from noisegate.privacy.domain import Key, Kind, TableDomain
 from noisegate.privacy.guarantee import units_of
-from noisegate.root import opening
+from noisegate.root.opening import (
+    NOWHERE,
+    Origins,
+    account_name,
+    book_of,
+    open_analyst,
+    open_root,
+    protected_by,
+    source_of,
+)
 from noisegate.sources.duckdb.files import Data, Within
 from noisegate.sources.engines import engine_of
 from noisegate.sources.policy.policy import UNNAMED, Policy
@@ -61,20 +70,20 @@ class Hosted:
             )
         self.policy, self.tables, self.practice = policy, tables, practice
         engine = engine_of(table.origin for table in tables.values())
-        self._source = opening.source_of(data, tables, practice=practice, engine=engine)
+        self._source = source_of(data, tables, practice=practice, engine=engine)
         self.ledger = self._book(ledger if ledger is not None else policy.ledger_url())
         self._read = dict[Any, Any]()  # by all gates of the ledger
 
     def _book(self, where: "str | Path | Ledger") -> Ledger:
         """The ledger, with the data set's account."""
-        policy, book = self.policy, opening.book_of(where, None, practice=self.practice)
-        opening.open_root(
+        policy, book = self.policy, book_of(where, None, practice=self.practice)
+        open_root(
             book,
             policy.name,
-            opening.protected_by(book, policy.name, units_of(self.tables.values())),
+            protected_by(book, policy.name, units_of(self.tables.values())),
             budget=policy.budget,
             accountant=policy.accountant,
-            origins=opening.NOWHERE if self.practice else _origins(self.tables, self._source),
+            origins=NOWHERE if self.practice else _origins(self.tables, self._source),
         )
         return book
 
@@ -104,10 +113,10 @@ class Hosted:
     def share(self, analyst: str) -> list[Balance]:
         """What an analyst may spend for all purposes together now, and the data set's budget."""
         name, window = self.policy.name, self._window(analyst, datetime.now(UTC).date())
-        account = opening.account_name(name, analyst, window or "")
+        account = account_name(name, analyst, window or "")
         if account not in self.ledger.accounts():
             share = self.policy.share_of(analyst)
-            opening.open_analyst(self.ledger, name, analyst=analyst, share=share, window=window)
+            open_analyst(self.ledger, name, analyst=analyst, share=share, window=window)
         return self.ledger.balances(account)
 
     def open_shares(self) -> None:
@@ -119,7 +128,7 @@ class Hosted:
         root, known, new = self.ledger.balance(name), set(self.ledger.accounts()), []
         for analyst, share in self.policy.analysts.items():
             with suppress(UserError):  # the last day is over
-                account = opening.account_name(name, analyst, self._window(analyst, today) or "")
+                account = account_name(name, analyst, self._window(analyst, today) or "")
                 if account not in known:
                     new.append(Account(
                         name=account, parent=name, accountant=root.accountant, budget=share,
@@ -145,8 +154,8 @@ class Hosted:
         own, _, theirs = (window or "").partition("/")
         above = self.policy.name
         if (asked := self.purpose(purpose)) is not None:
-            above = opening.account_name(above, f"{PURPOSE}{asked.name}", theirs)
-        account = opening.account_name(above, analyst, own)
+            above = account_name(above, f"{PURPOSE}{asked.name}", theirs)
+        account = account_name(above, analyst, own)
         if account not in self.ledger.accounts():
             raise RequestConflict(
                 "This was not asked from an account that is known.",
@@ -186,7 +195,7 @@ class Hosted:
             )
         book = self._book(":memory:") if self.practice else self.ledger
         today, asked = self.window(analyst, purpose), self.purpose(purpose)
-        account = opening.open_analyst(
+        account = open_analyst(
             book, policy.name, analyst=analyst, share=share, window=window or today,
             purpose=None if asked is None else (asked.name, asked.budget),
         )  # fmt: skip
@@ -241,7 +250,7 @@ def tables_of(policy: Policy) -> tuple[dict[str, Data], dict[str, TableDomain]]:
     }
 
 
-def _origins(tables: Mapping[str, TableDomain], source: Source) -> opening.Origins:
+def _origins(tables: Mapping[str, TableDomain], source: Source) -> Origins:
     private, public = (
         [
             origin

@@ -5,7 +5,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from noisegate.cli.app import app
+from noisegate.cli.options import app
 from noisegate.root import check_rows
 
 POLICY = """

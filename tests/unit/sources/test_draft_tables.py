@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 import noisegate
-from noisegate.cli.app import app
+from noisegate.cli.options import app
 from noisegate.errors import SourceError, SpecError
 from noisegate.privacy.domain import Kind
 from noisegate.root import check_policy, draft_policy

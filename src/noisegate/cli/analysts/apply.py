@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, final
 
 import typer
 
-from noisegate.cli.app import RowsWhere, Table, app, sql_like, writes
 from noisegate.cli.files import require_writable, saved
 from noisegate.cli.opening import Asking, Opening, opens
+from noisegate.cli.options import RowsWhere, Table, app, sql_like, writes
 from noisegate.cli.printing import say, show
 from noisegate.errors import SpecError
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, final
 
 import typer
 
-from noisegate.cli.app import RowsWhere, Table, app, sql_like, writes
 from noisegate.cli.files import require_writable, saved
 from noisegate.cli.opening import Asking, Opening, opens
+from noisegate.cli.options import RowsWhere, Table, app, sql_like, writes
 from noisegate.cli.printing import print_table, say, say_json
 from noisegate.errors import SpecError
 from noisegate.files import write

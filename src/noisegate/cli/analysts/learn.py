@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from noisegate.cli.analysts.releases import options_of
-from noisegate.cli.app import RowsWhere, Table, app, writes
 from noisegate.cli.files import require_writable, saved
 from noisegate.cli.opening import Asking, Opening, opens
+from noisegate.cli.options import RowsWhere, Table, app, writes
 from noisegate.cli.printing import print_table, say, say_json
 from noisegate.errors import SpecError
 from noisegate.files import write as write_file

@@ -8,9 +8,9 @@ import typer
 
 from noisegate.cli import printing
 from noisegate.cli.analysts.releases import bins_of
-from noisegate.cli.app import Table, app, writes
 from noisegate.cli.files import questions_in, require_writable
 from noisegate.cli.opening import Asking, Opening, opens
+from noisegate.cli.options import Table, app, writes
 
 if TYPE_CHECKING:
     from noisegate.gate import Gate

@@ -11,9 +11,9 @@ from noisegate.cli.analysts.choose import print_choice
 from noisegate.cli.analysts.learn import print_model
 from noisegate.cli.analysts.many import print_session
 from noisegate.cli.analysts.questions import print_caps
-from noisegate.cli.app import Confidence, Fresh, Json, Planned, app
 from noisegate.cli.files import read_text
 from noisegate.cli.opening import Opening, opens
+from noisegate.cli.options import Confidence, Fresh, Json, Planned, app
 from noisegate.errors import SpecError
 
 if TYPE_CHECKING:

@@ -6,21 +6,10 @@ from typing import TYPE_CHECKING, Annotated, final
 
 import typer
 
-from noisegate.cli.app import (
-    Choose,
-    Confidence,
-    Csv,
-    Epsilon,
-    KeysDelta,
-    Rows,
-    Sign,
-    Sql,
-    Within,
-    app,
-    writes,
-)
+from noisegate.cli import options
 from noisegate.cli.files import saved, signer_for
 from noisegate.cli.opening import Asking, Opening, opens
+from noisegate.cli.options import app
 from noisegate.cli.printing import say, say_json, show
 
 if TYPE_CHECKING:
@@ -35,13 +24,13 @@ if TYPE_CHECKING:
 class Question:
     """What is said beside the SQL."""
 
-    within: Within = None
+    within: options.Within = None
     relative: Annotated[
         str | None, typer.Option(help="Or: the largest relative error, such as 0.01.")
     ] = None
-    rows: Rows = None
-    keys_delta: KeysDelta = None
-    choose: Choose = None
+    rows: options.Rows = None
+    keys_delta: options.KeysDelta = None
+    choose: options.Choose = None
     noise: Annotated[
         str | None, typer.Option(help="truncated: counts stay between 0 and --top.")
     ] = None
@@ -64,15 +53,15 @@ class Question:
 @opens
 def ask(
     opening: Opening,
-    sql: Sql,
+    sql: options.Sql,
     asking: Asking,
     question: Question,
     save: Annotated[
         list[Path] | None,
-        writes(".csv .json .parquet, .png .svg .html; its card: .md .card.json"),
+        options.writes(".csv .json .parquet, .png .svg .html; its card: .md .card.json"),
     ] = None,
-    sign: Sign = None,
-    as_csv: Csv = False,
+    sign: options.Sign = None,
+    as_csv: options.Csv = False,
 ) -> None:
     """Ask a question. What was released before is reused at no cost."""
     from noisegate.shell import PICTURES, require_writable  # noqa: PLC0415 - quick help
@@ -97,7 +86,7 @@ def ask(
 
 @app.command()
 @opens
-def plan(opening: Opening, sql: Sql, asking: Asking, question: Question) -> None:
+def plan(opening: Opening, sql: options.Sql, asking: Asking, question: Question) -> None:
     """Show price and error of a question without paying: ask --plan."""
     order = question.order(sql, opening, asking)
     replace(asking, plan=True).ordered(opening, order)
@@ -107,9 +96,9 @@ def plan(opening: Opening, sql: Sql, asking: Asking, question: Question) -> None
 @opens
 def shell(
     opening: Opening,
-    epsilon: Epsilon = None,
-    rows: Rows = None,
-    confidence: Confidence = "0.95",
+    epsilon: options.Epsilon = None,
+    rows: options.Rows = None,
+    confidence: options.Confidence = "0.95",
 ) -> None:
     """Ask one question after the other at a prompt, with history."""
     from noisegate.shell import run  # noqa: PLC0415

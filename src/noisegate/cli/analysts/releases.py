@@ -6,9 +6,19 @@ from typing import Annotated, Any
 
 import typer
 
-from noisegate.cli.app import Choose, Csv, KeysDelta, RowsWhere, Sign, Table, app, sql_like, writes
 from noisegate.cli.files import questions_in, require_writable, saved, signer_for
 from noisegate.cli.opening import Asking, Opening, opens, said
+from noisegate.cli.options import (
+    Choose,
+    Csv,
+    KeysDelta,
+    RowsWhere,
+    Sign,
+    Table,
+    app,
+    sql_like,
+    writes,
+)
 from noisegate.cli.printing import show
 from noisegate.errors import SpecError
 

@@ -5,8 +5,8 @@ from typing import Annotated, final
 
 import typer
 
-from noisegate.cli.app import RowsWhere, Table, app, sql_like
 from noisegate.cli.opening import Asking, Opening, opens
+from noisegate.cli.options import RowsWhere, Table, app, sql_like
 from noisegate.errors import SpecError
 
 _ASKED = ("edges", "degrees", "triangles", "two-stars", "min-cut", "bipartite-distance",

@@ -6,25 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from noisegate.cli.app import (
-    Accountant,
-    Between,
-    Delta,
-    Epsilon,
-    GroupsPerUnit,
-    Json,
-    Keys,
-    KeysDelta,
-    RowsPerUnit,
-    Sample,
-    Types,
-    Unit,
-    Within,
-    app,
-    sql_like,
-    writes,
-)
+from noisegate.cli import options
 from noisegate.cli.opening import Opening
+from noisegate.cli.options import app
 from noisegate.cli.printing import bar, print_table, say, say_json
 from noisegate.errors import SpecError
 from noisegate.files import require_output, write
@@ -40,7 +24,9 @@ def audit(
     file: Annotated[
         Path | None, typer.Argument(help="A policy (.toml), or a CSV, Parquet or DuckDB file.")
     ] = None,
-    sql: Annotated[str | None, sql_like("The question: 'SELECT COUNT(*) AS n FROM visits'")] = None,
+    sql: Annotated[
+        str | None, options.sql_like("The question: 'SELECT COUNT(*) AS n FROM visits'")
+    ] = None,
     mechanism: Annotated[str | None, typer.Option(help="A mechanism: one of --list.")] = None,
     every: Annotated[bool, typer.Option("--all", help="Audit all mechanisms.")] = False,
     listed: Annotated[bool, typer.Option("--list", help="List the audits of mechanisms.")] = False,
@@ -53,20 +39,20 @@ def audit(
         Path | None, typer.Option(help="Save runs to this file, and continue from it.")
     ] = None,
     false_alarm: Annotated[float, typer.Option(help="The probability of a false alarm.")] = 1e-6,
-    save: Annotated[Path | None, writes(".md, the table of --all")] = None,
-    epsilon: Epsilon = None,
-    within: Within = None,
-    keys_delta: KeysDelta = None,
-    delta: Delta = "0",
-    accountant: Accountant = None,
-    unit: Unit = None,
-    rows_per_unit: RowsPerUnit = None,
-    groups_per_unit: GroupsPerUnit = None,
-    keys: Keys = None,
-    between: Between = None,
-    types: Types = None,
-    sample: Sample = None,
-    as_json: Json = False,
+    save: Annotated[Path | None, options.writes(".md, the table of --all")] = None,
+    epsilon: options.Epsilon = None,
+    within: options.Within = None,
+    keys_delta: options.KeysDelta = None,
+    delta: options.Delta = "0",
+    accountant: options.Accountant = None,
+    unit: options.Unit = None,
+    rows_per_unit: options.RowsPerUnit = None,
+    groups_per_unit: options.GroupsPerUnit = None,
+    keys: options.Keys = None,
+    between: options.Between = None,
+    types: options.Types = None,
+    sample: options.Sample = None,
+    as_json: options.Json = False,
 ) -> None:
     """Try to refute a claim: a lower bound on ε from many runs on two neighbouring tables.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from noisegate.cli.app import Delta, Epsilon, Json, Within, app
+from noisegate.cli.options import Delta, Epsilon, Json, Within, app
 from noisegate.cli.printing import print_table, say, say_json, show
 from noisegate.errors import SpecError
 

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from noisegate.cli.app import AtDelta, Json, lab_app, writes
 from noisegate.cli.files import require_writable, saved
+from noisegate.cli.options import AtDelta, Json, lab_app, writes
 from noisegate.cli.printing import print_table, say, say_json, tell
 from noisegate.errors import SpecError
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from noisegate.cli.app import Csv, Json, account_app, app, token_app
+from noisegate.cli.options import Csv, Json, account_app, app, token_app
 from noisegate.cli.printing import print_table, say, say_csv, say_json, tell
 from noisegate.errors import SpecError
 from noisegate.inert import json_text, line

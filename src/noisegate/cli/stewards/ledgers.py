@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from noisegate.cli.app import AtDelta, Json, Where, app, key_app, ledger_app
 from noisegate.cli.files import read_text
+from noisegate.cli.options import AtDelta, Json, Where, app, key_app, ledger_app
 from noisegate.cli.printing import print_table, say, say_json, tell
 from noisegate.errors import NoisegateError, SpecError
 

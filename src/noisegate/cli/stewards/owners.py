@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from noisegate.cli.app import Confidence, Json, Planned, owner_app, writes
 from noisegate.cli.files import read_text, require_writable, saved
+from noisegate.cli.options import Confidence, Json, Planned, owner_app, writes
 from noisegate.cli.printing import print_table, say, say_json
 from noisegate.errors import SpecError
 

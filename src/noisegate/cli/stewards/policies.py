@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from noisegate.cli.app import Json, PolicyFile, app, policy_app
+from noisegate.cli.options import Json, PolicyFile, app, policy_app
 from noisegate.cli.printing import say, say_json, tell
 from noisegate.errors import SpecError
 from noisegate.files import write

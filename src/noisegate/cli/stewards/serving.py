@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from noisegate.cli.app import PolicyFile, app
+from noisegate.cli.options import PolicyFile, app
 from noisegate.cli.printing import say
 
 if TYPE_CHECKING:
