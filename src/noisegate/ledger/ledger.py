@@ -372,7 +372,7 @@ class Ledger(ABC):
 
     def standing(self, account: str) -> tuple[list[Balance], Log]:
         """Its `balances`, and what an answer carries of the ledger, at one moment."""
-        chained, head = self._run(self._read, lambda tx: (chain(tx, account), _anchor(tx)))
+        chained, head = self._run(self._read, lambda tx: (rules.chain(tx, account), _anchor(tx)))
         return [*map(self._rules.prices.balance, chained)], Log(head, self.history)
 
     def history(self, account: str | None = None) -> list[Entry]:
