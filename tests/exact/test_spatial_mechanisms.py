@@ -20,7 +20,7 @@ from noisegate.exact import real
 from noisegate.mechanisms.partitions import privtree, splits
 from noisegate.mechanisms.partitions.privtree import PrivTree, cut_levels, path_loss
 from noisegate.mechanisms.partitions.splits import Splits
-from noisegate.noise import races
+from noisegate.noise import choice
 from noisegate.noise.bits import SYSTEM
 from noisegate.noise.choice import Contest, choose_each
 from noisegate.privacy.distance import L1
@@ -296,9 +296,9 @@ def test_each_stretch_is_won_by_its_largest_exact_noisy_score(monkeypatch):
 
 
 def test_races_with_a_wrong_bound_on_their_error_are_caught(monkeypatch):
-    ends = races._ends
+    ends = choice._ends
     monkeypatch.setattr(
-        races, "_ends", lambda c, *rest: ends(replace(c, factor=c.factor / 2), *rest)
+        choice, "_ends", lambda c, *rest: ends(replace(c, factor=c.factor / 2), *rest)
     )
     with mpmath.workdps(60):
         wrong = 0
