@@ -1,5 +1,5 @@
 """``python -m noisegate`` is the command line."""
 
-from noisegate.cli import main
+from noisegate.cli import run
 
-main()
+run()

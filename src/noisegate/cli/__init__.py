@@ -8,7 +8,7 @@ each folder holds the commands of some people, which are registered when its mod
 
 from noisegate.cli.analysts import apply, choose, learn, many, orders, questions, releases, robust
 from noisegate.cli.lab import audits, lessons, trials
-from noisegate.cli.options import app, main
+from noisegate.cli.options import app, main, run
 from noisegate.cli.stewards import accounts, ledgers, owners, policies, serving
 
-__all__ = ["app", "main"]
+__all__ = ["app", "main", "run"]

@@ -4,9 +4,11 @@ The words of an unexpected error may quote a row (a cast that fails names the va
 shown to nobody but a steward who asks for them.
 """
 
+import atexit
 import os
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
@@ -46,6 +48,25 @@ def ended(command: Callable[..., Any]) -> int:
     if code == _INTERRUPTED:  # typer makes a number of Ctrl-C
         return _interrupted()
     return code if isinstance(code, int) else 0
+
+
+def leave(code: int) -> None:
+    """End the process at once: ledgers are closed and exit handlers run, but nothing else is freed.
+
+    To take every object apart takes a fifth of a first answer. Ledgers that no gate holds close
+    themselves when they are freed, and threads may have to end first: then this does nothing.
+    """
+    for gate, _ in _opened:
+        with suppress(NoisegateError):
+            gate.close()
+    others = [each for each in threading.enumerate() if not each.daemon]
+    if len(others) > 1 or ("noisegate.ledger.ledger" in sys.modules and not _opened):
+        return
+    atexit._run_exitfuncs()  # noqa: SLF001 - what the interpreter calls at its end
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
 
 
 def _prepare() -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from noisegate.cli.ending import ended
+from noisegate.cli.ending import ended, leave
 from noisegate.cli.help import EXIT_CODES, App, Groups, named_in
 from noisegate.cli.printing import say
 from noisegate.errors import DEBUG, SpecError
@@ -144,6 +144,15 @@ def main() -> None:
     gc.set_threshold(_RARELY)  # what a command imports stays: to search it for garbage is in vain
     completes = any(name.endswith("_COMPLETE") for name in os.environ)  # a shell asks for options
     sys.exit(ended(app if completes else named_in(app, sys.argv[1:])))
+
+
+def run() -> None:
+    """`main` for a process of its own, which ends with it."""
+    try:
+        main()
+    except SystemExit as end:
+        leave(end.code if isinstance(end.code, int) else 1)
+        raise
 
 
 def _version(wanted: bool) -> None:  # noqa: FBT001 - of an option

@@ -33,6 +33,8 @@ def test_the_story_of_the_readme(folder):
     shown = ask(folder, by=process).stdout
     assert "± 6" in shown
     assert "left ε = 0.5" in shown
+    left = {each.name for each in folder.iterdir()}  # of a process that ends without freeing
+    assert left == {"people.csv", "people.csv.ledger"}
     first = json.loads(ask(folder, "--json").stdout)
     assert first["free"]
     assert (first["price"], first["remaining"]) == (0.0, 0.5)
