@@ -164,6 +164,14 @@ def test_files_with_columns_of_other_types_are_refused_when_they_are_opened(sail
     require_alike(sail)
 
 
+def test_columns_that_differ_by_case_alone_are_refused(sail):
+    """Sail has two columns then, each missing in the other file: half of the rows had no owner."""
+    folder = sail.write({"t": pa.table({"who": [1]})})["t"]
+    pq.write_table(pa.table({"WHO": [2]}), folder / "part-1.parquet")
+    with pytest.raises(SourceError, check=about("file")):
+        stored_table(connect(place := Place(sail.url, str(folder))), place)
+
+
 def require_alike(on):
     """Whichever file comes first; what one of them has not is missing there."""
     one = pa.table({"a": [1, 2], "b": [3, 4]})

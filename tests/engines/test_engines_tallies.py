@@ -30,6 +30,7 @@ from noisegate.algebra.tally import (
     Values,
 )
 from noisegate.errors import Unsupported
+from noisegate.privacy.domain import Kind
 from noisegate.sources.asked.statements import is_grouped
 from noisegate.sources.asked.weights import counted_once
 from noisegate.sources.duckdb.source import DuckDBSource
@@ -257,6 +258,25 @@ def test_owners_of_many_rows_are_scaled_alike(engine, steps, grains):
     held = source.sums(tally)
     assert held.tolist() == embedded.sums(tally).tolist()
     assert held.tolist() != embedded.sums(replace(tally, rows_per_unit=100)).tolist()
+
+
+@pytest.mark.parametrize("rows", [None, 2])
+@pytest.mark.parametrize("grouped", [False, True])
+def test_sums_of_nothing_but_zero_are_zero(engine, rows, grouped):
+    """Planners that work such a sum out beforehand failed in the statement, after the charge."""
+    source, embedded = shown(engine, Random(23))
+    none = Term(expression=Literal(0), grain=Fraction(1), low=-1, high=1)
+    cost = Term(expression=Field("cost"), grain=Fraction(1), low=0, high=50)
+    by = (Grouping(name="g", expression=Field("code"), keys=("a", None), rest=True),) * grouped
+    relation = Table(made.VISITS)
+    for terms in (
+        (none,),
+        (none, cost),
+        (cost, none, replace(none, expression=Literal(None, Kind.NUMBER))),
+    ):
+        tally = Sums(relation=relation, by=by, terms=terms, rows_per_unit=rows, sized=(none,))
+        assert source.sums(tally).tolist() == embedded.sums(tally).tolist()
+    assert source.sums(tally)[0].any()
 
 
 @pytest.mark.parametrize("rest", [False, True])

@@ -111,12 +111,19 @@ class AskedSource(Source):
     def _list_keys(self, query: exp.Query, place: int, grouping: Grouping, kind: Kind) -> None:
         """Put the list (i, x) of a grouping's keys into the statement."""
 
-    def sums(self, tally: Sums) -> Whole:  # noqa: D102 - see Source
+    def sums(self, tally: Sums) -> Whole:
+        """Sums of nothing but 0 are not asked for: engines fail where they work them out before."""
         shape = tuple(grouping.size for grouping in tally.by)
-        names = [f"s{place}" for place in range(len(tally.terms))]
-        places = [f"i{place}" for place in range(len(tally.by))]
-        found = self._whole(tally, [*places, *names])
-        return np.stack([_filled(found, len(shape) + n, shape) for n in range(len(names))])
+        held, sized = (
+            tuple(each for each in terms if each.constant != 0)
+            for terms in (tally.terms, tally.sized)
+        )
+        names = [f"i{place}" for place in range(len(shape))]
+        names += [f"s{place}" for place in range(len(held))]
+        found = self._whole(replace(tally, terms=held, sized=sized), names) if held else []
+        sums = (_filled(found, len(shape) + place, shape) for place in range(len(held)))
+        none = np.zeros(tally.cells, np.int64)
+        return np.stack([none if each.constant == 0 else next(sums) for each in tally.terms])
 
     def marginals(self, tally: Marginals) -> list[Whole]:  # noqa: D102 - see Source
         used = sorted({place for each in tally.sets for place in each})
@@ -334,9 +341,9 @@ class ArrowSource(AskedSource):
                 )
                 continue
             raise SourceError(
-                f"The files of {name!r} cannot be read completely: a text is not UTF-8, or a file "
-                "is damaged.",
-                fix="Write the files again.",
+                f"The files of {name!r} cannot be read completely: a text is not UTF-8, a file is "
+                "damaged, or the engine was lost meanwhile.",
+                fix="Try again; if it stays so, write the files again.",
                 about="file",
             )
 

@@ -239,6 +239,12 @@ def stored_table(session: Any, place: Place) -> Stored:  # noqa: ANN401 - a Spar
     # of all files: a statement that meets another type than that of the first would fail
     schema = read.option("mergeSchema", value=True).parquet(*files).schema
     said = {each.name: each.dataType.simpleString() for each in schema.fields}
+    if len({name.casefold() for name in said}) < len(schema.fields):
+        raise SourceError(
+            "Columns of a table have names that differ in upper and lower case alone.",
+            fix="Write the files again, with one name for each column.",
+            about="file",
+        )
     scales = {name: _DECIMAL.fullmatch(kind) for name, kind in said.items()}
     return Stored(
         root,
