@@ -158,3 +158,16 @@ def test_the_part_of_a_box_is_that_of_its_cells():
     assert model.part({2: 1}) == pytest.approx(table[:, :, 1].sum())
     cells = {0: [0, 2], 1: [1, 3], 2: [0]}
     assert model.part(cells) == pytest.approx(table[np.ix_(*cells.values())].sum())
+
+
+def test_noise_far_below_zero_is_not_taken_for_certainty():
+    """A table that is -1000 ± 30 says that there are few rows, not that there are none."""
+    near, far = (
+        Evidence(axes=(0,), values=np.full(SIZES[0], value), variance=100.0)
+        for value in (0.0, -1000.0)
+    )
+    masks = {0: np.arange(SIZES[0]) == 0}
+    low, high = reach(SIZES, [far], masks, failure=0.05, gaussian=False)
+    assert (low, high) == reach(SIZES, [near], masks, failure=0.05, gaussian=False)
+    assert low == 0
+    assert high > 20

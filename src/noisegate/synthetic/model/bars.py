@@ -143,8 +143,9 @@ def reach(
 
 
 def _ends(one: Direct, failure: float, *, gaussian: bool) -> tuple[float, float]:
+    """Ends that are not negative; noise far below 0 leaves its whole reach, and not 0 ± 0."""
     if one.variance == 0:
         return one.value, one.value
     price = Price(amount=Fraction(acosh(1 + 1 / one.draw)), gaussian=gaussian)  # of that draw
     spread = float(estimate.reach(np.array(one.variance), failure, price, 1))
-    return max(one.value - spread, 0), max(one.value + spread, 0)
+    return max(one.value - spread, 0), max(one.value, 0) + spread
