@@ -57,7 +57,7 @@ def leave(code: int) -> None:
     themselves when they are freed, and threads may have to end first: then this does nothing.
     """
     for gate, _ in _opened:
-        with suppress(NoisegateError):
+        with suppress(Exception):  # the answer is out, and the ledger has it
             gate.close()
     others = [each for each in threading.enumerate() if not each.daemon]
     if len(others) > 1 or ("noisegate.ledger.ledger" in sys.modules and not _opened):
