@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, final
 
 from noisegate.algebra.expression import Expression
 from noisegate.curator.curator import Curator
@@ -33,10 +33,10 @@ from noisegate.privacy.event import Event, NothingEvent
 from noisegate.privacy.guarantee import Guarantee, names_of, units_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.release import Release
-from noisegate.sql.bounds.sized import has_both
+from noisegate.sql.bounds.sized import has_both, sums_of
 from noisegate.sql.drafts.within import SINCE, is_narrowed
 from noisegate.sql.estimates.accuracy import Goal
-from noisegate.sql.estimates.profiles import CAPS_SINCE, OWN_SINCE
+from noisegate.sql.estimates.profiles import CAPS_SINCE, NEAR_SINCE, OWN_SINCE
 from noisegate.sql.plan import AnswerExpected, AnswerPlan
 from noisegate.sql.question import Question, sampled
 from noisegate.sql.reaching import MOST, goal_of, least, require_foreseen, require_reached
@@ -276,24 +276,38 @@ def _known(desk: Desk, reading: Reading, terms: Terms, *, fresh: bool) -> Questi
         return job
     begun = desk.read_as(Ledger.begun)
     wide = (False, True) if begun < SINCE and any(map(is_narrowed, blocks)) else (False,)
-    caps = [(False, False)]  # whether former ones, and whether averages share them
+    caps = [_Formerly()]
     if job.asked.looks:
+        caps += [_Formerly(near=True)] * (begun < NEAR_SINCE and any(map(sums_of, blocks)))
         own = begun < OWN_SINCE and any(map(has_both, blocks))
-        caps += [(False, True)] * own + [(True, True)] * (begun < CAPS_SINCE)
-    for way in list(product(caps, wide))[1:]:
+        caps += [_Formerly(near=True, shared=True)] * own
+        caps += [_Formerly(near=True, shared=True, former=True)] * (begun < CAPS_SINCE)
+    for way, at in list(product(caps, wide))[1:]:
         with suppress(NoisegateError):
-            other = _job(desk, _formerly(reading, *way), terms, fresh=fresh)
+            other = _job(desk, way._replace(wide=at).read(reading), terms, fresh=fresh)
             if other.is_paid(desk.curator):
                 return other
     return job
 
 
-def _formerly(reading: Reading, caps: tuple[bool, bool], wide: bool) -> Reading:  # noqa: FBT001 - a way
-    former, shared = caps
-    blocks = tuple(
-        replace(each, wide=wide, former=former, shared=shared) for each in reading.question.blocks
-    )
-    return replace(reading, question=replace(reading.question, blocks=blocks))
+class _Formerly(NamedTuple):
+    """In which ways a question is as it was once; see `Block`."""
+
+    near: bool = False
+    shared: bool = False
+    former: bool = False
+    wide: bool = False
+
+    def read(self, reading: Reading) -> Reading:
+        """The question that way."""
+        blocks = tuple(replace(each, **self._asdict()) for each in reading.question.blocks)
+        return replace(reading, question=replace(reading.question, blocks=blocks))
+
+    @classmethod
+    def of(cls, reading: Reading) -> Self:
+        """How a question is."""
+        blocks = reading.question.blocks
+        return cls(*(any(getattr(each, name) for each in blocks) for name in cls._fields))
 
 
 def _reading(desk: Desk, sql: str, terms: Terms, known: Mapping[str, First]) -> Reading:
@@ -396,10 +410,7 @@ def _with_found(
     free = {sql: job.known(firsts[sql]) for sql, job in jobs.items() if job.is_paid(desk.curator)}
     if free:
         reading = _reading(desk, asked.reading.sql, terms, firsts | free)
-        blocks = asked.reading.question.blocks
-        former, wide = any(each.former for each in blocks), any(each.wide for each in blocks)
-        caps = former, any(each.shared for each in blocks)
-        asked = asked_of(desk, _formerly(reading, caps, wide), terms)
+        asked = asked_of(desk, _Formerly.of(asked.reading).read(reading), terms)
     return asked, {sql: job for sql, job in jobs.items() if sql not in free}
 
 

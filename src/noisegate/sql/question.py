@@ -77,7 +77,8 @@ class Block:
     GROUPING(all keys). ``sets`` are the grouping sets as indexes into ``by``; an ordinary GROUP BY
     is the one set of all. ``path`` says in words how the rows were made. ``wide``: values have
     their declared bounds also where conditions leave less, as it was once. ``former``: caps are
-    chosen as they were once; ``shared``: averages have that of counts and sums beside them.
+    chosen as they were once; ``shared``: averages have that of counts and sums beside them;
+    ``near``: sums have that of counts beside them, unless their bounds are far out.
     """
 
     name: str
@@ -89,6 +90,7 @@ class Block:
     wide: bool = False
     former: bool = False
     shared: bool = False
+    near: bool = False
 
 
 @final

@@ -219,9 +219,8 @@ def test_averages_under_the_cap_of_counts_are_found_in_older_ledgers(
 
     read = job._reading
     with monkeypatch.context() as once:
-        once.setattr(
-            job, "_reading", lambda *args: job._formerly(read(*args), (False, True), wide=False)
-        )
+        was = job._Formerly(near=True, shared=True)
+        once.setattr(job, "_reading", lambda *args: was.read(read(*args)))
         bought = opened().sql(sql, epsilon=1)
     monkeypatch.setattr(job, "OWN_SINCE", "2000-01-01")
     assert not opened().plan(sql, epsilon=1).free
@@ -233,3 +232,61 @@ def test_averages_under_the_cap_of_counts_are_found_in_older_ledgers(
     again = opened().sql(sql, epsilon=1)
     assert opened().plan(sql, epsilon=1).free
     assert opened().sql(sql, epsilon=1).rows == again.rows
+
+
+def fares(coins, units=3000):
+    """Trips of units, most of which cost nothing: sums lie far below what bounds allow."""
+    size = np.minimum(coins.zipf(1.8, units), 300)
+    fare = np.where(
+        coins.random(size.sum()) < 0.6, 0, np.minimum(50, coins.exponential(2.5, size.sum()))
+    )
+    return pa.table({"who": np.repeat(np.arange(units), size), "fare": fare.round(2)})
+
+
+@pytest.mark.parametrize("accountant", ["pure", "zcdp"])
+def test_a_sum_beside_a_count_is_about_as_accurate_as_alone(accountant):
+    """Its bounds are near, its values far below them: the noise was 40 times as wide, once."""
+    rows, told = fares(np.random.default_rng(5)), []
+    for sql in ("SELECT SUM(fare) AS s FROM t", "SELECT COUNT(*) AS n, SUM(fare) AS s FROM t"):
+        noise = []
+        for _ in range(5):
+            gate = ng.open(
+                rows, epsilon=9, table="t", unit="who", columns={"fare": {"between": [0, 50]}},
+                delta=1e-6, accountant=accountant,
+            )  # fmt: skip
+            noise += gate.sql(sql, epsilon=1).noise_margins()["s"]
+        told.append(np.median(noise))
+    assert told[1] <= 5 * told[0]
+
+
+@pytest.mark.parametrize("accountant", ["pure", "zcdp"])
+def test_sums_under_the_cap_of_counts_are_found_in_older_ledgers(monkeypatch, tmp_path, accountant):
+    rows, place = fares(np.random.default_rng(6)), tmp_path / "t.ledger"
+    sql = "SELECT COUNT(*) AS n, SUM(fare) AS s FROM t"
+
+    def opened():
+        return ng.open(
+            rows, epsilon=100, table="t", unit="who", columns={"fare": {"between": [0, 50]}},
+            ledger=place, delta=1e-6, accountant=accountant,
+        )  # fmt: skip
+
+    read = job._reading
+    with monkeypatch.context() as once:
+        was = job._Formerly(near=True)
+        once.setattr(job, "_reading", lambda *args: was.read(read(*args)))
+        bought = opened().sql(sql, epsilon=1)
+    monkeypatch.setattr(job, "NEAR_SINCE", "2000-01-01")
+    assert not opened().plan(sql, epsilon=1).free
+    monkeypatch.setattr(job, "NEAR_SINCE", "9999-12-31")
+    gate = opened()
+    assert gate.plan(sql, epsilon=1).free
+    assert gate.sql(sql, epsilon=1).rows == bought.rows
+
+
+@pytest.mark.parametrize(("low", "high", "two"), [(0, 50, True), (1, 5, False), (-3, 3, True)])
+def test_sums_have_a_look_of_their_own_where_values_may_be_near_0(low, high, two):
+    rows = pa.table({"who": [1, 1, 2], "x": [1.0, 2.0, 3.0]})
+    gate = ng.open(rows, epsilon=9, table="t", unit="who", columns={"x": {"between": [low, high]}})
+    text = str(gate.plan("SELECT COUNT(*) AS n, SUM(x) AS s FROM t", epsilon=1))
+    assert "the cap on rows per unit" in text
+    assert ("the cap on what one unit adds to SUM(x)" in text) is two

@@ -4,7 +4,7 @@ A look is a measurement like any other: bought once, kept in the ledger, free af
 made of it is public, so the question itself is then asked with found bounds as if declared.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import ceil, inf, sqrt
@@ -70,10 +70,7 @@ _BEYOND: Final = (
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """One thing to find: the bounds of an expression in a block, or a cap.
-
-    ``waits``: what to look at follows from bounds that are still to be found.
-    """
+    """Bounds of an expression in a block, or a cap; ``waits`` for bounds that are still to find."""
 
     block: Block
     expression: Expression | None
@@ -159,6 +156,7 @@ def looks_of(
     sights = [sight(look) for look in ranges]
     bounds = _bounds(ranges, sights)
     unseen = {look.block.name for look, at in zip(ranges, sights, strict=True) if at is None}
+    found = {name for name, _ in bounds}
     blocks = [_bounded(each, bounds) for each in question.blocks]
 
     def ways() -> Iterator[list[Look]]:
@@ -168,7 +166,7 @@ def looks_of(
         """
         for rho in (True, False) if gaussian else (False,):
             wanted = [(block, counted) for block in blocks
-                      for counted in _open(block, terms, accountant, rho=rho)]  # fmt: skip
+                      for counted in _open(block, terms, accountant, found, rho=rho)]  # fmt: skip
             for funds in _funds(wanted, terms.epsilon or Fraction(1), rho=rho):
                 yield [
                     replace(
@@ -202,21 +200,25 @@ def _funds(
         yield Funds(epsilon=epsilon * share, gaussian=False)
 
 
-def _open(block: Block, terms: Terms, accountant: str, *, rho: bool) -> list[Counted]:
+def _open(
+    block: Block, terms: Terms, accountant: str, found: Container[str], *, rho: bool
+) -> list[Counted]:
     """What to look at, if the block has a cap and nobody said which; if asked, but the policy."""
     declared, asked = caps_of(block, terms), "caps" in (terms.choose or ())
     said = terms if asked else declared
-    rows, found = said.rows_per_unit, list[Counted]()
+    rows, looks = said.rows_per_unit, list[Counted]()
     sought = any(key.domain.keys is None for key in block.by)
     if has_both(block) and is_tight(terms.epsilon or Fraction(1), rho=rho):
         block = replace(block, shared=True)  # a second look would leave too little for averages
-    for counted in counted_of(block, accountant, apart=True) if sought or rows is None else ():
+    loose = None if block.near or block.name not in found else bool(sums_of(block))  # one price
+    sizes = counted_of(block, accountant, apart=True, loose=loose)
+    for counted in sizes if sought or rows is None else ():
         fixed = rows
         if counted.sought and terms.rows_per_unit is None and (rows or 0) > _FEW:
             fixed = None  # so many rows may be in few groups, and noise is for as many as count
         if fixed is None and not (counted.people and said.groups_per_unit is not None):
-            found.append(counted)
-    return found
+            looks.append(counted)
+    return looks
 
 
 def _cap_look(block: Block, counted: Counted, funds: Funds) -> Look:

@@ -32,6 +32,7 @@ PART: Final = Fraction(1, 4096)
 BIN: Final = Field("bin")  # what sizes are grouped by
 CAPS_SINCE: Final = "2026-11-18T05"  # ledgers that began later hold no numbers under former caps
 OWN_SINCE: Final = "2026-11-18T09"  # nor averages under the cap of counts beside them
+NEAR_SINCE: Final = "2026-11-19T04"  # nor sums of near bounds under it
 DIGITS: Final = 64  # binary digits of a value before and after the point
 _PLAIN: Final = 2.0  # times the error of a bound: what noise may be that needs no model instead
 # Bins that stand clear, so many at least, tell how a tail goes on. On 19 laws of sizes (ε = .1, at
