@@ -34,7 +34,7 @@ from noisegate.privacy.guarantee import Guarantee, names_of, units_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.release import Release
 from noisegate.sql.bounds.sized import has_both, sums_of
-from noisegate.sql.drafts.within import SINCE, is_narrowed
+from noisegate.sql.drafts.within import SINCE, ZEROS_SINCE, has_zeros, is_narrowed
 from noisegate.sql.estimates.accuracy import Goal
 from noisegate.sql.estimates.profiles import CAPS_SINCE, NEAR_SINCE, OWN_SINCE
 from noisegate.sql.plan import AnswerExpected, AnswerPlan
@@ -276,15 +276,17 @@ def _known(desk: Desk, reading: Reading, terms: Terms, *, fresh: bool) -> Questi
         return job
     begun = desk.read_as(Ledger.begun)
     wide = (False, True) if begun < SINCE and any(map(is_narrowed, blocks)) else (False,)
+    zeros = (False, True) if begun < ZEROS_SINCE and any(map(has_zeros, blocks)) else (False,)
     caps = [_Formerly()]
     if job.asked.looks:
         caps += [_Formerly(near=True)] * (begun < NEAR_SINCE and any(map(sums_of, blocks)))
         own = begun < OWN_SINCE and any(map(has_both, blocks))
         caps += [_Formerly(near=True, shared=True)] * own
         caps += [_Formerly(near=True, shared=True, former=True)] * (begun < CAPS_SINCE)
-    for way, at in list(product(caps, wide))[1:]:
+    for was, *way in list(product(caps, wide, zeros))[1:]:
         with suppress(NoisegateError):
-            other = _job(desk, way._replace(wide=at).read(reading), terms, fresh=fresh)
+            read = was._replace(wide=way[0], noisy_zeros=way[1]).read(reading)
+            other = _job(desk, read, terms, fresh=fresh)
             if other.is_paid(desk.curator):
                 return other
     return job
@@ -297,6 +299,7 @@ class _Formerly(NamedTuple):
     shared: bool = False
     former: bool = False
     wide: bool = False
+    noisy_zeros: bool = False
 
     def read(self, reading: Reading) -> Reading:
         """The question that way."""

@@ -78,7 +78,8 @@ class Block:
     is the one set of all. ``path`` says in words how the rows were made. ``wide``: values have
     their declared bounds also where conditions leave less, as it was once. ``former``: caps are
     chosen as they were once; ``shared``: averages have that of counts and sums beside them;
-    ``near``: sums have that of counts beside them, unless their bounds are far out.
+    ``near``: sums have that of counts beside them, unless their bounds are far out. ``zeros`` are
+    sums that are 0 whatever the rows are; with ``noisy_zeros`` they are measured, as once.
     """
 
     name: str
@@ -91,6 +92,8 @@ class Block:
     former: bool = False
     shared: bool = False
     near: bool = False
+    zeros: tuple[Aggregate, ...] = ()
+    noisy_zeros: bool = False
 
 
 @final

@@ -9,17 +9,18 @@ from fractions import Fraction
 from math import ceil, floor
 from typing import Final
 
-from noisegate.algebra.expression import Expression, Field, Schema
+from noisegate.algebra.expression import Expression, Field, Schema, domain_of
 from noisegate.algebra.known import remembered
 from noisegate.algebra.relation import Relation
 from noisegate.algebra.schema import schema_of
 from noisegate.privacy.domain import Domain, Key, Kind, ordinal
 from noisegate.sql.drafts.recipe import ADDITIVE, conditions_of
-from noisegate.sql.question import Block, Function
+from noisegate.sql.question import Aggregate, Block, Function
 from noisegate.sql.reading.conditions.facts import Facts
 from noisegate.sql.reading.conditions.narrowing import facts_of, narrowed
 
 SINCE: Final = "2026-11-18"  # ledgers that began later hold no sums with wider bounds
+ZEROS_SINCE: Final = "2026-11-19T04"  # ledgers that began later hold no sums of nothing but 0
 _KINDS: Final = (Kind.INTEGER, Kind.NUMBER, Kind.DATE, Kind.TIMESTAMP)
 
 
@@ -53,6 +54,28 @@ def is_narrowed(block: Block) -> bool:
     """Whether conditions leave less of any column that is aggregated."""
     whole = schema_of(block.relation)
     return any(schema_within(block, each.where) != whole for each in block.aggregates)
+
+
+def has_zeros(block: Block) -> bool:
+    """Whether any of its sums is of nothing but 0."""
+    return any(_is_zero(each, block) for each in block.aggregates)
+
+
+def _is_zero(aggregate: Aggregate, block: Block) -> bool:
+    """Whether it is a sum of values that are all 0, or missing, by their bounds."""
+    if aggregate.function is not Function.SUM:
+        return False
+    domain = domain_of(aggregate.args[0], schema_within(block, aggregate.where))
+    return domain.kind.is_numeric and domain.low == domain.high == 0
+
+
+def without_zeros(block: Block) -> Block:
+    """The block with sums of nothing but 0 set apart: they need no noise, and no price."""
+    if block.noisy_zeros:
+        return block
+    zeros = tuple(each for each in block.aggregates if _is_zero(each, block))
+    measured = tuple(each for each in block.aggregates if each not in zeros)
+    return replace(block, aggregates=measured, zeros=zeros) if zeros else block
 
 
 @remembered

@@ -25,14 +25,14 @@ from noisegate.privacy.domain import EPOCH, Key, Kind
 from noisegate.sql.drafts.draft import Draft, Part, draft, is_sought
 from noisegate.sql.drafts.groups import Caps, Columns, grouping_id
 from noisegate.sql.drafts.purchase import Purchase
-from noisegate.sql.drafts.recipe import CHOSEN, COUNTS, OFF_CENTRE, VARIANCES, Recipe
+from noisegate.sql.drafts.recipe import CHOSEN, COUNTS, OFF_CENTRE, VARIANCES, Recipe, shown_scale
 from noisegate.sql.drafts.within import schema_within
 from noisegate.sql.drafts.words import capped_words
 from noisegate.sql.estimates.estimate import Estimates, Released, estimate, predicted
 from noisegate.sql.estimates.losses import Lost
 from noisegate.sql.laws.known import grains_of, is_brackets, listed
 from noisegate.sql.outer.items import ReleasedBlock
-from noisegate.sql.question import Aggregate, Function
+from noisegate.sql.question import Aggregate, Block, Function
 from noisegate.sql.reuse.shelf import Needed, Shelf
 from noisegate.transforms.query import Query
 
@@ -74,6 +74,7 @@ def blank_table(draft: Draft) -> "pa.Table":
         made = [guesses[place % len(guesses)] for place in range(len(rows))]
         kind = arrow_type(recipe.kind, recipe.scale)
         columns[recipe.aggregate.name] = arrow_column(made, kind)
+    columns |= _zeros(block, len(rows))
     if len(sets) > 1:
         columns["grouping_id"] = arrow_column([number for number, _ in rows], pa.int64())
     return arrow_table(columns)
@@ -89,6 +90,7 @@ def released_block(draft: Draft, estimates: Estimates, *, noise: bool = False) -
     }
     for name, column in estimates.columns.items():
         columns[name] = arrow_column(column.values, arrow_type(column.kind, column.scale))
+    columns |= _zeros(draft.block, len(next(iter(columns.values()), (0,))))
     if estimates.grouping_id is not None:
         columns["grouping_id"] = arrow_column(list(estimates.grouping_id), pa.int64())
     table = arrow_table(columns)
@@ -115,6 +117,16 @@ def released_block(draft: Draft, estimates: Estimates, *, noise: bool = False) -
         lower=unsigned & adding & _below(draft, estimates),
         sum_half_width=sum_half_width,
     )
+
+
+def _zeros(block: Block, rows: int) -> dict[str, Any]:
+    """Sums of nothing but 0, in the types that they have where they are measured."""
+    found = {}
+    for each in block.zeros:
+        domain = domain_of(each.args[0], schema_within(block, each.where))
+        kind = arrow_type(domain.kind, shown_scale(domain))
+        found[each.name] = arrow_column(np.zeros(rows, np.int64), kind)
+    return found
 
 
 def _below(draft: Draft, estimates: Estimates) -> frozenset[str]:

@@ -32,6 +32,7 @@ from noisegate.sql.bounds.looks import (
     steps_of,
     text_of,
 )
+from noisegate.sql.drafts.within import without_zeros
 from noisegate.sql.outer.margins import HalfWidths
 from noisegate.sql.question import Question
 from noisegate.sql.reuse.shelf import Shelf
@@ -202,7 +203,9 @@ def asked_of(desk: Desk, reading: Reading, terms: Terms) -> Asked:
         agreed = replace(agreed, epsilon=desk.step(agreed.epsilon))
     reading, agreed = shared(reading, agreed, desk.asked, rho=desk.rho)
     caveats = (*reading.question.caveats, *(each.words for each in reading.firsts))
-    question, accountant = replace(reading.question, caveats=caveats), desk.accountant
+    blocks = tuple(map(without_zeros, reading.question.blocks))
+    question = replace(reading.question, caveats=caveats, blocks=blocks)
+    accountant = desk.accountant
     sight = partial(sight_of, shelf=desk.read_as(Shelf))
     gaussian = desk.rho and desk.gaussian
     looks = looks_of(question, agreed, accountant, sight, gaussian=gaussian)
