@@ -12,6 +12,7 @@ from fractions import Fraction
 from math import isclose
 
 import engine_worlds
+import folder_cases
 import jvm
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -115,6 +116,30 @@ def test_a_delta_table_is_that_of_its_log_on_spark_itself(spark, tmp_path):
     found = stored_table(session, place)
     assert [each.rpartition("/")[2] for each in found.files] == ["p2.parquet", "p3.parquet"]
     assert found.rows(session).count() == 30 + 40
+
+
+@pytest.mark.parametrize("case", folder_cases.REFUSED)
+def test_a_folder_that_says_something_else_is_refused_on_spark_itself(spark, tmp_path, case):
+    """Of the file's column it would read nothing, and of files beside such folders no row."""
+    folder = folder_cases.written(tmp_path / "t", folder_cases.REFUSED[case])
+    with pytest.raises(SourceError, check=about("folder")):
+        folder_cases.opened(folder, f"{spark.url}#{folder}")
+
+
+def test_a_folder_without_a_value_is_a_missing_one_on_spark_itself(spark, tmp_path):
+    folder = folder_cases.written(tmp_path / "t", folder_cases.READ["no value"])
+    place = f"{spark.url}#{folder}"
+    gate = folder_cases.opened(folder, place, 'city = { in = ["Paris", "Rome"] }')
+    counts = "SELECT COUNT(*), COUNT(city) FROM t"
+    assert folder_cases.count(gate, counts) == [[3, 1]]
+    with pytest.raises(PolicyError, check=about("stored")):
+        folder_cases.opened(folder, place, 'city = { type = "integer", between = [0, 9] }')
+
+
+def test_names_of_folders_that_are_not_plain_are_refused_on_spark_itself(spark, tmp_path):
+    folder = folder_cases.written(tmp_path / "t", {"city=S%C3%A3o/a": {"id": [1]}})
+    with pytest.raises(SourceError, check=about("file")):
+        folder_cases.opened(folder, f"{spark.url}#{folder}")
 
 
 def test_files_with_columns_of_other_types_are_refused_on_spark_itself(spark):
@@ -294,6 +319,12 @@ def test_hive_tables_of_parquet_are_read_by_name_and_others_are_refused(tmp_path
     session.sql("INSERT INTO parted VALUES (5, 'd')").toArrow()
     with pytest.raises(SourceError, check=about("file")):
         stored_table(session, Place(server.url, "`parted`"))
+    session.sql("CREATE TABLE moved (pid BIGINT) PARTITIONED BY (ward STRING) STORED AS PARQUET")
+    other = tmp_path / "hive" / "warehouse" / "moved" / "ward=x"
+    session.sql(f"ALTER TABLE moved ADD PARTITION (ward = 'd') LOCATION '{other}'").toArrow()
+    session.sql("INSERT INTO moved PARTITION (ward = 'd') VALUES (5)").toArrow()
+    with pytest.raises(SourceError, check=about("folder")):
+        stored_table(session, Place(server.url, "`moved`"))
     for name in ("orc", "csv", "lines", "versions", "seen"):
         with pytest.raises(PolicyError, check=about("view")):
             stored_table(session, Place(server.url, f"`{name}`"))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, NoReturn, final
 from noisegate.errors import DEBUG, NoisegateError, PolicyError, SourceError
 from noisegate.files import TABLE, keep, place_of
 from noisegate.sources.asked import delta
+from noisegate.sources.asked.folders import named_by, require_same_names
 from noisegate.sources.duckdb.files import require_file
 
 if TYPE_CHECKING:
@@ -117,6 +118,9 @@ def parquet_table(path: Path, columns_of: Callable[[Path], "pa.Schema"]) -> Parq
             fix="Write them anew with the same columns, in the same order and of the same types.",
             about="drift",
         )
+    if path.is_dir():
+        named = {named_by(file.relative_to(path).parts[:-1]) for file in files}
+        require_same_names(named, first.names)
     return Parquet(path, tuple(files), states, first)
 
 
@@ -133,9 +137,14 @@ def _listed(path: Path) -> Sequence[Path]:
     for folder, part in delta.OTHERS.items():
         if any(part in each.name for each in (path / folder).glob("*")):
             raise delta.not_plain(folder)
-    found = sorted(path.rglob("*.parquet"))
-    found = [f for f in found if not {p[0] for p in f.relative_to(path).parts} & {"_", "."}]
+    found = sorted(each for each in path.rglob("*.parquet") if not each.is_dir())
+    found = [f for f in found if not any(map(_is_hidden, f.relative_to(path).parts))]
     return found or _nothing(path)
+
+
+def _is_hidden(part: str) -> bool:
+    """Whether a file or folder is not of the table; one that names a value is, as for Spark."""
+    return part[0] == "." or (part[0] == "_" and "=" not in part)
 
 
 def _nothing(path: Path) -> NoReturn:

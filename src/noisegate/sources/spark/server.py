@@ -10,7 +10,7 @@ import logging
 import os
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +21,7 @@ from noisegate.errors import DEBUG, PolicyError, SourceError
 from noisegate.extras import extra
 from noisegate.files import place_of, table_of
 from noisegate.sources.asked import delta
+from noisegate.sources.asked.folders import named_by, require_same_names
 
 REMOTE: Final = "SPARK_REMOTE"  # of the environment: the server of addresses without a host
 _HOME: Final = "SPARK_HOME"
@@ -45,6 +46,9 @@ _HIVE: Final = (  # how Hive reads plain Parquet files
 )
 _ROOT: Final = re.compile(r"^(\w+):/{1,3}(?=[^/])")
 _UNLIKE: Final = re.compile("merg(e|ing) schema")
+_FOLDERS: Final = re.compile(  # of Spark, and of Sail
+    "_PARTITION_COLUMN_|COLUMN_ALREADY_EXISTS|mixed partition values|duplicate column names"
+)
 _MISSING: Final = "PATH_NOT_FOUND"
 _TRIES: Final = {"max_retries": 5, "max_backoff": 3000}  # seven seconds; else it is ten minutes
 _PARTITION: Final = re.compile(r"/[^/=]+=[^/]*")
@@ -132,6 +136,12 @@ def told() -> Iterator[None]:
             fix="Check the address, the server and the names of its tables and folders.",
             about="server",
         )
+        if _FOLDERS.search(str(error)):
+            refusal = SourceError(
+                "Folders of a table name values (NAME=VALUE) that its server cannot read.",
+                fix="Put all files into folders of the same names, which no file has a column of.",
+                about="folder",
+            )
         if _UNLIKE.search(str(error)):
             refusal = SourceError(
                 "The files of a table have columns of one name and different types.",
@@ -230,12 +240,13 @@ def stored_table(session: Any, place: Place) -> Stored:  # noqa: ANN401 - a Spar
     if is_hive:
         files = _registered(session, place.table, root)
     read = session.read.option("basePath", root)
-    if sorted(read.parquet(*files).inputFiles()) != [*files]:
+    if _found(read, files) != files:
         raise SourceError(
             "Files of a table are not found by their names.",
-            fix="Name them by letters, digits, dots and dashes.",
+            fix="Name them and their folders by letters, digits, dots and dashes.",
             about="file",
         )
+    _require_folders(session, root, files)
     # of all files: a statement that meets another type than that of the first would fail
     schema = read.option("mergeSchema", value=True).parquet(*files).schema
     said = {each.name: each.dataType.simpleString() for each in schema.fields}
@@ -253,6 +264,33 @@ def stored_table(session: Any, place: Place) -> Stored:  # noqa: ANN401 - a Spar
         {name: int(found[1]) for name, found in scales.items() if found},
         schema,
     )
+
+
+def _found(read: Any, files: Sequence[str]) -> tuple[str, ...]:  # noqa: ANN401 - a DataFrameReader
+    """The files that are found by these names, which some servers read with other signs."""
+    from pyspark.errors import AnalysisException  # noqa: PLC0415 - an extra
+
+    try:
+        return tuple(sorted(read.parquet(*files).inputFiles()))
+    except AnalysisException as error:
+        if error.getCondition() != _MISSING:
+            raise
+    return ()
+
+
+def _require_folders(session: Any, root: str, files: Sequence[str]) -> None:  # noqa: ANN401
+    """Refuse folders whose names say something else than the files do. Reads no row."""
+    named = {named_by(_folders(file, root)) for file in files}
+    if named != {()}:  # beside each other, without the folders above, they are files alone
+        alone = session.read.option("mergeSchema", value=True).parquet(*files)
+        require_same_names(named, alone.columns)
+
+
+def _folders(file: str, root: str) -> list[str]:
+    """The folders that name values on the way from a table's folder to a file."""
+    above = len(_PARTITION.findall(f"{root}/"))
+    found = _PARTITION.findall(unquote(file).rpartition("/")[0])[above:]
+    return [each[1:] for each in found]
 
 
 def _files(session: Any, root: str) -> tuple[str, ...]:  # noqa: ANN401 - a SparkSession
@@ -291,6 +329,15 @@ def _registered(session: Any, table: str, root: str) -> tuple[str, ...]:  # noqa
         raise SourceError(
             "A Hive table has partitions outside of its folder.", fix=delta.COPY, about="file"
         )
+    folders = {"/".join(_folders(file, root)) for file in files} - {""}
+    if folders:  # what they are called is what will be read
+        listed = session.sql(f"SHOW PARTITIONS {table}").toArrow().column(0).to_pylist()
+        if not folders <= set(listed):
+            raise SourceError(
+                "A Hive table has partitions in folders that name other values.",
+                fix=delta.COPY,
+                about="folder",
+            )
     return tuple(sorted(files))
 
 
