@@ -18,7 +18,7 @@ from noisegate.sources.duckdb import source as duckdb_source
 from noisegate.sources.duckdb.files import plain
 from noisegate.sources.duckdb.source import DuckDBSource
 
-MADE_BY = ("root.opening", "root.rehearsal", "sources.duckdb.facts")  # who makes sources
+MADE_BY = ("root.parts", "root.rehearsal", "sources.duckdb.facts")  # who makes sources
 _ENGINES_MAX = 24
 _BYTES_MAX = 1 << 24
 kept: "OrderedDict[object, DuckDBSource]" = OrderedDict()

@@ -5,7 +5,8 @@ from typing import Final
 
 from noisegate.exact import Number
 from noisegate.inert import html
-from noisegate.lab.attacks.run import CLASSIC, GATE, NAMES, RAW, Outcome, tried
+from noisegate.lab.attacks.outcome import Outcome, picture
+from noisegate.lab.attacks.run import NAMES, tried
 from noisegate.lab.bounds import Bound, bounds
 from noisegate.lab.crowds import compare, made_up
 from noisegate.lab.intersections import PRICES
@@ -14,8 +15,6 @@ from noisegate.lab.ratios import DRAWS, MECHANISMS, laws
 from noisegate.lab.ratios import picture as drawn_laws
 from noisegate.lab.unpromised import Story, run
 
-_COLOURS: Final = {RAW: "#b2497a", CLASSIC: "#e08214", GATE: "#2a9d6f"}
-_LEFT, _WIDE, _BAR, _STEP, _LABEL = 300, 340, 22, 34, 40
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 _STYLE: Final = """
 :root { color-scheme: light dark; --ink: #1a1a1a; --paper: #fff; --line: #8888; }
@@ -27,39 +26,6 @@ table { border-collapse: collapse; width: 100%; } th, td { padding: .3rem .5rem;
   border-bottom: 1px solid var(--line); text-align: right; } th:first-child { text-align: left; }
 .scroll { overflow-x: auto; }
 """
-
-
-def picture(found: Outcome, *, standalone: bool = True) -> str:
-    """An SVG: three bars, a dashed line at chance, a solid one at what ε allows the gate."""
-    rows = []
-    for place, (kind, trial) in enumerate(found.trials.items()):
-        top = 10 + place * _STEP
-        wide = round(trial.success * _WIDE, 1)
-        end, line = _LEFT + wide, _LEFT + found.bound * _WIDE
-        label = line if kind == GATE and end <= line < end + _LABEL else end  # not below the line
-        rows.append(
-            f'<text x="{_LEFT - 8}" y="{top + 16}" text-anchor="end">{html(trial.against)}</text>'
-            f'<rect x="{_LEFT}" y="{top}" width="{wide}" height="{_BAR}" fill="{_COLOURS[kind]}"/>'
-            f'<text x="{label + 6:.1f}" y="{top + 16}">{trial.success:.0%}</text>'
-        )
-    bottom = 10 + 3 * _STEP
-    chance, bound = (round(_LEFT + share * _WIDE, 1) for share in (found.chance, found.bound))
-    lines = (
-        f'<path d="M{chance} 4V{bottom}" stroke="currentColor" stroke-dasharray="4 3"/>'
-        f'<path d="M{bound} {bottom - _STEP - 4}V{bottom}" stroke="currentColor"/>'
-        f'<text x="{chance}" y="{bottom + 14}" text-anchor="middle">'
-        f"chance {found.chance:.0%}</text>"
-        f'<text x="{bound}" y="{bottom + 30}" text-anchor="middle">'
-        f"at most {found.bound:.0%} for ε = {found.epsilon:g}</text>"
-    )
-    said = "; ".join(f"{trial.against}: {trial.success:.0%}" for trial in found.trials.values())
-    space = ' xmlns="http://www.w3.org/2000/svg"' if standalone else ""
-    ink = ' style="background:#fff;color:#1a1a1a"' if standalone else ""
-    return (
-        f'<svg{space}{ink} viewBox="0 0 {_LEFT + _WIDE + 60} {bottom + 38}" role="img" '
-        f'font-family="system-ui, sans-serif" font-size="13" fill="currentColor" '
-        f'aria-label="{html(f"{found.measure}: {said}")}">{"".join(rows)}{lines}</svg>'
-    )
 
 
 def page(

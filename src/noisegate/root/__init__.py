@@ -1,6 +1,7 @@
 """The composition root: a policy, or a table and a budget, become a gate; keys are handed out.
 
-Read `opening.py` first, then `hosting.py`, which is for policies. `arrays.py` is a budget for
+Read `opening.py` first, then `hosting.py`, which is for policies; `parts.py` is what both are made
+of. `arrays.py` is a budget for
 arrays, `rehearsal.py` a door in front of made-up rows, `stewards.py` what is done with a policy
 before anybody asks. Each is loaded when it is used.
 """
@@ -14,8 +15,8 @@ if TYPE_CHECKING:
     from noisegate.root.drafting import draft_policy as draft_policy
     from noisegate.root.hosting import Hosted as Hosted
     from noisegate.root.hosting import open_policy as open_policy
-    from noisegate.root.opening import ledger_beside as ledger_beside
     from noisegate.root.opening import open as open  # noqa: A004 - noisegate.open
+    from noisegate.root.parts import ledger_beside as ledger_beside
     from noisegate.root.rehearsal import Rehearsal as Rehearsal
     from noisegate.root.rehearsal import made_up_rows as made_up_rows
     from noisegate.root.stewards import Amendment as Amendment
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "Memory": "arrays", "memory": "arrays",
-    "Hosted": "hosting", "ledger_beside": "opening", "open": "opening", "open_policy": "hosting",
+    "Hosted": "hosting", "ledger_beside": "parts", "open": "opening", "open_policy": "hosting",
     "Rehearsal": "rehearsal", "made_up_rows": "rehearsal",
     "Amendment": "stewards", "amendment": "stewards",
     "check_policy": "stewards", "check_rows": "stewards", "draft_policy": "drafting",

@@ -12,7 +12,8 @@ from noisegate.ledger.ledger import Ledger
 from noisegate.privacy.domain import Key
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.unit import PrivacyUnit
-from noisegate.root.opening import book_of, open, open_root  # noqa: A004 - noisegate.open
+from noisegate.root.opening import open  # noqa: A004 - noisegate.open
+from noisegate.root.parts import book_of, open_root
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,7 +15,7 @@ from noisegate.ledger.ledger import Ledger
 from noisegate.ledger.origin import lying_in, origins_of
 from noisegate.privacy.domain import Key, Kind, TableDomain
 from noisegate.privacy.guarantee import units_of
-from noisegate.root.opening import (
+from noisegate.root.parts import (
     NOWHERE,
     Origins,
     account_name,

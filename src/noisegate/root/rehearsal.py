@@ -10,7 +10,7 @@ from noisegate.gate import Gate
 from noisegate.ledger.open import open_ledger
 from noisegate.privacy.guarantee import units_of
 from noisegate.privacy.loss import ApproxDP
-from noisegate.root.opening import open_root, protected_by
+from noisegate.root.parts import open_root, protected_by
 from noisegate.sources.duckdb.source import DuckDBSource
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from noisegate.files import sync_directory
 from noisegate.ledger.rules import require_text
 from noisegate.privacy.loss import ApproxDP
 from noisegate.root.hosting import Hosted, tables_of
-from noisegate.root.opening import account_name, open_analyst
+from noisegate.root.parts import account_name, open_analyst
 from noisegate.sources.engines import engine_of
 
 if TYPE_CHECKING:

@@ -8,8 +8,6 @@ who comes while somebody looks is told what was left before.
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable
-from dataclasses import dataclass
 from math import inf
 from threading import Lock
 from typing import Final, final
@@ -19,7 +17,6 @@ from noisegate.privacy.loss import ApproxDP
 from noisegate.root import Hosted
 from noisegate.server.results import Result
 from noisegate.server.runs import Run
-from noisegate.server.store import Do
 from noisegate.server.views import View, asked
 
 _PATIENCE: Final = 1.0  # seconds for a look at the ledger; another who looks would make it longer
@@ -90,23 +87,6 @@ class Remembered:
         if left is None:
             left = known.accounts[account] = gate.remaining
         return left
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
-    """A run that is over as soon as it is written down: ``write`` in a transaction, then `tell`."""
-
-    run: Run
-    ready: Result
-    write: Callable[[Do], object]
-    keep: Callable[[Run], None]
-
-    def tell(self) -> Run:
-        """The run, which is over; once it is on the disk, and not before."""
-        self.keep(self.run)
-        self.run.finish_at_once(self.ready)
-        return self.run
 
 
 @final

@@ -50,6 +50,7 @@ from noisegate.orders import order_from
 from noisegate.root import Stop
 from noisegate.server.refusals import body_of
 from noisegate.server.results import Result
+from noisegate.server.store import Do
 
 State: TypeAlias = Literal["waiting", "queued", "running", "done", "failed", "cancelled"]
 RUN: Final = (
@@ -316,6 +317,23 @@ class Run:
     def text(self) -> str:
         """The order as JSON: what an idempotency key stands for."""
         return json.dumps([self.said, self.fresh, self.practice], sort_keys=True)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """A run that is over as soon as it is written down: ``write`` in a transaction, then `tell`."""
+
+    run: Run
+    ready: Result
+    write: Callable[[Do], object]
+    keep: Callable[[Run], None]
+
+    def tell(self) -> Run:
+        """The run, which is over; once it is on the disk, and not before."""
+        self.keep(self.run)
+        self.run.finish_at_once(self.ready)
+        return self.run
 
 
 _SAID: Final[dict[int, tuple[Order[Any, Expected], dict[str, Any]]]] = {}  # by the order's place

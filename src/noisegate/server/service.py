@@ -43,9 +43,9 @@ from noisegate.server.pictures import Pictures
 from noisegate.server.published import Published
 from noisegate.server.queue import FairQueue
 from noisegate.server.refusals import no_such
-from noisegate.server.remembered import Known, Remembered
+from noisegate.server.remembered import Remembered
 from noisegate.server.results import UNPRICED, Result
-from noisegate.server.runs import RUN, Run, State, settling, stored_run, wait_to_settle
+from noisegate.server.runs import RUN, Known, Run, State, settling, stored_run, wait_to_settle
 from noisegate.server.settings import Settings
 from noisegate.server.store import Do, Store
 from noisegate.server.views import View
@@ -92,7 +92,8 @@ class Service:
         self._answers = Remembered(self.settings.kept, self.settings.quantum)
         self._lock, self._keyed = RLock(), [RLock() for _ in range(_KEYED)]
         self.queue = FairQueue(self.settings.workers)
-        self.published, self.pictures = Published(self), Pictures()
+        self.published = Published(self.store, self.log, self.run_of)
+        self.pictures = Pictures()
         self.counts = {"asked": 0, "answered": 0, "refused": 0}
 
     @property

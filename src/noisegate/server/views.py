@@ -8,7 +8,7 @@ from functools import cached_property
 from hashlib import sha256
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import Any, Final, Protocol, final
 from uuid import uuid4
 
 from noisegate.desk.display.prompt import plain_end
@@ -19,21 +19,19 @@ from noisegate.errors import Forbidden, Paused, SpecError, UserError
 from noisegate.gate import Gate
 from noisegate.ledger.account import Balance, room_of
 from noisegate.ledger.ledger import Ledger
+from noisegate.ledger.signing import Signer
 from noisegate.ledger.verify.anchor import signed
 from noisegate.privacy.capability import CAPABILITIES
 from noisegate.privacy.domain import Column, TableDomain
 from noisegate.privacy.guarantee import units_of
 from noisegate.privacy.unit import protected
 from noisegate.root import Hosted
-from noisegate.server.access import now
+from noisegate.server.access import AuditLog, now
 from noisegate.server.people import Caller
 from noisegate.server.refusals import no_such
-from noisegate.server.runs import RUN, Run
-from noisegate.server.store import Do
-
-if TYPE_CHECKING:
-    from noisegate.server.remembered import Known
-    from noisegate.server.service import Service
+from noisegate.server.runs import RUN, Known, Run
+from noisegate.server.settings import Settings
+from noisegate.server.store import Do, Store
 
 
 def facts_of(hosted: "Hosted", gate: "Gate | None") -> dict[str, Any]:
@@ -105,12 +103,38 @@ _KEY_MAX: Final = 200
 _SESSIONS: Final = ("many", "series")  # that hold a door open, which no request can
 
 
+class Behind(Protocol):
+    """What a view asks of the service behind it."""
+
+    settings: Settings
+    signer: Signer | None
+    store: Store
+    log: AuditLog
+
+    def gate(
+        self, hosted: Hosted, caller: Caller, *, practice: bool, purpose: str | None = None
+    ) -> Gate:
+        """The gate of a caller."""
+
+    def is_paused(self, dataset: str) -> bool:
+        """Whether the steward stopped all questions about it."""
+
+    def held(self, run_id: str) -> Run | None:
+        """A run that is in memory."""
+
+    def begin(self, view: "View", run: Run) -> Run:
+        """Keep a new run and queue it."""
+
+    def known(self, view: "View", run: Run) -> Known | None:
+        """What can be told again without any work."""
+
+
 @final
 class View:
     """One caller at one data set, for one purpose where its policy has purposes."""
 
     def __init__(
-        self, service: "Service", hosted: Hosted, caller: Caller, purpose: str | None = None
+        self, service: Behind, hosted: Hosted, caller: Caller, purpose: str | None = None
     ) -> None:
         self._service, self.hosted, self.caller = service, hosted, caller
         self._said = caller.purpose if purpose is None else purpose
@@ -254,7 +278,7 @@ class View:
         run = self._run(order, key=key, fresh=fresh, practice=practice, face=face)
         return self._service.begin(self, run)
 
-    def known(self, order: Order[Any, Expected], *, face: str = "http") -> "Known | None":
+    def known(self, order: Order[Any, Expected], *, face: str = "http") -> Known | None:
         """What can be told again without any work; None: `start` it instead."""
         run = self._run(order, key=None, fresh=False, practice=False, face=face)
         return self._service.known(self, run)

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, final
 
@@ -242,11 +241,12 @@ def question_job(desk: Desk, sql: str, terms: Terms, *, fresh: bool = False) -> 
         terms = replace(agreed, within=None, relative=None)
     job = _known(desk, reading, terms, fresh=fresh)
     if goal is not None and not job.is_paid(desk.curator):
-        require_foreseen(job, goal)
+        require_foreseen(job.expected, goal, looked=bool(job.asked.looks))
         if job.before:
             one = replace(terms, rows_per_unit=1, groups_per_unit=1)
             schema, top = job.expected.schema, terms.epsilon or job.epsilon
-            require_reached(_job(desk, reading, one, fresh=True, schema=schema), goal, top)
+            tried = _job(desk, reading, one, fresh=True, schema=schema)
+            require_reached(tried.expected, goal, top)
             job = replace(job, goal=goal, notes=(*job.notes, MOST))
         else:
             job = _within(job, goal)
@@ -265,8 +265,19 @@ def _within(job: QuestionJob, goal: Goal) -> QuestionJob:
         return _job(job.desk, job.asked.reading, terms, fresh=fresh, schema=schema)
 
     top = job.terms.epsilon or job.epsilon
-    found = least(made(top, fresh=True), top, goal, partial(made, fresh=True))
-    return made(found, fresh=job.fresh)
+    most = made(top, fresh=True)
+
+    def expected(epsilon: Fraction) -> AnswerExpected | None:
+        tried = made(epsilon, fresh=True)
+        return tried.expected if _is_within(tried, most) else None
+
+    return made(least(most.expected, top, goal, expected), fresh=job.fresh)
+
+
+def _is_within(job: QuestionJob, most: QuestionJob) -> bool:
+    """Whether no block costs more than it does at the most, and nothing else has to be found."""
+    pairs = zip(job.orders, most.orders, strict=True)
+    return not job.before and all(each.epsilon <= top.epsilon for each, top in pairs)
 
 
 def _known(desk: Desk, reading: Reading, terms: Terms, *, fresh: bool) -> QuestionJob:

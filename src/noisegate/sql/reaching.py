@@ -8,9 +8,9 @@ most that all of it may cost. The look is the one that belongs to this price; of
 is spent as the predicted ± needs, that of noise and of what the bound loses together.
 
 Claim: look and answer cost at most ``epsilon`` together. Adjacency: add/remove. Why: an ε that is
-    tried is at most that, and buys no more for the blocks than ``epsilon`` does (`_is_within`);
-    which one is chosen follows from the question, the policy and what was released. Each part is
-    charged before it is drawn, so adaptive composition holds [RRUV16].
+    tried is at most that, and buys no more for the blocks than ``epsilon`` does (`_is_within`, in
+    `job.py`); which one is chosen follows from the question, the policy and what was released. Each
+    part is charged before it is drawn, so adaptive composition holds [RRUV16].
 """
 
 from collections.abc import Callable, Mapping
@@ -25,11 +25,10 @@ from noisegate.errors import NoisegateError, Unsupported
 from noisegate.privacy.loss import decimal_up
 from noisegate.sql.drafts.recipe import COUNTS
 from noisegate.sql.estimates.accuracy import Goal, cheapest, limits_of
-from noisegate.sql.plan import readable, shown_names
+from noisegate.sql.plan import AnswerExpected, readable, shown_names
 from noisegate.sql.question import Function
 
 if TYPE_CHECKING:
-    from noisegate.sql.job import QuestionJob
     from noisegate.sql.reuse.released import Guess
     from noisegate.sql.steps.shown import Foreseen
 
@@ -47,9 +46,9 @@ def goal_of(terms: Terms) -> Goal | None:
     return Goal.of(terms)
 
 
-def require_foreseen(job: "QuestionJob", goal: Goal) -> None:
-    """Refuse numbers whose error no price tells beforehand."""
-    limits, blocks = _limits(job, goal), job.asked.question.blocks
+def require_foreseen(expected: AnswerExpected, goal: Goal, *, looked: bool) -> None:
+    """Refuse numbers whose error no price tells beforehand; ``looked``: bounds are estimated."""
+    limits, blocks = _limits(expected, goal), expected.question.blocks
     if any(key.domain.keys is None for block in blocks for key in block.by):
         raise Unsupported(
             "Which groups are found follows from the price, not from an accuracy.",
@@ -57,13 +56,13 @@ def require_foreseen(job: "QuestionJob", goal: Goal) -> None:
             about="accuracy",
         )
     functions = [each.function for block in blocks for each in block.aggregates]
-    if job.asked.looks and (others := [each for each in functions if each not in _ADDED]):
+    if looked and (others := [each for each in functions if each not in _ADDED]):
         raise Unsupported(
             f"The error of {others[0].value} follows from how many rows an estimated bound leaves.",
             fix="Ask by epsilon, or give rows_per_unit=...",
             about="accuracy",
         )
-    for name in job.expected.margins(goal.confidence):
+    for name in expected.margins(goal.confidence):
         if goal.relative is not None and limits.get(name, inf) == inf:
             raise Unsupported(
                 f"What a relative error of {name} is compared with is not known beforehand.",
@@ -72,23 +71,29 @@ def require_foreseen(job: "QuestionJob", goal: Goal) -> None:
             )
 
 
-def require_reached(job: "QuestionJob", goal: Goal, top: Fraction) -> None:
-    """Refuse what not even the whole price reaches, for a ``job`` that bounds units by one row."""
-    if not _meets(job, goal, unknown=True):
-        raise _beyond(job, goal, top)
+def require_reached(expected: AnswerExpected, goal: Goal, top: Fraction) -> None:
+    """Refuse what not even the whole price reaches, where units are bounded by one row."""
+    if not _meets(expected, goal, unknown=True):
+        raise _beyond(expected, goal, top)
 
 
 def least(
-    most: "QuestionJob", top: Fraction, goal: Goal, make: "Callable[[Fraction], QuestionJob]"
+    most: AnswerExpected,
+    top: Fraction,
+    goal: Goal,
+    make: Callable[[Fraction], AnswerExpected | None],
 ) -> Fraction:
-    """The least ε that is accurate enough; refused if ``top``, that of ``most``, is not."""
+    """The least ε that is accurate enough; refused if ``top``, that of ``most``, is not.
+
+    ``make`` says what to expect for an ε; None: some block costs more than for ``top``.
+    """
 
     def is_enough(epsilon: Fraction) -> bool:
         try:
-            job = make(min(epsilon, top))
+            expected = make(min(epsilon, top))
         except NoisegateError:
             return False  # more noise than there is
-        return _is_within(job, most) and _meets(job, goal)
+        return expected is not None and _meets(expected, goal)
 
     try:
         return min(cheapest(is_enough), top)
@@ -96,9 +101,9 @@ def least(
         raise _beyond(most, goal, top) from None
 
 
-def _beyond(job: "QuestionJob", goal: Goal, top: Fraction) -> Unsupported:
+def _beyond(expected: AnswerExpected, goal: Goal, top: Fraction) -> Unsupported:
     """With what the whole price is predicted to reach, as far as that is known."""
-    found = _foreseen(job, goal).items()
+    found = _foreseen(expected, goal).items()
     told = [(each.most, name) for name, each in found if each.most is not None]
     words = ""
     if told:
@@ -111,25 +116,19 @@ def _beyond(job: "QuestionJob", goal: Goal, top: Fraction) -> Unsupported:
     )
 
 
-def _is_within(job: "QuestionJob", most: "QuestionJob") -> bool:
-    """Whether no block costs more than it does at the most, and nothing else has to be found."""
-    pairs = zip(job.orders, most.orders, strict=True)
-    return not job.before and all(each.epsilon <= top.epsilon for each, top in pairs)
-
-
-def _meets(job: "QuestionJob", goal: Goal, *, unknown: bool = False) -> bool:
+def _meets(expected: AnswerExpected, goal: Goal, *, unknown: bool = False) -> bool:
     """Whether all errors are as small as wanted."""
-    found = _foreseen(job, goal)
-    limits, usual = _limits(job, goal), inf if goal.within is None else float(goal.within)
+    found = _foreseen(expected, goal)
+    limits, usual = _limits(expected, goal), inf if goal.within is None else float(goal.within)
     return all(
         unknown if each.most is None or each.at_best else each.most <= limits.get(name, usual)
         for name, each in found.items()
     )
 
 
-def _foreseen(job: "QuestionJob", goal: Goal) -> "Mapping[str, Foreseen]":
+def _foreseen(expected: AnswerExpected, goal: Goal) -> "Mapping[str, Foreseen]":
     """The errors by looks alone: not by what else was released."""
-    error = job.expected.error
+    error = expected.error
     guesses = tuple(replace(each, shelf=None, said=_rows(each)) for each in error.guesses)
     return replace(error, guesses=guesses).columns(goal.confidence)
 
@@ -147,11 +146,11 @@ def _rows(guess: "Guess") -> int | None:
     return max(1, round(kept[0])) if kept else None
 
 
-def _limits(job: "QuestionJob", goal: Goal) -> Mapping[str, float]:
+def _limits(expected: AnswerExpected, goal: Goal) -> Mapping[str, float]:
     """The largest half-width of each number that the answer shows as it is released."""
-    names = shown_names(job.asked.question)
+    names = shown_names(expected.question)
     return {
-        names.get((order.bought.draft.block.name, name), name): limit
-        for order in job.orders
-        for name, limit in limits_of(order.bought.draft, goal).items()
+        names.get((bought.draft.block.name, name), name): limit
+        for bought in expected.bought
+        for name, limit in limits_of(bought.draft, goal).items()
     }

@@ -8,8 +8,9 @@ from typer.testing import CliRunner
 
 from noisegate.cli import app
 from noisegate.errors import SpecError
+from noisegate.lab.attacks.outcome import picture
 from noisegate.lab.attacks.run import NAMES, tried
-from noisegate.lab.report import page, picture
+from noisegate.lab.report import page
 from noisegate.lab.unpromised import run as unpromised
 
 TIMES, EPSILON = 24, 0.5

@@ -179,7 +179,8 @@ def _print_attacks(found: Any, times: int) -> None:  # noqa: ANN401 - outcomes
 
 def _write_attacks(path: Path, found: Any, epsilon: str) -> None:  # noqa: ANN401 - outcomes
     from noisegate.files import write  # noqa: PLC0415
-    from noisegate.lab.report import page, picture  # noqa: PLC0415
+    from noisegate.lab.attacks.outcome import picture  # noqa: PLC0415
+    from noisegate.lab.report import page  # noqa: PLC0415
     from noisegate.lab.unpromised import run  # noqa: PLC0415
 
     if path.suffix == ".html":

@@ -9,7 +9,8 @@ import duckdb
 
 from noisegate.errors import NoisegateError
 from noisegate.gate import Gate
-from noisegate.lab.attacks.run import Outcome, Setting, Trial, listed
+from noisegate.lab.attacks.outcome import Outcome, Trial
+from noisegate.lab.attacks.run import Setting, listed
 from noisegate.server.runs import rung
 
 _PEOPLE, _TARGET = 60, 17

@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from noisegate.errors import OverBudget
-from noisegate.lab.attacks.run import Outcome, Setting, Trial, listed, number, worlds
+from noisegate.lab.attacks.outcome import Outcome, Trial
+from noisegate.lab.attacks.run import Setting, listed, number, worlds
 from noisegate.root import open as open_gate
 
 _PEOPLE, _TARGET = 400, 17

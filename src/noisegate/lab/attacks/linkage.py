@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from noisegate.crowd.anonymity import anonymity, betrayed, generalised, linked
 from noisegate.errors import SpecError
 from noisegate.gate import Gate
-from noisegate.lab.attacks.run import ROOM, Facts, Outcome, Setting, Trial, number
+from noisegate.lab.attacks.outcome import Outcome, Trial
+from noisegate.lab.attacks.run import ROOM, Facts, Setting, number
 from noisegate.releases.cells.chance import Coins, public_coins
 from noisegate.root import open as open_gate
 

@@ -4,7 +4,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from noisegate.lab.attacks.run import Outcome, Setting, Trial, worlds
+from noisegate.lab.attacks.outcome import Outcome, Trial
+from noisegate.lab.attacks.run import Setting, worlds
 
 _ROWS, _COLUMNS, _RIDGE = 34, 30, 0.1
 _CLOSE = 0.3  # half of how much the target varies

@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from noisegate.lab.attacks.run import ROOM, Facts, Outcome, Setting, Trial, number
+from noisegate.lab.attacks.outcome import Outcome, Trial
+from noisegate.lab.attacks.run import ROOM, Facts, Setting, number
 from noisegate.root import open as open_gate
 
 _PEOPLE = 40

@@ -22,74 +22,12 @@ import pyarrow as pa
 from noisegate.errors import SpecError
 from noisegate.exact import Number, positive
 from noisegate.gate import Gate
+from noisegate.lab.attacks.outcome import Outcome, Trial
 from noisegate.releases.cells.chance import Coins, public_coins
 from noisegate.root import open as open_gate
 
-RAW, CLASSIC, GATE = "raw", "classic", "gate"
 Facts: TypeAlias = dict[str, dict[str, Any]]
 ROOM: Final = 1_000_000  # a budget that no experiment exhausts: every trial pays its own ε
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """One attack on one kind of answers: how often the attacker was right."""
-
-    against: str
-    success: float
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Outcome:
-    """An attack and its three trials.
-
-    ``chance`` is what guessing gives, ``bound`` the most that the gate's ε allows any attacker.
-    """
-
-    name: str
-    title: str
-    story: str
-    measure: str
-    epsilon: float
-    chance: float
-    bound: float
-    raw: Trial
-    classic: Trial
-    gate: Trial
-
-    @property
-    def trials(self) -> dict[str, Trial]:
-        """The three trials by kind."""
-        return {RAW: self.raw, CLASSIC: self.classic, GATE: self.gate}
-
-    @property
-    def shares(self) -> tuple[float, ...]:
-        """Success of the three trials, chance, and the most that ε allows."""
-        return (*(trial.success for trial in self.trials.values()), self.chance, self.bound)
-
-    def __str__(self) -> str:
-        tried = "; ".join(f"{each.against} {each.success:.0%}" for each in self.trials.values())
-        return f"{self.title}: {tried}; ε allows at most {self.bound:.0%}"
-
-    __repr__ = __str__
-
-    def _repr_svg_(self) -> str:
-        from noisegate.lab.report import picture  # noqa: PLC0415 - notebooks only
-
-        return picture(self)
-
-    def to_record(self) -> dict[str, Any]:
-        """Everything as JSON."""
-        trials = {
-            kind: {"against": trial.against, "success": trial.success}
-            for kind, trial in self.trials.items()
-        }
-        return {
-            "attack": self.name, "title": self.title, "story": self.story,
-            "measure": self.measure, "epsilon": self.epsilon, "chance": self.chance,
-            "bound": self.bound, "trials": trials,
-        }  # fmt: skip
 
 
 @final

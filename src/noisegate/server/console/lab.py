@@ -8,15 +8,13 @@ found.
 import json
 from dataclasses import dataclass, field
 from threading import Lock, Thread
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import Any, Final, final
 
 from starlette.responses import Response
 
 from noisegate.errors import NoisegateError, SpecError
+from noisegate.server.console.visits import Visit
 from noisegate.server.pictures import child
-
-if TYPE_CHECKING:
-    from noisegate.server.console.visits import Visit
 
 EPSILONS: Final = ("0.1", "1", "5")
 TIMES: Final = 40  # trials of each attack
@@ -76,9 +74,9 @@ def _percent(share: float) -> float:
 _AGAIN: Final = 3  # seconds until the page looks again
 
 
-def lab_page(visit: "Visit") -> Response:
+def lab_page(lab: Lab, visit: Visit) -> Response:
     """The gallery of one ε, or the way to it."""
-    lab, chosen = visit.console.lab, _chosen(visit)
+    chosen = _chosen(visit)
     return visit.page(
         "lab.html",
         title="Lab",
@@ -93,15 +91,15 @@ def lab_page(visit: "Visit") -> Response:
     )
 
 
-def lab(visit: "Visit") -> Response:
+def lab(lab: Lab, visit: Visit) -> Response:
     """Try the attacks."""
     chosen = _chosen(visit)
-    visit.console.lab.start(chosen)
+    lab.start(chosen)
     visit.log("lab", epsilon=chosen)
     return visit.to("lab", epsilon=chosen)
 
 
-def _chosen(visit: "Visit") -> str:
+def _chosen(visit: Visit) -> str:
     chosen = visit.said("epsilon", "1")
     if chosen not in EPSILONS:
         raise SpecError("This ε is not offered.", fix=f"Use {', '.join(EPSILONS)}.", about="range")

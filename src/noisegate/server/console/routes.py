@@ -37,6 +37,7 @@ def console_routes(
     """
     console = visits.Console(service, proxied=proxied, sign_in=sign_in)
     page = partial(visits.route, console)
+    gallery = lab.Lab()
     return [
         Route("/", lambda _: RedirectResponse(visits.HOME, headers=visits.HEADERS)),
         Route(f"{visits.HOME}/static/{{name}}", _static),
@@ -71,8 +72,8 @@ def console_routes(
         page("/audit/csv", audit.audit_csv, _WATCHERS),
         page("/audit/report", audit.report_page, _WATCHERS),
         page("/audit/report.pdf", audit.report_pdf, _WATCHERS),
-        page("/lab", lab.lab_page, visits.EVERYBODY),
-        page("/lab", lab.lab, visits.EVERYBODY, post=True),
+        page("/lab", partial(lab.lab_page, gallery), visits.EVERYBODY),
+        page("/lab", partial(lab.lab, gallery), visits.EVERYBODY, post=True),
         page("/audit/verify", audit.verify, _WATCHERS, post=True),
         page("/{rest:path}", _nothing, visits.EVERYBODY),
     ]

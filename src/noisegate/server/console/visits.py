@@ -21,7 +21,6 @@ from starlette.routing import Route
 
 from noisegate.errors import Forbidden, Unauthenticated, stumbled
 from noisegate.inert import lines
-from noisegate.server.console.lab import Lab
 from noisegate.server.console.sessions import HOURS, Attempts, Session, Sessions
 from noisegate.server.oidc import SignIn
 from noisegate.server.people import Caller
@@ -92,7 +91,7 @@ class Console:
     def __init__(self, service: Service, *, proxied: bool, sign_in: SignIn | None = None) -> None:
         self.service, self.proxied, self.sign_in = service, proxied, sign_in
         self.sessions = Sessions(service.store, service.people)
-        self.attempts, self.lab = Attempts(), Lab()
+        self.attempts = Attempts()
 
     def session(self, request: Request) -> Session | None:
         """Who is there."""

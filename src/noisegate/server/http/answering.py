@@ -374,10 +374,3 @@ async def ready(asked: Asked) -> Response:
     """The service can take questions: its store answers."""
     await asked.off(asked.service.people.everybody)
     return say({"status": "ready", "datasets": len(asked.service.names)})
-
-
-async def openapi(asked: Asked) -> Response:  # noqa: ARG001 - as all calls
-    """This description, as OpenAPI 3.1."""
-    from noisegate.server.http.table import description  # noqa: PLC0415 - it has all calls
-
-    return say(description())

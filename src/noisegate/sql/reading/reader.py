@@ -22,15 +22,8 @@ from noisegate.sql.reading.groups.rewriting import (
     join_instead,
     shown_over,
 )
-from noisegate.sql.reading.rows.relations import (
-    Env,
-    From,
-    refuse_inner_clauses,
-    refuse_row_clauses,
-    selected,
-    union,
-    within_units,
-)
+from noisegate.sql.reading.rows.clauses import Env, refuse_inner_clauses, refuse_row_clauses
+from noisegate.sql.reading.rows.relations import From, selected, union, within_units
 from noisegate.sql.reading.rows.windows import windowed
 from noisegate.sql.reading.sight import Rows, aggregates_in, item_of, rows_of_table, single_columns
 from noisegate.sql.reading.statement import (

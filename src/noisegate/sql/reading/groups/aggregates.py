@@ -20,7 +20,7 @@ from noisegate.privacy.domain import Kind
 from noisegate.sql.question import Function
 from noisegate.sql.reading.literals import kind_of, literal
 from noisegate.sql.reading.sight import Name, Sight
-from noisegate.sql.reading.values.expressions import both
+from noisegate.sql.reading.values.operands import both
 from noisegate.sql.reading.words import Node, at, refusal, require_only
 from noisegate.sql.spelling import decimal
 

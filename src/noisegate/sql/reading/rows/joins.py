@@ -11,7 +11,7 @@ from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Kind
 from noisegate.sql.reading.literals import kind_of
 from noisegate.sql.reading.sight import Name, Rows, Sight, conjuncts, field_of, find, unknown
-from noisegate.sql.reading.values.expressions import both
+from noisegate.sql.reading.values.operands import both
 from noisegate.sql.reading.words import Node, attempt, fold, refusal, require_only
 from noisegate.transforms.stability import require_one_space
 

@@ -3,9 +3,9 @@
 A row's partners are rows of a public table, or other rows of its own unit.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, TypeAlias, final
 
 from sqlglot import exp
 
@@ -16,6 +16,7 @@ from noisegate.privacy.domain import Kind
 from noisegate.sql.reading.groups.aggregates import asked
 from noisegate.sql.reading.groups.per_unit import Growing, column_of, folded
 from noisegate.sql.reading.literals import agreed
+from noisegate.sql.reading.rows.clauses import Clauses, Env, columns_of
 from noisegate.sql.reading.rows.joins import (
     Equality,
     alike,
@@ -36,12 +37,11 @@ from noisegate.sql.reading.sight import (
     item_of,
 )
 from noisegate.sql.reading.values.decimals import exact
-from noisegate.sql.reading.values.expressions import Reading, both
+from noisegate.sql.reading.values.expressions import Reading
+from noisegate.sql.reading.values.operands import both
 from noisegate.sql.reading.words import Node, fold, refusal, require_only, sub_query_refusal
 
-if TYPE_CHECKING:
-    from noisegate.sql.reading.rows.relations import Env, From
-
+Where: TypeAlias = Callable[[Sight, list[Node], Env], Rows]
 _PREDICATES: Final = (exp.Exists, exp.In)
 
 
@@ -87,10 +87,11 @@ def reaches_out(node: Node, sight: Sight) -> bool:
 @final
 @dataclass(frozen=True, slots=True)
 class SubQueries:
-    """Reads sub-queries over the rows of ``sight``; ``reads`` reads their FROM and WHERE."""
+    """Reads sub-queries over rows; ``reads`` reads their FROM, ``where`` what WHERE leaves."""
 
-    reads: "From"
-    env: "Env"
+    reads: Clauses
+    where: Where
+    env: Env
 
     def with_values(self, sight: Sight, nodes: Iterable[Node]) -> Sight:
         """The rows with the values of all sub-queries in the nodes that one row's partners tell."""
@@ -208,7 +209,7 @@ class SubQueries:
         ties = [part for part in parts if not _inside(part, rows)]
         local = [part for part in parts if part not in ties]
         pairs = [(part, _sides(part, rows)) for part in ties]
-        inner = self.reads.kept(Sight(rows), local, self.env)
+        inner = self.where(Sight(rows), local, self.env)
         if renamed or any(pair is None for _, pair in pairs):
             inner = apart(outer.rows, inner)
         reading, within = _over_both(outer, inner), Sight(inner)
@@ -299,19 +300,15 @@ def _over_both(outer: Sight, inner: Rows) -> Reading:
     return Reading({**outer.rows.schema, **inner.schema}, hook, untyped)
 
 
-def _columns(node: Node) -> list[exp.Column]:
-    return list(node.find_all(exp.Column))
-
-
 def _inside(node: Node, rows: Rows) -> bool:
     """Whether all columns are the sub-query's own. A nested sub-query speaks for itself."""
     if node.find(exp.Query):
         return True
-    return all(find(column, rows.names) is not None for column in _columns(node))
+    return all(find(column, rows.names) is not None for column in columns_of(node))
 
 
 def _beyond(node: Node, rows: Rows) -> bool:
-    columns = _columns(node)
+    columns = columns_of(node)
     return bool(columns) and all(find(column, rows.names) is None for column in columns)
 
 

@@ -3,9 +3,10 @@
 All are made of functions of the closed list.
 """
 
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from sqlglot import exp
 
@@ -13,15 +14,11 @@ from noisegate.algebra.expression import Call, Expression, Literal, domain_of
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Kind
 from noisegate.sql.reading.literals import as_text, literal, sql_type, whole
+from noisegate.sql.reading.values.operands import Operands
 from noisegate.sql.reading.words import Node, refusal, require_only
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
-    from noisegate.sql.reading.values.expressions import Reading
-
-
-def _whole_division(node: Node, reading: "Reading") -> Expression:
+def _whole_division(node: Node, reading: Operands) -> Expression:
     """Of whole numbers the whole quotient; of others a plain division, as in DuckDB."""
     parts = tuple(reading.operand(part, Kind.INTEGER) for part in (node.this, node.expression))
     for part in parts:
@@ -35,7 +32,7 @@ def _whole_division(node: Node, reading: "Reading") -> Expression:
     return Call("int_divide" if types == {Kind.INTEGER} else "divide", parts)
 
 
-def _log(node: Node, reading: "Reading") -> Expression:
+def _log(node: Node, reading: Operands) -> Expression:
     """LOG(x) is to base 10, LOG(base, x) to a base."""
     if not node.args.get("expression"):
         return Call("log10", (reading.operand(node.this),))
@@ -46,7 +43,7 @@ def _log(node: Node, reading: "Reading") -> Expression:
     return Call(named, (value,))
 
 
-def _bucket(node: Node, reading: "Reading") -> Expression:
+def _bucket(node: Node, reading: Operands) -> Expression:
     """WIDTH_BUCKET(x, low, high, n): 0 below, 1 to n, n + 1 from high on."""
     low, high = literal(node.args["min_value"]), literal(node.args["max_value"])
     count = whole(node.args["num_buckets"], "The number of buckets")
@@ -62,31 +59,31 @@ def _bucket(node: Node, reading: "Reading") -> Expression:
     return Call("case", (Call("not", (Call("is_null", (value,)),)), place))
 
 
-Reader: TypeAlias = "Callable[[Node, Reading], Expression]"
+Reader: TypeAlias = Callable[[Node, Operands], Expression]
 _QUIET: Final = ("safe", "coalesce")
 _BOTH: Final = ("this", "expression")
 _LIKE: Final = (*_BOTH, "negate")
 
 
-def _escaped(node: Node, reading: "Reading") -> Expression:
+def _escaped(node: Node, reading: Operands) -> Expression:
     if not isinstance(node.this, exp.Like | exp.ILike):
         raise refusal(node)
     require_only(node.this, *_LIKE)
     return _like(node.this, reading, reading.read(node.expression))
 
 
-def _like(node: Node, reading: "Reading", *escape: Expression) -> Expression:
+def _like(node: Node, reading: Operands, *escape: Expression) -> Expression:
     name = "ilike" if isinstance(node, exp.ILike) else "like"
     text, pattern = (reading.taken(each, Kind.TEXT) for each in (node.this, node.expression))
     found = Call(name, (text, pattern, *escape))
     return Call("not", (found,)) if node.args.get("negate") else found
 
 
-def _texts(nodes: "Sequence[Node]", reading: "Reading") -> list[Expression]:
+def _texts(nodes: Sequence[Node], reading: Operands) -> list[Expression]:
     return [as_text(reading.raw(node), reading.schema) for node in nodes]
 
 
-def _concat(node: Node, reading: "Reading") -> Expression:
+def _concat(node: Node, reading: Operands) -> Expression:
     """CONCAT leaves NULLs out, unlike ||."""
     filled: list[Expression] = [
         Call("coalesce", (text, Literal(""))) if domain_of(text, reading.schema).may_lack else text
@@ -95,12 +92,12 @@ def _concat(node: Node, reading: "Reading") -> Expression:
     return Call("concat", tuple(filled))
 
 
-def _trim(node: Node, reading: "Reading") -> Expression:
+def _trim(node: Node, reading: Operands) -> Expression:
     name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(node.text("position"), "trim")
     return Call(name, (reading.taken(node.this, Kind.TEXT),))
 
 
-def _pad(node: Node, reading: "Reading") -> Expression:
+def _pad(node: Node, reading: Operands) -> Expression:
     if not node.args.get("fill_pattern"):
         raise Unsupported(
             "LPAD and RPAD need the text to pad with.", fix="For example: LPAD(x, 5, '0')."
@@ -112,7 +109,7 @@ def _pad(node: Node, reading: "Reading") -> Expression:
 def _of_text(name: str, *parts: str, may: tuple[str, ...] = ()) -> Reader:
     """A function of a text, of other parts, and of those that ``may`` be said."""
 
-    def read(node: Node, reading: "Reading") -> Expression:
+    def read(node: Node, reading: Operands) -> Expression:
         said = (*parts, *(part for part in may if node.args.get(part)))
         others = (reading.read(node.args[part]) for part in said)
         return Call(name, (reading.taken(node.this, Kind.TEXT), *others))
@@ -120,7 +117,7 @@ def _of_text(name: str, *parts: str, may: tuple[str, ...] = ()) -> Reader:
     return read
 
 
-def _strftime(node: Node, reading: "Reading") -> Expression:
+def _strftime(node: Node, reading: Operands) -> Expression:
     """STRFTIME(x, format), or the other way round, as DuckDB has it too."""
     moment, form = node.this, node.args["format"]
     if moment.is_string:
@@ -128,7 +125,7 @@ def _strftime(node: Node, reading: "Reading") -> Expression:
     return Call("strftime", (reading.taken(moment, Kind.TIMESTAMP), reading.read(form)))
 
 
-def _epoch_ms(node: Node, reading: "Reading") -> Expression:
+def _epoch_ms(node: Node, reading: Operands) -> Expression:
     """EPOCH_MS of a date or time; of a number it would make one."""
     return Call("epoch_ms", (reading.taken(node.this, Kind.TIMESTAMP),))
 

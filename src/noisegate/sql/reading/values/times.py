@@ -1,8 +1,9 @@
 """Dates and times of SQL: parts, units, names, and sums in which dates count in days."""
 
+from collections.abc import Callable
 from datetime import date, timedelta
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from sqlglot import exp
 
@@ -11,13 +12,8 @@ from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Kind
 from noisegate.sql.reading.literals import whole
 from noisegate.sql.reading.values import decimals
+from noisegate.sql.reading.values.operands import Operands
 from noisegate.sql.reading.words import Node, refusal
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from noisegate.sql.reading.values.expressions import Reading
-
 
 DAYS: Final = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
 MONTHS: Final = (
@@ -111,7 +107,7 @@ def _beyond() -> Unsupported:
     )
 
 
-Reader: TypeAlias = "Callable[[Node, Reading], Expression]"
+Reader: TypeAlias = Callable[[Node, Operands], Expression]
 _BOTH: Final = ("this", "expression")
 _QUIET: Final = ("typed", "safe", "date_part_boundary")
 _PARTS: Final[dict[str, str]] = {
@@ -126,7 +122,7 @@ _MONTHS: Final = {
 }  # fmt: skip
 
 
-def part(name: str, node: Node, reading: "Reading") -> Expression:
+def part(name: str, node: Node, reading: Operands) -> Expression:
     """A part of a date or time, by its name."""
     found = _PARTS.get(name.lower())
     if found is None and name.lower() != "isodow":
@@ -140,7 +136,7 @@ def part(name: str, node: Node, reading: "Reading") -> Expression:
     return iso_weekday(moment) if found is None else Call(found, (moment,))
 
 
-def _seconds(node: Node, reading: "Reading") -> Expression:
+def _seconds(node: Node, reading: Operands) -> Expression:
     """EPOCH(x), seconds since 1970; of a difference of two times, the seconds between them."""
     inner = node.unnest()
     if isinstance(inner, exp.Sub) and not isinstance(inner.expression, exp.Interval):
@@ -151,7 +147,7 @@ def _seconds(node: Node, reading: "Reading") -> Expression:
     return Call("epoch", (reading.taken(node, Kind.TIMESTAMP),))
 
 
-def _sum(node: Node, reading: "Reading") -> Expression:
+def _sum(node: Node, reading: Operands) -> Expression:
     """Sums and differences, where dates count in days."""
     back = isinstance(node, exp.Sub)
     first, second = node.this, node.expression
@@ -177,7 +173,7 @@ def _sum(node: Node, reading: "Reading") -> Expression:
     return decimals.computed("subtract" if back else "add", left, right, reading.schema)
 
 
-def _summands(nodes: tuple[Node, Node], reading: "Reading") -> tuple[Expression, ...]:
+def _summands(nodes: tuple[Node, Node], reading: Operands) -> tuple[Expression, ...]:
     """What is added up: a column without a type is a number, or a date beside a date."""
     read = [None if reading.without_type(node) else reading.operand(node) for node in nodes]
     dates = any(value is not None and reading.kind(value) is Kind.DATE for value in read)
@@ -195,7 +191,7 @@ def _later(moment: Expression, days: Expression, *, back: bool) -> Expression:
     return later_days(moment, days)
 
 
-def _moved(node: Node, interval: exp.Interval, reading: "Reading", *, back: bool) -> Expression:
+def _moved(node: Node, interval: exp.Interval, reading: Operands, *, back: bool) -> Expression:
     """A date and an INTERVAL of days, weeks, months or years."""
     count, unit = _words(interval)
     months = _MONTHS.get(unit)
@@ -206,7 +202,7 @@ def _moved(node: Node, interval: exp.Interval, reading: "Reading", *, back: bool
     return later_months(moment, -number if back else number, reading.schema)
 
 
-def _days(interval: exp.Interval, reading: "Reading") -> Expression:
+def _days(interval: exp.Interval, reading: Operands) -> Expression:
     text = interval.this
     number, word = _words(interval)
     unit = _DAYS.get(word)
@@ -230,13 +226,13 @@ def _words(interval: exp.Interval) -> tuple[str, str]:
     return (words[0], words[1].upper()) if len(words) == 2 else ("", "")
 
 
-def _date_add(node: Node, reading: "Reading") -> Expression:
+def _date_add(node: Node, reading: Operands) -> Expression:
     if not isinstance(node.expression, exp.Interval):
         raise refusal(node)
     return _moved(node.this, node.expression, reading, back=False)
 
 
-def _calendar(node: Node, reading: "Reading") -> Expression:
+def _calendar(node: Node, reading: Operands) -> Expression:
     """Days and months by other names than numbers."""
     moment = reading.taken(node.this, Kind.TIMESTAMP)
     if isinstance(node, exp.LastDay):
@@ -249,12 +245,12 @@ def _calendar(node: Node, reading: "Reading") -> Expression:
     return named(Call("month", (moment,)), 1, MONTHS, reading.schema)
 
 
-def _truncated(node: Node, reading: "Reading") -> Expression:
+def _truncated(node: Node, reading: Operands) -> Expression:
     unit = Literal(node.args["unit"].name.lower())
     return Call("date_trunc", (unit, reading.taken(node.this, Kind.TIMESTAMP)))
 
 
-def _difference(node: Node, reading: "Reading") -> Expression:
+def _difference(node: Node, reading: Operands) -> Expression:
     unit = Literal(node.text("unit").lower() or "day")
     for untyped in map(reading.without_type, (node.expression, node.this)):
         if untyped is not None:
