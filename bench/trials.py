@@ -28,7 +28,7 @@ from noisegate.mechanisms.base import Mechanism, NoiseMechanism
 from noisegate.mechanisms.selection.exponential import Exponential
 from noisegate.privacy.distance import L1, L2
 from noisegate.releases.ask.asking import Moved, Noisy
-from noisegate.releases.cells.estimate import Floats
+from noisegate.releases.cells.workload import Floats
 from noisegate.releases.fit.residuals import Axes, Sizes
 from noisegate.synthetic.asking import (
     coarse,

@@ -65,7 +65,7 @@ def cells(file: Path) -> list[Cell]:
 def bundle(thing: Any) -> Shown:  # noqa: ANN401 - whatever a cell ends with
     """How Jupyter would show it; a chart of altair's is drawn, and needs no network."""
     if type(thing).__module__.startswith("altair."):
-        from noisegate.desk.display.notebook import svg  # noqa: PLC0415 - the site is built without it
+        from noisegate.desk.display.drawing import svg  # noqa: PLC0415 - the site is built without it
 
         if not hasattr(thing.padding, "keys"):  # letters may be wider than measured
             thing = thing.properties(padding={"left": 16, "top": 5, "right": 48, "bottom": 5})

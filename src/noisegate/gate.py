@@ -141,7 +141,7 @@ class Gate(Asks):
 
     def in_part(self, asked: "PartOf") -> "Gate":
         """The gate of one part, as an order names it; see `partition`."""
-        from noisegate.curator.partition import within  # noqa: PLC0415 - when asked for
+        from noisegate.curator.parted import within  # noqa: PLC0415 - when asked for
         from noisegate.sql.partition import part_of  # noqa: PLC0415
 
         self._rules.require_state()
@@ -170,7 +170,7 @@ class Gate(Asks):
         the account pays only what takes one part above all that was paid for parts so far. Instead
         of a column with declared keys, `PartitionTerms` has conditions.
         """
-        from noisegate.curator.partition import within  # noqa: PLC0415 - when asked for
+        from noisegate.curator.parted import within  # noqa: PLC0415 - when asked for
         from noisegate.sql.partition import parts_of  # noqa: PLC0415
 
         self._rules.require_state()

@@ -257,7 +257,7 @@ def require_writable(file: Path, endings: Sequence[str] = ENDINGS) -> None:
     """Refuse a file that an answer cannot be written to, before it is paid for."""
     require_output(file, endings)
     if file.suffix.lower() in PICTURES:
-        from noisegate.desk.display.plot import require_drawing  # noqa: PLC0415 - only when asked for
+        from noisegate.desk.display.drawing import require_drawing  # noqa: PLC0415 - only when asked for
 
         require_drawing()
 

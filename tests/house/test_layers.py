@@ -78,12 +78,18 @@ def read(file: Path) -> tuple[frozenset[str], dict[str, int]]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{file}: import by the full name"
             assert node.module != "noisegate", f"{file}: import from the defining module"
-            names.add(node.module or "")
+            names |= {_defining(node.module or "", alias.name) for alias in node.names}
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             body = node.body[1:] if ast.get_docstring(node) else node.body
             lines = body[-1].end_lineno - body[0].lineno + 1 if body else 0
             functions[node.name] = max(lines, functions.get(node.name, 0))
     return frozenset(names), functions
+
+
+def _defining(module: str, name: str) -> str:
+    """The module that a name is imported from: itself, where it is one."""
+    place = SRC.parent.joinpath(*module.split("."), name)
+    return f"{module}.{name}" if place.is_dir() or place.with_suffix(".py").is_file() else module
 
 
 def imported_names(file: Path) -> frozenset[str]:
@@ -121,6 +127,16 @@ def test_folders_of_a_room_import_each_other_one_way_only():
         }
         for each in folders
     }
+    assert tuple(TopologicalSorter(uses).static_order())  # refuses circles
+
+
+def test_no_module_leads_back_to_itself():
+    """Imports for types and inside functions count, too: what two files share lies below both."""
+    named = {
+        ".".join(file.relative_to(SRC.parent).with_suffix("").parts).removesuffix(".__init__"): file
+        for file in python_files()
+    }
+    uses = {name: imported_names(file) & named.keys() - {name} for name, file in named.items()}
     assert tuple(TopologicalSorter(uses).static_order())  # refuses circles
 
 

@@ -33,8 +33,8 @@ from noisegate.algebra.expression import Call, Field, Literal
 from noisegate.algebra.relation import Filter, Table
 from noisegate.algebra.tally import Grouping, Sums
 from noisegate.curator.allowance import Scope
-from noisegate.curator.curator import Curator, digest
-from noisegate.curator.measurement import Measurement
+from noisegate.curator.curator import Curator
+from noisegate.curator.measurement import Measurement, digest
 from noisegate.curator.parts import Part
 from noisegate.errors import (
     LedgerError,

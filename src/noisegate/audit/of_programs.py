@@ -25,8 +25,7 @@ from noisegate.desk.desk import Desk
 from noisegate.gate import Gate
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.sql.choices.choice import Method
-from noisegate.synthetic.pmw.many import ManyOrder
-from noisegate.synthetic.pmw.online import Many
+from noisegate.synthetic.pmw.online import Many, ManyOrder
 from noisegate.synthetic.recipes import SYNTHESIZERS
 from noisegate.transforms.strategy import Groups
 

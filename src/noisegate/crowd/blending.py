@@ -118,7 +118,7 @@ class Sampled:
 
     def plot(self, epsilons: Iterable[Number]) -> Any:  # noqa: ANN401 - altair may be missing
         """The trade-off as a picture."""
-        from noisegate.desk.display.plot import altair  # noqa: PLC0415 - only when asked for
+        from noisegate.desk.display.drawing import altair  # noqa: PLC0415 - only when asked for
 
         alt = altair()
         points: list[dict[str, Any]] = [

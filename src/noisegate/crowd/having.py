@@ -12,9 +12,10 @@ from typing import Any, Final
 import numpy as np
 
 from noisegate.crowd.histogram import CrowdExpected, CrowdOrder, CrowdRelease, crowd_job
-from noisegate.desk.answer import Answer, HalfWidths
+from noisegate.desk.answer import Answer
 from noisegate.desk.desk import Desk
 from noisegate.desk.job import Job, derived
+from noisegate.desk.noisy import HalfWidths
 from noisegate.desk.terms.rules import Rules
 from noisegate.exact import Number
 from noisegate.privacy.domain import TableDomain

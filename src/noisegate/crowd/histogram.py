@@ -34,11 +34,12 @@ from noisegate.crowd.once import Asked, cells_of
 from noisegate.crowd.picture import CELLS_MAX, crowd_bars
 from noisegate.curator.curator import Curator
 from noisegate.curator.measurement import Measurement
-from noisegate.desk.answer import Answer, HalfWidths
+from noisegate.desk.answer import Answer
 from noisegate.desk.desk import Desk
 from noisegate.desk.display.numbers import percent
 from noisegate.desk.display.plot import drawn, framed, nothing
 from noisegate.desk.job import Drawn, Measured, Receipt, drawn_of
+from noisegate.desk.noisy import HalfWidths
 from noisegate.desk.order import Columns, R_co
 from noisegate.desk.plan import Fact
 from noisegate.desk.release import Charged, loading, read_held

@@ -6,7 +6,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from noisegate.desk.display.plot import altair
+from noisegate.desk.display.drawing import altair
 
 CELLS_MAX: Final = 80  # bars side by side
 _LINES: Final = 6  # of the hatching of one cell

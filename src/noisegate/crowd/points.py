@@ -20,7 +20,8 @@ from noisegate.crowd.histogram import CrowdAsked, CrowdExpected, CrowdRelease, c
 from noisegate.desk.answer import Answer
 from noisegate.desk.card import Card
 from noisegate.desk.desk import Desk
-from noisegate.desk.display.plot import altair, framed, nothing
+from noisegate.desk.display.drawing import altair
+from noisegate.desk.display.plot import framed, nothing
 from noisegate.desk.job import Job, derived
 from noisegate.desk.release import Held, loading, read_held
 from noisegate.errors import SpecError

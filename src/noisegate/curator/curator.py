@@ -11,7 +11,6 @@ A crash wastes budget, never privacy: a reservation without an answer stays spen
 request may run again under it, because nothing had left.
 """
 
-import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
@@ -29,7 +28,7 @@ from noisegate.algebra.expression import Expression, Literal
 from noisegate.algebra.relation import Project, Relation
 from noisegate.algebra.tally import Sums, Term
 from noisegate.curator.kept import Kept
-from noisegate.curator.measurement import Measurement, fresh_coins
+from noisegate.curator.measurement import Measurement, digest, fresh_coins
 from noisegate.curator.quietly import quietly
 from noisegate.errors import Forbidden, PolicyError, RequestConflict, Unsupported
 from noisegate.ledger.account import Balance, Use, room_of
@@ -315,11 +314,6 @@ def _require_root(ledger: Ledger, account: str, dataset: str) -> None:
             fix="Open the account below the data set's own, without a colon in its name.",
             about="account",
         )
-
-
-def digest(text: str) -> str:
-    """A short stable name for a question."""
-    return hashlib.sha256(text.encode()).hexdigest()[:40]
 
 
 def _release(stored: bytes, question: str, request_id: str, *, free: bool) -> Release:

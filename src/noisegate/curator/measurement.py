@@ -1,5 +1,6 @@
 """A question with its noise: what the door is asked to do, and all it needs to know."""
 
+import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -177,3 +178,8 @@ def _shown(
     pairs = zip(held.take(places), released[places].tolist(), strict=True)
     rows = sorted(pairs, key=lambda pair: [(key is None, key) for key in pair[0]])
     return np.array([value for _, value in rows], np.int64), tuple(key for key, _ in rows)
+
+
+def digest(text: str) -> str:
+    """A short stable name for a question."""
+    return hashlib.sha256(text.encode()).hexdigest()[:40]

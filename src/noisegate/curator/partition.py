@@ -27,7 +27,6 @@ Why, of questions: by induction over the relation, each row's owner is in the pa
 
 import json
 from collections.abc import Iterator, Mapping
-from copy import copy
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, final
@@ -35,7 +34,7 @@ from typing import Final, final
 from noisegate.algebra import relation as relations
 from noisegate.algebra.expression import Call, Expression, Field, Literal, domain_of, to_plain
 from noisegate.algebra.schema import schema_of
-from noisegate.curator.curator import Curator, digest
+from noisegate.curator.measurement import digest
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Key, Kind, TableDomain
 from noisegate.privacy.event import Event, InPart
@@ -177,16 +176,6 @@ class Part:
         if isinstance(relation, relations.Union):
             return all(map(self._holds, relation.parts))
         return False
-
-
-def within(curator: Curator, part: Part) -> Curator:
-    """The same door for questions about one part of the units, and no others."""
-    if type(part) is not Part:  # another one's rule may put a unit into two
-        raise Unsupported("This is not a part.", fix="Make one with `Part`.", about="part")
-    curator._require_tables((part.table,))  # noqa: SLF001 - same room
-    inside = copy(curator)
-    inside.part, inside.tables = part, part.tables(curator.tables)
-    return inside
 
 
 def _unfiltered(relation: relations.Relation) -> tuple[relations.Relation, frozenset[Expression]]:

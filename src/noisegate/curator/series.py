@@ -59,9 +59,9 @@ from noisegate.algebra.expression import Call, Expression, Field, Literal, field
 from noisegate.algebra.relation import Filter, Fold, Folded, PerUnit, Relation, Table
 from noisegate.algebra.tally import Grouping, Sums, Term
 from noisegate.curator.allowance import sample_in
-from noisegate.curator.curator import Curator, digest
+from noisegate.curator.curator import Curator
 from noisegate.curator.kept import Kept
-from noisegate.curator.measurement import Measurement
+from noisegate.curator.measurement import Measurement, digest
 from noisegate.curator.quietly import quietly
 from noisegate.errors import LedgerError, RequestConflict, SpecError, Unsupported
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian

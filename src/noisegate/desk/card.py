@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, Final, final
 
-from noisegate.desk.answer import Answer, HalfWidths
+from noisegate.desk.noisy import HalfWidths, NoisyTable
 from noisegate.desk.signed import signed
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction
@@ -93,7 +93,7 @@ class Card:
             ) from None
 
 
-def card(answer: Answer, confidence: Number = 0.95) -> Card:
+def card(answer: NoisyTable, confidence: Number = 0.95) -> Card:
     """The card of an answer. The entries come from the ledger that the answer was paid from."""
     if answer.practice:
         raise SpecError(
@@ -137,7 +137,7 @@ def card(answer: Answer, confidence: Number = 0.95) -> Card:
     )
 
 
-def entries_of(answer: Answer, log: Iterable[Entry]) -> list[Entry]:
+def entries_of(answer: NoisyTable, log: Iterable[Entry]) -> list[Entry]:
     """The entries behind an answer: where its questions were reserved and settled.
 
     A question that was asked again afresh has several; those of the named requests are meant, and

@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, final
 from zipfile import BadZipFile
 
 from noisegate.accounting.pure import promised
-from noisegate.curator.curator import Asked, Curator, digest
+from noisegate.curator.curator import Asked, Curator
+from noisegate.curator.measurement import digest
 from noisegate.desk.based import NOTHING, Based
 from noisegate.desk.plan import Expected
 from noisegate.desk.terms.price import Price

@@ -33,7 +33,7 @@ from typing import (
 )
 from typing import get_args as args_of
 
-from noisegate.curator.curator import digest
+from noisegate.curator.measurement import digest
 from noisegate.desk.desk import Desk
 from noisegate.desk.job import Job, Progress
 from noisegate.desk.plan import Expected, Plan

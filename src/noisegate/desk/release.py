@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 from zipfile import BadZipFile
 
 from noisegate.arrow import numbers
-from noisegate.desk.answer import Answer, HalfWidths, also_in
+from noisegate.desk.answer import Answer, also_in
 from noisegate.desk.based import NOTHING, Based
 from noisegate.desk.card import Card
 from noisegate.desk.card import card as card_of
-from noisegate.desk.display.numbers import answer_html, rich_table
+from noisegate.desk.display.numbers import rich_table
 from noisegate.desk.display.plot import write
+from noisegate.desk.display.tables import answer_html
+from noisegate.desk.noisy import HalfWidths
 from noisegate.desk.signed import (
     CARD_ENDING,
     read_statement,
@@ -248,7 +250,7 @@ class Held(ABC):
         return f"<{type(self).__name__}: {line(self.footer().splitlines()[0])}>"
 
     def _repr_html_(self) -> str:
-        from noisegate.desk.display.notebook import image  # noqa: PLC0415 - notebooks only
+        from noisegate.desk.display.drawing import image  # noqa: PLC0415 - notebooks only
 
         drawn = image(self.plot) if {*PICTURES} <= {*self.endings} else ""
         return answer_html(self.shown(), self.footer()) + drawn

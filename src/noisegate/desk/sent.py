@@ -10,7 +10,8 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from noisegate.desk.answer import Answer, HalfWidths
+from noisegate.desk.answer import Answer
+from noisegate.desk.noisy import HalfWidths
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction
 from noisegate.inert import json_text

@@ -14,13 +14,11 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import Any, Final, NoReturn
 
+from noisegate.desk.noisy import NoisyTable
 from noisegate.errors import SpecError
 from noisegate.ledger.signing import ALGORITHM, Signer, holds
-
-if TYPE_CHECKING:
-    from noisegate.desk.answer import Answer
 
 FORMAT: Final = "noisegate-signed/1"
 ANSWER: Final = "noisegate-answer/1"
@@ -40,7 +38,7 @@ def signed(record: Mapping[str, Any], signer: Signer) -> dict[str, Any]:
     return stated
 
 
-def signed_answer(answer: "Answer", record: Mapping[str, Any], signer: Signer) -> dict[str, Any]:
+def signed_answer(answer: NoisyTable, record: Mapping[str, Any], signer: Signer) -> dict[str, Any]:
     """An answer's own record with the question, what it is about, and a signature."""
     if answer.practice:
         raise SpecError(

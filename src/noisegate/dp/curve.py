@@ -120,7 +120,7 @@ class Curve:
 
     def plot(self, *, by: str | None = None) -> Any:  # noqa: ANN401 - altair may be missing
         """The trade-off beside that of perfect privacy: an altair chart."""
-        from noisegate.desk.display.plot import altair  # noqa: PLC0415 - only when asked for
+        from noisegate.desk.display.drawing import altair  # noqa: PLC0415 - only when asked for
 
         alt, alphas = altair(), [place / 100 for place in range(101)]
         none = [1 - a for a in alphas]

@@ -37,7 +37,7 @@ from noisegate.exact import fraction
 from noisegate.federated.release import LEFT, fourier_left, plain
 from noisegate.files import write
 from noisegate.ledger.signing import read_public
-from noisegate.releases.cells.estimate import Floats
+from noisegate.releases.cells.workload import Floats
 
 CELLS_MAX: Final = 1 << 20
 _FOURIER_MAX: Final = 1 << 12  # cells whose Fourier coefficients are added up

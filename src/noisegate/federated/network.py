@@ -51,7 +51,7 @@ from noisegate.ledger.ledger import Ledger
 from noisegate.ledger.open import open_ledger
 from noisegate.ledger.signing import Signer, holds
 from noisegate.privacy.loss import ApproxDP
-from noisegate.releases.cells.estimate import Floats
+from noisegate.releases.cells.workload import Floats
 
 STEPS: Final = ("advertise", "share", "contribute", "agree", "reveal")
 LONGEST: Final = 1 << 28  # bytes of a message

@@ -17,10 +17,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from noisegate.curator.owner import Agreement
-from noisegate.desk.answer import Answer, HalfWidths
+from noisegate.desk.answer import Answer
 from noisegate.desk.card import Card
+from noisegate.desk.display.drawing import altair
 from noisegate.desk.display.numbers import percent
-from noisegate.desk.display.plot import altair, priced
+from noisegate.desk.display.plot import priced
+from noisegate.desk.noisy import HalfWidths
 from noisegate.desk.release import Held, loading, read_held
 from noisegate.desk.terms.price import variance_of
 from noisegate.errors import SpecError
@@ -30,7 +32,8 @@ from noisegate.mechanisms.base import failure_of
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.unit import PrivacyUnit
-from noisegate.releases.cells.estimate import Floats, tail_factor
+from noisegate.releases.cells.estimate import tail_factor
+from noisegate.releases.cells.workload import Floats
 from noisegate.transforms.strategy import Block, Groups, Matrix
 
 FOURIER_UNIT: Final = 1 << 10

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from noisegate.algebra.tally import Rows
 from noisegate.curator.allowance import Allowance
-from noisegate.curator.curator import digest
+from noisegate.curator.measurement import digest
 from noisegate.desk.display.numbers import percent
 from noisegate.desk.job import Job, Progress, Receipt, Recipe
 from noisegate.desk.plan import Fact
@@ -40,8 +40,8 @@ from noisegate.transforms.statistics.weighings import Plain
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from noisegate.desk.answer import HalfWidths
     from noisegate.desk.card import Card
+    from noisegate.desk.noisy import HalfWidths
 
 
 Fitted: TypeAlias = dict[str, NDArray[Any]]

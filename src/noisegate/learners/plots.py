@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from noisegate.desk.display.plot import altair
+from noisegate.desk.display.drawing import altair
 from noisegate.errors import SpecError
 from noisegate.learners.asking import Floats
 from noisegate.learners.matrix import Coordinate

@@ -34,7 +34,7 @@ if TYPE_CHECKING:  # loaded when they are first used: see `__getattr__`
     from noisegate.desk.release import Held
     from noisegate.learners.expectations import StatisticOrder, StatisticTerms
     from noisegate.learners.order import FitOrder
-    from noisegate.programs.order import ApplyOrder, ApplyTerms
+    from noisegate.programs.applying import ApplyOrder, ApplyTerms
     from noisegate.programs.scoring import ScoreOrder, ScoreTerms
     from noisegate.releases.ask.order import TableTerms
     from noisegate.releases.describe.job import DescribeOrder, DescribeTerms
@@ -52,8 +52,8 @@ if TYPE_CHECKING:  # loaded when they are first used: see `__getattr__`
     from noisegate.sql.choices.auction import AuctionOrder, AuctionTerms
     from noisegate.sql.choices.choice import ChoiceOrder, ChoiceTerms
     from noisegate.sql.order import SqlOrder, SqlTerms
-    from noisegate.synthetic.pmw.many import ManyOrder, ManyTerms
     from noisegate.synthetic.pmw.multiplicative import QuestionsOrder, QuestionsTerms
+    from noisegate.synthetic.pmw.online import ManyOrder, ManyTerms
     from noisegate.synthetic.synthesis import SyntheticOrder, SyntheticTerms
 
 __all__ = [
@@ -75,11 +75,11 @@ KINDS: Final[Mapping[str, str]] = MappingProxyType({
     "auction": "sql.choices.auction:AuctionOrder",
     "caps": "sql.bounds.table_looks:CapsOrder",
     "bounds": "sql.bounds.table_looks:BoundsOrder",
-    "apply": "programs.order:ApplyOrder",
+    "apply": "programs.applying:ApplyOrder",
     "score": "programs.scoring:ScoreOrder",
     "statistic": "learners.expectations:StatisticOrder",
     "fit": "learners.order:FitOrder",
-    "many": "synthetic.pmw.many:ManyOrder",
+    "many": "synthetic.pmw.online:ManyOrder",
     "thresholds": "releases.thresholds.listed:ThresholdsOrder",
     "smooth": "robust.quantiles:SmoothOrder",
     "distance": "robust.distances:DistanceOrder",

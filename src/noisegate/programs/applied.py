@@ -9,7 +9,8 @@ from typing import Any, ClassVar, Final, final
 import pyarrow as pa
 
 from noisegate.algebra.blocks import STEPS
-from noisegate.desk.answer import Answer, HalfWidths
+from noisegate.desk.answer import Answer
+from noisegate.desk.noisy import HalfWidths
 from noisegate.desk.release import Charged, loading, read_held
 from noisegate.errors import SpecError
 from noisegate.exact import Number as Numeric

@@ -5,14 +5,14 @@ average, median or centre of what it says [NRS07], [MTSSC12]. One unit is in one
 has to be known about the program but the range of its numbers.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil
 from threading import Event, Thread
 from time import monotonic
-from typing import Any, Final, final
+from typing import Any, ClassVar, Final, Literal, Required, TypeAlias, TypedDict, final
 
 from noisegate.algebra.blocks import STEPS, Blocks, Program
 from noisegate.algebra.relation import Relation
@@ -23,7 +23,7 @@ from noisegate.desk.desk import Desk
 from noisegate.desk.job import Drawn, Measured, Progress, Receipt, drawn_of
 from noisegate.desk.terms.price import Price, inner_delta
 from noisegate.errors import Bug, SpecError, Unsupported
-from noisegate.exact import fraction, positive, sqrt_down
+from noisegate.exact import Number, fraction, positive, sqrt_down
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.base import Mechanism
@@ -38,7 +38,7 @@ from noisegate.privacy.guarantee import Guarantee, guarantee_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.release import Release as Measurements
 from noisegate.programs.applied import Applied, widths_of, words_of
-from noisegate.programs.order import ApplyExpected, ApplyOrder
+from noisegate.programs.order import ApplyExpected, Ends, ProgramOrder
 from noisegate.sql.question import Function as Aggregation
 from noisegate.sql.question import Question
 from noisegate.sql.reading.reader import read
@@ -48,6 +48,102 @@ from noisegate.transforms.blocks import BlockQuery
 _BLOCKS_POWER: Final = 0.4  # of the rows: GUPT's choice
 _TICK: Final = 0.25  # seconds
 _PRICED: Final = "Give two of epsilon, within and blocks; within is for a mean only."
+Aggregate: TypeAlias = Literal["mean", "median", "center"]
+
+
+class ApplyTerms(TypedDict, total=False):
+    """What is said beside the program; see `ApplyOrder`.
+
+    ``imports`` are modules that it uses and no line of it names.
+    """
+
+    range: Required[Ends | Sequence[Ends]]
+    table: str | None
+    columns: Sequence[str] | None
+    where: str | None
+    names: Sequence[str] | None
+    blocks: int | None
+    rows: int | None
+    resample: int
+    narrow: bool
+    aggregate: Aggregate
+    epsilon: Number | None
+    delta: Number | None
+    within: Number | None
+    confidence: Number
+    default: Number | Sequence[Number] | None
+    seconds: Number
+    memory: int
+    imports: Sequence[str]
+    trusted: bool
+    workers: int
+    rehearse: bool
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplyOrder(ProgramOrder[Applied, ApplyExpected]):
+    """A program on blocks of rows, and what is released of what it says.
+
+    Attributes:
+        program: The text of a program, and the name of the function in it; see `program_of`.
+        range: The range of the program's output, such as (0, 120); for several outputs, a list.
+            Outputs are clipped to it.
+        sql: Which rows it sees: ``SELECT age, cost FROM visits WHERE ward = 'north'``.
+        table: Or, without SQL: the table, if there are several,
+        columns: its columns, by default all,
+        where: and a condition.
+        names: What the numbers are called.
+        blocks: The number of blocks: more of them need less noise, but each has fewer rows.
+        rows: Or an approximate public number of rows; then there are rows^0.4 blocks, on a sample
+            those that it may be expected to hold.
+        resample: How often units are dealt to blocks. More often does not change the noise of a
+            mean; it reduces the variance of the random assignment.
+        narrow: For a mean: first find where most blocks lie, for half of ε, and average there. For
+            hundreds of blocks and a range that is too wide.
+        aggregate: "mean"; "median", for programs with outliers; "center" of most blocks, for
+            outputs that lie close together in a wide range.
+        epsilon: The price of all outputs together; by default that of the policy. In an account
+            that adds up zCDP, ε buys ρ = ε² / 2.
+        delta: For a center: noise with lighter tails.
+        within: The largest error of a mean due to noise, at the ``confidence``: instead of epsilon,
+            with it and instead of blocks.
+        confidence: How sure that is.
+        default: What counts for a block without an answer: by default the middle of the range.
+        seconds: The time of each block, whatever the program does.
+        memory: The megabytes that a program may use, with its rows, which are copied once.
+        trusted: Do not isolate it: it is the steward's own. The guarantee says so.
+        workers: The number of blocks that run at once. They may notice how busy the others are, so
+            for as many of them, unless the program is trusted.
+        rehearse: Try it on made-up rows before anything is paid for.
+    """
+
+    kind: ClassVar[str] = "apply"
+    range: Ends | Sequence[Ends]
+    sql: str | None = None
+    table: str | None = None
+    columns: Sequence[str] | None = None
+    where: str | None = None
+    names: Sequence[str] | None = None
+    blocks: int | None = None
+    rows: int | None = None
+    resample: int = 1
+    narrow: bool = False
+    aggregate: Aggregate = "mean"
+    epsilon: Number | None = None
+    delta: Number | None = None
+    within: Number | None = None
+    confidence: Number = 0.95
+    default: int | float | str | Sequence[Number] | None = None
+    seconds: Number = 1
+    memory: int = 256
+    trusted: bool = False
+    workers: int = 1
+    rehearse: bool = True
+
+    def job(self, desk: Desk) -> "ApplyJob":
+        """What is to be run."""
+        return apply_job(desk, self)
 
 
 @final

@@ -1,66 +1,28 @@
-"""A program on blocks of private rows, as an order: ``gate.apply``."""
+"""Orders to run a program on private rows, and what to expect of one on blocks of them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import (
-    TYPE_CHECKING,
     Any,
-    ClassVar,
-    Literal,
-    Required,
     Self,
     TypeAlias,
-    TypedDict,
     final,
 )
 
 from noisegate.algebra.blocks import Blocks, Program
 from noisegate.curator.blocks import turns_of
-from noisegate.desk.answer import HalfWidths
 from noisegate.desk.desk import Desk
 from noisegate.desk.display.numbers import percent
+from noisegate.desk.noisy import HalfWidths
 from noisegate.desk.order import E_co, JobOrder, R_co
 from noisegate.desk.plan import Fact
 from noisegate.errors import SpecError
 from noisegate.exact import Number
 from noisegate.mechanisms.base import Mechanism
-from noisegate.programs.applied import Applied, widths_of
+from noisegate.programs.applied import widths_of
 from noisegate.programs.text import Function, completed, program_of
 
-if TYPE_CHECKING:
-    from noisegate.programs.applying import ApplyJob
-
 Ends: TypeAlias = Sequence[Number]  # of one number: (0, 120)
-Aggregate: TypeAlias = Literal["mean", "median", "center"]
-
-
-class ApplyTerms(TypedDict, total=False):
-    """What is said beside the program; see `ApplyOrder`.
-
-    ``imports`` are modules that it uses and no line of it names.
-    """
-
-    range: Required[Ends | Sequence[Ends]]
-    table: str | None
-    columns: Sequence[str] | None
-    where: str | None
-    names: Sequence[str] | None
-    blocks: int | None
-    rows: int | None
-    resample: int
-    narrow: bool
-    aggregate: Aggregate
-    epsilon: Number | None
-    delta: Number | None
-    within: Number | None
-    confidence: Number
-    default: Number | Sequence[Number] | None
-    seconds: Number
-    memory: int
-    imports: Sequence[str]
-    trusted: bool
-    workers: int
-    rehearse: bool
 
 
 @final
@@ -137,74 +99,6 @@ class ProgramOrder(JobOrder[R_co, E_co]):
     def __post_init__(self) -> None:
         JobOrder.__post_init__(self)
         object.__setattr__(self, "program", completed(self.program))
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApplyOrder(ProgramOrder[Applied, ApplyExpected]):
-    """A program on blocks of rows, and what is released of what it says.
-
-    Attributes:
-        program: The text of a program, and the name of the function in it; see `program_of`.
-        range: The range of the program's output, such as (0, 120); for several outputs, a list.
-            Outputs are clipped to it.
-        sql: Which rows it sees: ``SELECT age, cost FROM visits WHERE ward = 'north'``.
-        table: Or, without SQL: the table, if there are several,
-        columns: its columns, by default all,
-        where: and a condition.
-        names: What the numbers are called.
-        blocks: The number of blocks: more of them need less noise, but each has fewer rows.
-        rows: Or an approximate public number of rows; then there are rows^0.4 blocks, on a sample
-            those that it may be expected to hold.
-        resample: How often units are dealt to blocks. More often does not change the noise of a
-            mean; it reduces the variance of the random assignment.
-        narrow: For a mean: first find where most blocks lie, for half of ε, and average there. For
-            hundreds of blocks and a range that is too wide.
-        aggregate: "mean"; "median", for programs with outliers; "center" of most blocks, for
-            outputs that lie close together in a wide range.
-        epsilon: The price of all outputs together; by default that of the policy. In an account
-            that adds up zCDP, ε buys ρ = ε² / 2.
-        delta: For a center: noise with lighter tails.
-        within: The largest error of a mean due to noise, at the ``confidence``: instead of epsilon,
-            with it and instead of blocks.
-        confidence: How sure that is.
-        default: What counts for a block without an answer: by default the middle of the range.
-        seconds: The time of each block, whatever the program does.
-        memory: The megabytes that a program may use, with its rows, which are copied once.
-        trusted: Do not isolate it: it is the steward's own. The guarantee says so.
-        workers: The number of blocks that run at once. They may notice how busy the others are, so
-            for as many of them, unless the program is trusted.
-        rehearse: Try it on made-up rows before anything is paid for.
-    """
-
-    kind: ClassVar[str] = "apply"
-    range: Ends | Sequence[Ends]
-    sql: str | None = None
-    table: str | None = None
-    columns: Sequence[str] | None = None
-    where: str | None = None
-    names: Sequence[str] | None = None
-    blocks: int | None = None
-    rows: int | None = None
-    resample: int = 1
-    narrow: bool = False
-    aggregate: Aggregate = "mean"
-    epsilon: Number | None = None
-    delta: Number | None = None
-    within: Number | None = None
-    confidence: Number = 0.95
-    default: int | float | str | Sequence[Number] | None = None
-    seconds: Number = 1
-    memory: int = 256
-    trusted: bool = False
-    workers: int = 1
-    rehearse: bool = True
-
-    def job(self, desk: Desk) -> "ApplyJob":
-        """What is to be run."""
-        from noisegate.programs.applying import apply_job  # noqa: PLC0415 - it imports this file
-
-        return apply_job(desk, self)
 
 
 def require_all_rows(desk: Desk) -> None:

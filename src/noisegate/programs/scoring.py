@@ -24,8 +24,8 @@ from noisegate.mechanisms.selection.exponential import Exponential
 from noisegate.privacy.guarantee import Guarantee, guarantee_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.release import Release as Measurements
-from noisegate.programs.applying import drawn_blocks, sql_of, tally_of
-from noisegate.programs.order import ApplyOrder, Ends, ProgramOrder, require_all_rows
+from noisegate.programs.applying import ApplyOrder, drawn_blocks, sql_of, tally_of
+from noisegate.programs.order import Ends, ProgramOrder, require_all_rows
 from noisegate.sql.choices.choice import Choice, ChoiceExpected, ChoiceJob
 from noisegate.transforms.blocks import BlockQuery
 

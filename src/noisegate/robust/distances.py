@@ -29,9 +29,10 @@ from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import Sums
 from noisegate.curator.claimed import ClaimedMeasurement
 from noisegate.curator.measurement import Measurement
-from noisegate.desk.answer import Answer, HalfWidths
+from noisegate.desk.answer import Answer
 from noisegate.desk.desk import Desk
 from noisegate.desk.job import Progress
+from noisegate.desk.noisy import HalfWidths
 from noisegate.desk.order import Order
 from noisegate.desk.plan import Plan
 from noisegate.desk.terms.terms import Terms

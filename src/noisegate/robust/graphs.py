@@ -30,8 +30,9 @@ from noisegate.algebra.expression import domain_of
 from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import Axis, Cells, Grouping
 from noisegate.curator.measurement import Measurement
-from noisegate.desk.answer import Answer, HalfWidths
+from noisegate.desk.answer import Answer
 from noisegate.desk.desk import Desk
+from noisegate.desk.noisy import HalfWidths
 from noisegate.desk.terms.terms import Terms
 from noisegate.errors import SpecError
 from noisegate.exact import Number, positive

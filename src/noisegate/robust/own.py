@@ -11,10 +11,11 @@ from math import prod
 from typing import Any, Final, Protocol, final
 
 from noisegate.curator.own import OwnMeasurement, OwnMechanism
-from noisegate.desk.answer import Answer, HalfWidths
+from noisegate.desk.answer import Answer
 from noisegate.desk.desk import Desk
 from noisegate.desk.display.numbers import bare, percent
 from noisegate.desk.job import Measured, Receipt
+from noisegate.desk.noisy import HalfWidths
 from noisegate.desk.plan import Fact
 from noisegate.desk.terms.terms import Terms
 from noisegate.errors import SpecError, Unsupported

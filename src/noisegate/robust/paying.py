@@ -13,10 +13,11 @@ import pyarrow as pa
 from noisegate.accounting.search import digits_down
 from noisegate.curator.curator import Asked
 from noisegate.curator.measurement import Measurement
-from noisegate.desk.answer import Answer, HalfWidths
+from noisegate.desk.answer import Answer
 from noisegate.desk.desk import Desk
 from noisegate.desk.display.numbers import bare, percent
 from noisegate.desk.job import Measured, Receipt
+from noisegate.desk.noisy import HalfWidths
 from noisegate.desk.order import JobOrder
 from noisegate.desk.plan import Fact
 from noisegate.desk.terms.price import inner_delta, share_of

@@ -21,7 +21,7 @@ from noisegate.mechanisms.base import NoiseMechanism
 from noisegate.mechanisms.selection.exponential import Exponential
 from noisegate.privacy.distance import L1, L2
 from noisegate.releases.ask.asking import Moved, Noisy
-from noisegate.releases.cells.estimate import Floats
+from noisegate.releases.cells.workload import Floats
 from noisegate.releases.fit.residuals import Axes, Sizes
 from noisegate.transforms.distances import GUESS_MAX, WEIGHT_MAX, Distances
 from noisegate.transforms.query import Query

@@ -10,7 +10,7 @@ from typing import Any, Final, final
 from noisegate.algebra.expression import fields_of
 from noisegate.algebra.relation import Relation
 from noisegate.algebra.tally import Grouping, Sums, Term
-from noisegate.curator.curator import digest
+from noisegate.curator.measurement import digest
 from noisegate.desk.terms.terms import Terms
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import fraction, positive

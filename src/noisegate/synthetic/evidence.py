@@ -22,9 +22,9 @@ from noisegate.errors import NoisegateError, SpecError, Unsupported
 from noisegate.planning.composition import sequential
 from noisegate.privacy.loss import ApproxDP
 from noisegate.releases.cells.axes import Axis
-from noisegate.releases.cells.estimate import Floats, tail_factor
+from noisegate.releases.cells.estimate import tail_factor
 from noisegate.releases.cells.grid import axes_of, counted
-from noisegate.releases.cells.workload import all_ranges, cells
+from noisegate.releases.cells.workload import Floats, all_ranges, cells
 from noisegate.releases.fit.residuals import Axes, Sizes, box_variance
 from noisegate.releases.forms.cube import CubeRelease
 from noisegate.releases.forms.table import TableRelease

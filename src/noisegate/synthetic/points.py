@@ -11,7 +11,7 @@ from noisegate.releases.cells.axes import Axis
 from noisegate.releases.cells.chance import public_coins
 from noisegate.releases.forms.table import TableRelease
 from noisegate.synthetic.columns import Coding, Layout
-from noisegate.synthetic.release import require_rows
+from noisegate.synthetic.rows import require_rows
 
 
 def points_of(release: TableRelease, count: int | None = None, *, seed: int = 0) -> pa.Table:

@@ -1,153 +1,45 @@
-"""Synthetic rows with a guarantee: to be drawn, asked, saved and read again at no cost.
-
-What is kept is the evidence (noisy tables and their variances) and the model that was fitted to it.
-Rows are drawn from the model when they are needed: that is public arithmetic, so the same rows come
-out again, and another number of them costs nothing.
-"""
+"""Synthetic rows with a guarantee: to be reported, saved and read again at no cost."""
 
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from math import ceil
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, final
+from typing import Any, ClassVar, Final, final
 
-import numpy as np
 import pyarrow as pa
 
-from noisegate.desk.answer import Answer
 from noisegate.desk.card import Card
 from noisegate.desk.card import card as card_of
 from noisegate.desk.display.plot import write
-from noisegate.desk.release import ENDINGS, Charged, loading, read_held
-from noisegate.errors import SpecError
+from noisegate.desk.release import ENDINGS, loading, read_held
 from noisegate.exact import Number as Numeric
-from noisegate.exact import fraction
 from noisegate.files import written
-from noisegate.mechanisms.base import failure_of
-from noisegate.releases.forms.table import Number
 from noisegate.sheets import csv_table
 from noisegate.sql.spelling import quoted
-from noisegate.synthetic.columns import Cells
-from noisegate.synthetic.model.bars import reach
-from noisegate.synthetic.model.constraints import masks_of, places
 from noisegate.synthetic.model.fitted import FORMAT, Fitted
+from noisegate.synthetic.report import Report, picture, report
+from noisegate.synthetic.rows import SyntheticRows
 
-if TYPE_CHECKING:
-    from noisegate.synthetic.report import Report
-
-ROWS_MAX: Final = 100_000_000
-_SHOWN: Final = 20  # rows on a screen
 _MODEL: Final = "noisegate.model"
-_NOBODYS: Final = (
-    "The rows are synthetic: none belongs to a person. The report states how far their tables may "
-    "be off."
-)
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class SyntheticRelease(Charged):
+class SyntheticRelease(SyntheticRows):
     """Synthetic rows in the schema of a table. No row belongs to a person."""
 
     kind: ClassVar[str] = "synthetic"
     form: ClassVar[str] = FORMAT
     endings: ClassVar[tuple[str, ...]] = (*ENDINGS, ".arrow", ".duckdb")
-    fitted: Fitted
-    count: int
-    _kept: dict[str, Any] = field(default_factory=dict)
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The names of the columns, as in the original."""
-        return tuple(column.name for column in self.fitted.layout.columns)
-
-    @property
-    def method(self) -> str:
-        """The synthesizer that made it."""
-        return self.fitted.method
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """What was done."""
-        return self.fitted.words
-
-    @property
-    def total(self) -> Number:
-        """The number of rows of the original."""
-        return self.query()
-
-    # rows
-
-    @property
-    def cells(self) -> Cells:
-        """The rows as numbers of cells of the measured columns."""
-        if "cells" not in self._kept:
-            fitted = self.fitted
-            self._kept["cells"] = fitted.draw(self.count, seed=fitted.seed, given={})
-        found: Cells = self._kept["cells"]
-        return found
-
-    def to_arrow(self, confidence: Numeric | None = None) -> pa.Table:  # noqa: ARG002 - no ±
-        """The rows."""
-        if "table" not in self._kept:
-            layout = self.fitted.layout
-            self._kept["table"] = layout.decode(self.cells, seed=self.fitted.seed)
-        return self._kept["table"]
-
-    def sample(
-        self, rows: int, where: Mapping[str, Any] | None = None, *, seed: int = 0
-    ) -> pa.Table:
-        """More rows of the same model, free: ``made.sample(500, where={"ward": "north"})``.
-
-        A condition on a column is a key, a list of keys, or a pair (low, high). Another ``seed``
-        gives other rows.
-        """
-        require_rows(rows)
-        if type(seed) is not int or not 0 <= seed < 1 << 32:
-            raise SpecError("The seed is not a number of 32 bits.", fix="Use 0, 1, 2, …")
-        given = places(self.fitted.layout, where or {})
-        own = self.fitted.seed ^ (seed + 1)
-        cells = self.fitted.draw(rows, seed=own, given=given)
-        return self.fitted.layout.decode(cells, seed=own)
-
-    # asking
-
-    def query(self, confidence: Numeric = 0.95, /, **where: Any) -> Number:  # noqa: ANN401
-        """The number of such rows in the original: ``made.query(age=(20, 39), ward="north")``.
-
-        It comes from the model, which is more accurate than counting synthetic rows. The exact
-        number is within its ±, at the confidence, for each question by itself.
-        """
-        fitted, sampling = self.fitted, self.fitted.sampling
-        failure = float(failure_of(confidence)) / (1 if sampling is None else 2)
-        cells, sizes = places(fitted.layout, where), fitted.layout.sizes
-        grain, masks = float(fitted.grain), masks_of(sizes, cells)
-        shown = fitted.model.total * fitted.model.part(cells)
-        known = None if fitted.total is None else fitted.total / grain
-        evidence = (*fitted.evidence, *(each.evidence(0.0) for each in fitted.impossible))
-        low, high = reach(
-            sizes, evidence, masks, failure=failure, gaussian=fitted.gaussian, total=known
-        )
-        value = round(min(max(shown, low), high) * grain)
-        half = max(high * grain - value, value - low * grain, 0)
-        if sampling is not None:
-            half = float(sampling.widened(np.array([value]), np.array([half]), failure)[0])
-        margin = ceil(half - 1e-9) if np.isfinite(half) else None
-        return Number(value=value, margin=margin, confidence=fraction(confidence))
-
-    def report(self, confidence: Numeric = 0.95) -> "Report":
+    def report(self, confidence: Numeric = 0.95) -> Report:
         """The distance of the rows from what was measured: text, Markdown and HTML."""
-        from noisegate.synthetic.report import report  # noqa: PLC0415 - only when asked for
-
         return report(self, confidence)
 
     def plot(  # type: ignore[override]  # a column comes first: made.plot("age")
         self, x: str | None = None, confidence: Numeric = 0.95
     ) -> Any:  # noqa: ANN401 - altair may be missing
         """A column as measured, with error bars, beside the synthetic rows: an altair chart."""
-        from noisegate.synthetic.report import picture  # noqa: PLC0415 - only when asked for
-
         return picture(self, x or self.fitted.layout.axes[0].name, confidence)
 
     def card(self, confidence: Numeric = 0.95) -> Card:
@@ -218,38 +110,8 @@ class SyntheticRelease(Charged):
         kept = {"table": table.replace_schema_metadata(None)}
         return cls(fitted=fitted, count=table.num_rows, _kept=kept, **record["standing"])
 
-    # on a screen
-
-    def answer(self, rows: int | None = None) -> Answer:
-        """The rows, or the first of them, as an answer: no column has error bars."""
-        table = self.to_arrow() if rows is None else self.to_arrow().slice(0, rows)
-        left = self.count - table.num_rows
-        more = [f"{left:,} more rows."] if left else []
-        no_widths = (None,) * len(self.columns)
-        return self.stating(table, lambda _: no_widths, (*more, _NOBODYS, *self.words))
-
-    def shown(self, confidence: Numeric = 0.95) -> Answer:  # noqa: ARG002 - its cells follow
-        """Its first rows as an answer, for a screen."""
-        return self.answer(_SHOWN)
-
     def to_dict(self, confidence: Numeric = 0.95) -> dict[str, Any]:
         """Plain JSON values: the rows, price, guarantee, method and report."""
         said = self.answer().to_dict(confidence) | {"sql": self.sql, "method": self.method}
         del said["margins"]  # rows have none
         return said | {"report": self.report(confidence).to_dict()}
-
-    @property
-    def headline(self) -> str:
-        """The number of rows, and the method."""
-        return f"{self.count:,} synthetic rows by {self.method!r}"
-
-    def __len__(self) -> int:
-        return self.count
-
-
-def require_rows(rows: int) -> None:
-    """A number of rows that can be drawn."""
-    if type(rows) is not int or not 1 <= rows <= ROWS_MAX:
-        raise SpecError(
-            f"{rows!r} is not a valid number of rows.", fix=f"Use 1 to {ROWS_MAX:,}.", about="rows"
-        )

@@ -7,26 +7,25 @@ part of the rows that would have to move: half the sum of all differences, over 
 from dataclasses import dataclass
 from math import pi, prod, sqrt
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import Any, Final, final
 
 import numpy as np
 
-from noisegate.desk.display.notebook import svg
+from noisegate.desk.display.drawing import altair, svg
 from noisegate.desk.display.numbers import ends, percent
-from noisegate.desk.display.plot import altair, framed, inert, label_angle
+from noisegate.desk.display.plot import framed, inert, label_angle
 from noisegate.exact import Number, fraction
 from noisegate.files import require_output, write
 from noisegate.inert import html, line, lines, markdown
 from noisegate.mechanisms.base import failure_of
-from noisegate.releases.cells.estimate import Floats, tail_factor
+from noisegate.releases.cells.estimate import tail_factor
+from noisegate.releases.cells.workload import Floats
 from noisegate.releases.fit.residuals import Axes
 from noisegate.synthetic.model.bars import singles
 from noisegate.synthetic.model.drawing import numbers
 from noisegate.synthetic.model.fitted import Fitted
 from noisegate.synthetic.model.model import Evidence
-
-if TYPE_CHECKING:
-    from noisegate.synthetic.release import SyntheticRelease
+from noisegate.synthetic.rows import SyntheticRows
 
 ENDINGS: Final = (".html", ".md", ".txt")
 _HEAD: Final = ("table", "cells", "± of a cell", "inside ±", "distance", "noise alone", "at most")
@@ -73,7 +72,7 @@ class Report:
     ``unmeasured`` are tables of the workload that follow from the model alone.
     """
 
-    made: "SyntheticRelease"
+    made: SyntheticRows
     confidence: Number
     lines: tuple[Line, ...]
     unmeasured: tuple[tuple[str, ...], ...]
@@ -162,7 +161,7 @@ class Report:
         return self._table() + "".join(f"<p>{html(fact)}</p>" for fact in self.facts())
 
 
-def report(made: "SyntheticRelease", confidence: Number = 0.95) -> Report:
+def report(made: SyntheticRows, confidence: Number = 0.95) -> Report:
     """The report of synthetic rows."""
     fitted, names = made.fitted, [axis.name for axis in made.fitted.layout.axes]
     measured = sorted(fitted.evidence, key=lambda one: (len(one.axes), one.axes))
@@ -176,7 +175,7 @@ def report(made: "SyntheticRelease", confidence: Number = 0.95) -> Report:
     )
 
 
-def _line(made: "SyntheticRelease", one: Evidence, confidence: Number) -> Line:
+def _line(made: SyntheticRows, one: Evidence, confidence: Number) -> Line:
     fitted, failure = made.fitted, float(failure_of(confidence))
     grain, rows, cells = float(fitted.grain), fitted.rows, len(one.values)
     spread = sqrt(one.variance) * grain
@@ -198,7 +197,7 @@ def _line(made: "SyntheticRelease", one: Evidence, confidence: Number) -> Line:
     )
 
 
-def _counts(made: "SyntheticRelease", one: Evidence) -> Floats:
+def _counts(made: SyntheticRows, one: Evidence) -> Floats:
     """The sums of the evidence, over the synthetic rows, for as many rows as the original has."""
     table = table_of(made, one.axes)
     if one.labels is not None:
@@ -206,7 +205,7 @@ def _counts(made: "SyntheticRelease", one: Evidence) -> Floats:
     return table
 
 
-def table_of(made: "SyntheticRelease", axes: Axes) -> Floats:
+def table_of(made: SyntheticRows, axes: Axes) -> Floats:
     """The table of the synthetic rows over some columns, for as many rows as the original has."""
     sizes = made.fitted.layout.sizes
     cells = prod(sizes[axis] for axis in axes)
@@ -214,13 +213,13 @@ def table_of(made: "SyntheticRelease", axes: Axes) -> Floats:
     return counts * (made.fitted.rows / made.count)
 
 
-def picture(made: "SyntheticRelease", name: str, confidence: Number = 0.95) -> Any:  # noqa: ANN401
+def picture(made: SyntheticRows, name: str, confidence: Number = 0.95) -> Any:  # noqa: ANN401
     """One column: bars are synthetic rows, points with error bars are what was measured."""
     title = f"{name}: synthetic rows (bars) and what was measured (points)"
     return framed(_chart(made, name, confidence), made.answer(0), title=title)
 
 
-def _chart(made: "SyntheticRelease", name: str, confidence: Number) -> Any:  # noqa: ANN401
+def _chart(made: SyntheticRows, name: str, confidence: Number) -> Any:  # noqa: ANN401
     alt = altair()
     points = _points(made.fitted, made.fitted.layout.place(name), made, confidence)
     base = alt.Chart(alt.InlineData(values=points))
@@ -237,7 +236,7 @@ def _chart(made: "SyntheticRelease", name: str, confidence: Number) -> Any:  # n
 
 
 def _points(
-    fitted: Fitted, axis: int, made: "SyntheticRelease", confidence: Number
+    fitted: Fitted, axis: int, made: SyntheticRows, confidence: Number
 ) -> list[dict[str, Any]]:
     """A point for each cell of a column; of very many, those next to each other are added up."""
     labels, grain = fitted.layout.axes[axis].labels, float(fitted.grain)

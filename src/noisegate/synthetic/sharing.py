@@ -15,7 +15,7 @@ from typing import Final, final
 
 import numpy as np
 
-from noisegate.releases.cells.estimate import Floats
+from noisegate.releases.cells.workload import Floats
 from noisegate.releases.fit.residuals import Axes
 from noisegate.synthetic.asking import TablesAsk
 

@@ -47,7 +47,8 @@ from noisegate.synthetic.model.constraints import (
 from noisegate.synthetic.model.fitted import FORMAT, Fitted
 from noisegate.synthetic.model.model import CELLS_MAX, Evidence, digest_of
 from noisegate.synthetic.recipes import Synthesizer, TablesWorkload, synthesizer
-from noisegate.synthetic.release import SyntheticRelease, require_rows
+from noisegate.synthetic.release import SyntheticRelease
+from noisegate.synthetic.rows import require_rows
 
 Method: TypeAlias = Literal["aim", "auto", "chosen", "independent", "mst", "mwem-pgm"]
 Choice: TypeAlias = Literal["bounds", "bins"]

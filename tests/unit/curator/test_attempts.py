@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 import noisegate
-from noisegate.curator.curator import digest
+from noisegate.curator.measurement import digest
 from noisegate.desk.job import Attempts
 from noisegate.errors import RequestConflict
 from noisegate.privacy.event import DeclaredEvent

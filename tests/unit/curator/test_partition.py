@@ -18,7 +18,8 @@ from noisegate.algebra.relation import Filter, Join, JoinKind, Matching, Project
 from noisegate.algebra.tally import Sums, Term
 from noisegate.cli import app
 from noisegate.curator.measurement import Measurement
-from noisegate.curator.partition import Part, within
+from noisegate.curator.parted import within
+from noisegate.curator.partition import Part
 from noisegate.errors import OverBudget, SourceError, SpecError, Unsupported
 from noisegate.lab.what_if import spending
 from noisegate.ledger import parts

@@ -20,7 +20,7 @@ from noisegate.isolated.lockdown import can_lock
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.smooth.smooth import SmoothLaplace, SmoothLognormal, SmoothStudent
 from noisegate.programs.applied import Applied
-from noisegate.programs.order import ApplyOrder
+from noisegate.programs.applying import ApplyOrder
 from noisegate.programs.text import program_of
 from refusals import about, listed
 

@@ -38,7 +38,7 @@ from noisegate.privacy.event import (
     SmoothStudentEvent,
 )
 from noisegate.programs.applied import Applied
-from noisegate.programs.order import ApplyOrder
+from noisegate.programs.applying import ApplyOrder
 from noisegate.sources.duckdb.source import DuckDBSource
 from noisegate.transforms.blocks import BlockQuery
 from refusals import about

@@ -12,7 +12,7 @@ from noisegate.releases.ask.asking import Noisy
 from noisegate.releases.ask.shares import Law
 from noisegate.releases.ask.transcript import Told
 from noisegate.releases.cells.workload import Workload, cells, prefixes, ranges
-from noisegate.releases.forms.table import model_factor
+from noisegate.releases.forms.numbers import model_factor
 from noisegate.releases.recipes import planned, recipe
 from noisegate.releases.recipes.auto import choice
 from noisegate.releases.recipes.planned import _Felt, _flattened, _next

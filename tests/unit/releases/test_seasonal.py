@@ -12,7 +12,7 @@ from cells_ask import CellsAsk
 import noisegate
 from noisegate.errors import NoisegateError, SpecError
 from noisegate.releases.cells.workload import all_ranges, cells, marginals
-from noisegate.releases.forms.table import model_factor
+from noisegate.releases.forms.numbers import model_factor
 from noisegate.releases.recipes.seasonal import (
     Seasonal,
     _fitted,

@@ -12,7 +12,7 @@ from scipy import stats
 from noisegate.errors import SpecError
 from noisegate.releases.cells.workload import all_ranges, ranges
 from noisegate.releases.cells.workload import cells as every_cell
-from noisegate.releases.forms.table import model_factor
+from noisegate.releases.forms.numbers import model_factor
 from noisegate.releases.recipes import recipe
 from noisegate.releases.recipes.sketch import Sensing, Sketch, hashes, pursuit
 from noisegate.transforms.strategy import Strategy

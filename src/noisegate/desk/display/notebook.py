@@ -1,31 +1,19 @@
-"""What notebooks get: pictures without a network, and ``%%noisegate`` cells.
+"""What notebooks get: short refusals, and ``%%noisegate`` cells.
 
-A chart is an SVG, and stands below the table of an answer as an image that holds all of itself:
-nothing is loaded from anywhere, and nothing in it runs.
+%load_ext noisegate
 
-    %load_ext noisegate
-
-    %%noisegate gate --epsilon 0.5 --to visits
-    SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward
+%%noisegate gate --epsilon 0.5 --to visits
+SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward
 """
 
 import os
-import re
 import traceback
-from base64 import b64encode
-from collections.abc import Callable
-from functools import cache
 from importlib import import_module
-from importlib.util import find_spec
-from io import StringIO
 from typing import Any, Final
 
 from noisegate.errors import DEBUG, NoisegateError, SpecError
 
-_GRADIENT: Final = re.compile(r"gradient_\d+")
 _CELLS: Final = ("<ipython", "ipykernel")  # in the names of files that are cells
-ROWS_MIN: Final = 3  # of an answer that is worth a picture: fewer are read
-_SVG: Final = "image/svg+xml"
 _OPTIONS: Final = {
     "gate": "the name of a gate",
     "--epsilon": "the price; by default that of the policy",
@@ -49,50 +37,6 @@ def shown_refusal(error: NoisegateError) -> list[str]:
 
 
 NoisegateError._render_traceback_ = shown_refusal  # type: ignore[attr-defined]  # IPython asks for it
-
-
-def svg(chart: Any) -> str:  # noqa: ANN401 - a chart
-    """A chart as text: the same for the same chart, though gradients are numbered by process."""
-    page = StringIO()
-    chart.save(page, format="svg")
-    text = page.getvalue()
-    places = {name: n for n, name in enumerate(dict.fromkeys(_GRADIENT.findall(text)))}
-    return _GRADIENT.sub(lambda found: f"gradient_{places[found[0]]}", text)
-
-
-def image(plot: Callable[[], Any]) -> str:
-    """A chart as an image in HTML; nothing where it cannot be drawn, or the extra is missing."""
-    from noisegate.desk.display.plot import require_drawing  # noqa: PLC0415 - slow to load
-
-    try:
-        require_drawing()
-        text = svg(plot())
-    except NoisegateError:
-        return ""
-    held = b64encode(text.encode()).decode()
-    return f'<img style="max-width:100%" alt="chart" src="data:{_SVG};base64,{held}"/>'
-
-
-def offline(chart: Any) -> Any:  # noqa: ANN401 - a chart
-    """The same chart, which a notebook shows as an SVG; altair's own page asks the network."""
-    kind: Any = type(chart)
-    object.__setattr__(chart, "__class__", _offline(kind))  # its own sets a property
-    return chart
-
-
-@cache
-def _offline(kind: Any) -> type:  # noqa: ANN401 - a class of charts
-    """A kind of charts that draws itself, unless another renderer of altair's was enabled."""
-    from noisegate.desk.display.plot import altair  # noqa: PLC0415 - slow to load
-
-    def bundle(self: Any, *args: Any, **options: Any) -> Any:  # noqa: ANN401 - as IPython calls it
-        if altair().renderers.active != "default" or find_spec("vl_convert") is None:
-            return kind._repr_mimebundle_(self, *args, **options)
-        return {_SVG: svg(self), "text/plain": f"<{kind.__name__} of altair>"}
-
-    return type(
-        kind.__name__, (kind,), {"_repr_mimebundle_": bundle, "__module__": kind.__module__}
-    )
 
 
 def load_ipython_extension(shell: Any) -> None:  # noqa: ANN401 - IPython may be missing

@@ -8,20 +8,17 @@ from dataclasses import dataclass
 from datetime import date, datetime, time
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import Any, Final, final
 
 from noisegate.arrow import holds_numbers
-from noisegate.desk.display.notebook import offline
+from noisegate.desk.display.drawing import altair, offline
 from noisegate.desk.display.numbers import CHOSEN, bare, ends, percent
+from noisegate.desk.noisy import HalfWidths, NoisyTable
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number
-from noisegate.extras import extra
 from noisegate.files import written
 from noisegate.inert import label as inert_label
 from noisegate.privacy.loss import ApproxDP
-
-if TYPE_CHECKING:
-    from noisegate.desk.answer import Answer, HalfWidths
 
 _POINTS_MAX: Final = 5_000
 _BARS_MAX: Final = 60  # more are a band along a line; of other keys, the largest are drawn
@@ -61,7 +58,7 @@ class _Picture:
 
 
 def plot(
-    answer: "Answer",
+    answer: NoisyTable,
     confidence: Number = 0.95,
     *,
     x: str | None = None,
@@ -85,7 +82,7 @@ def plot(
 
 
 def drawn(
-    answer: "Answer",
+    answer: NoisyTable,
     confidence: Number,
     *,
     x: str | None = None,
@@ -100,7 +97,7 @@ def drawn(
     return parts[0] if len(parts) == 1 else altair().concat(*parts, columns=2)
 
 
-def _part(answer: "Answer", confidence: Number, picture: _Picture) -> Any:  # noqa: ANN401 - a chart
+def _part(answer: NoisyTable, confidence: Number, picture: _Picture) -> Any:  # noqa: ANN401 - a chart
     alt = altair()
     widths = answer.margins(confidence)
     if not (points := _points(answer, widths, picture)):
@@ -140,17 +137,6 @@ def nothing(words: str) -> Any:  # noqa: ANN401 - a chart
     return chart.encode(text="words:N").properties(width=560, height=120)
 
 
-def altair() -> Any:  # noqa: ANN401 - it may be missing
-    """The package that draws, an extra."""
-    return extra("altair", "Plots", "plot")
-
-
-def require_drawing() -> None:
-    """Refuse where nothing can be drawn into a file, before it is paid for."""
-    altair()
-    extra("vl_convert", "Pictures in files", "plot")
-
-
 def require_numbers(columns: Sequence[str]) -> None:
     """Refuse to draw an answer without columns of numbers, before it is paid for."""
     if not columns:
@@ -165,7 +151,7 @@ def _nothing() -> Unsupported:
 
 def framed(
     chart: Any,  # noqa: ANN401
-    answer: "Answer",
+    answer: NoisyTable,
     *,
     title: str | None,
     notes: Sequence[str] = (),
@@ -201,7 +187,7 @@ def priced(chart: Any, title: str, cost: ApproxDP | None, words: str) -> Any:  #
     return offline(inert(_styled(chart).properties(title=title_and_price)))
 
 
-def plain(answer: "Answer", confidence: Number = 0.95) -> Any:  # noqa: ANN401 - a chart
+def plain(answer: NoisyTable, confidence: Number = 0.95) -> Any:  # noqa: ANN401 - a chart
     """The chart of an answer without words, where these stand beside it."""
     return offline(inert(_styled(drawn(answer, confidence))))
 
@@ -255,8 +241,8 @@ def inert(part: Any) -> Any:  # noqa: ANN401 - a chart, or a part of one
 
 
 def _pictures(
-    answer: "Answer",
-    widths: "Mapping[str, HalfWidths]",
+    answer: NoisyTable,
+    widths: Mapping[str, HalfWidths],
     x: str | None,
     y: str | None,
     color: str | None,
@@ -285,19 +271,19 @@ def _pictures(
     return [_Picture(x=x, y=(height,), color=colors) for height in heights[:_PARTS_MAX]]
 
 
-def _numbers(answer: "Answer") -> list[str]:
+def _numbers(answer: NoisyTable) -> list[str]:
     """The columns that hold numbers."""
     return [each.name for each in answer.table.schema if holds_numbers(each.type)]
 
 
-def _are_alike(answer: "Answer", names: Sequence[str]) -> bool:
+def _are_alike(answer: NoisyTable, names: Sequence[str]) -> bool:
     """Whether numbers are so near to each other that all are seen beside the largest."""
     held = [abs(each) for name in names for each in answer.table[name].to_pylist() if each]
     return not held or max(held) <= _ALIKE * min(held)
 
 
 def _points(
-    answer: "Answer", widths: "Mapping[str, HalfWidths]", picture: _Picture
+    answer: NoisyTable, widths: Mapping[str, HalfWidths], picture: _Picture
 ) -> list[dict[str, Any]]:
     """One point for each number, under names that no chart grammar stumbles over."""
     found, unsigned = [], answer.unsigned()
@@ -367,7 +353,7 @@ def label_angle(labels: Iterable[object], room: float) -> int:
     return 0 if all(_LETTER * len(str(each)) <= room for each in labels) else -40
 
 
-def _shades(alt: Any, answer: "Answer", picture: _Picture) -> Any:  # noqa: ANN401
+def _shades(alt: Any, answer: NoisyTable, picture: _Picture) -> Any:  # noqa: ANN401
     """Colours of keys: from dark to bright where they have an order, else far apart."""
     columns = [answer.table[name].to_pylist() for name in picture.color]
     if len(columns) == 1 and all(type(key) in _ORDERED for key in columns[0]):

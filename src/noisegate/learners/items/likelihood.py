@@ -17,7 +17,8 @@ from typing import Any, ClassVar, Final, Protocol, final
 import numpy as np
 import pyarrow as pa
 
-from noisegate.desk.answer import Answer, HalfWidths
+from noisegate.desk.answer import Answer
+from noisegate.desk.noisy import HalfWidths
 from noisegate.desk.release import Charged, loading, read_held
 from noisegate.desk.terms.terms import USUAL
 from noisegate.errors import SpecError

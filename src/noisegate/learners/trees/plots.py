@@ -6,7 +6,7 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from noisegate.desk.display.plot import altair
+from noisegate.desk.display.drawing import altair
 from noisegate.learners.asking import Floats
 from noisegate.learners.fitting import REACH
 from noisegate.learners.matrix import Coordinate

@@ -19,29 +19,20 @@ from fractions import Fraction
 from functools import lru_cache
 from math import erfc, exp, log, pi, sqrt
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, final
+from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.desk.terms.price import Price, variance_of
 from noisegate.mechanisms.additive.geometric import Geometric
-from noisegate.releases.cells.workload import Workload
+from noisegate.releases.cells.workload import Floats, Ints, Workload
 
 if TYPE_CHECKING:
-    from noisegate.releases.cells.spatial import SpatialTree
+    from noisegate.releases.cells.spatial import Side, SpatialTree
 
 
-Floats: TypeAlias = NDArray[np.float64]
-Ints: TypeAlias = NDArray[np.int64]
 GOLDEN: Final = 0.6180339887498949  # its multiples lie evenly in [0, 1), however many there are
-
-
-class Side(NamedTuple):
-    """Sums that the exact ones are surely not below, or not above, but for noise."""
-
-    sums: Floats
-    variance: Floats
 
 
 class Guess(NamedTuple):
@@ -87,7 +78,7 @@ class Estimate:
     words: tuple[str, ...] = ()
     tree: "SpatialTree | None" = None
     mend: Callable[[float], Ints] | None = None
-    between: Callable[[Ints, Ints], tuple[Side, Side]] | None = None
+    between: Callable[[Ints, Ints], "tuple[Side, Side]"] | None = None
     guess: Callable[[Ints, Ints], Guess] | None = None
     coefficients: Callable[[], Coefficients] | None = None
 

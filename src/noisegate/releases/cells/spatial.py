@@ -7,19 +7,26 @@ the count is taken to be spread evenly, so a rectangle that covers a part of it 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Final, TypeAlias, final
+from typing import Final, NamedTuple, TypeAlias, final
 
 import numpy as np
 
 from noisegate.errors import SpecError
 from noisegate.mechanisms.partitions.boxes import halves, single, whole
-from noisegate.releases.cells.estimate import Floats, Ints, Side
+from noisegate.releases.cells.workload import Floats, Ints
 from noisegate.transforms.strategy import Groups
 
 Edge: TypeAlias = Callable[[Floats], Floats]
 Level: TypeAlias = tuple[Ints, Ints, Ints]  # lows, highs, places of the parents in the level above
 _EXACT: Final = 1e-12  # a variance; below it, weights would be 0 / 0
 _PAIRS: Final = 1 << 20  # of rectangles and boxes looked at together
+
+
+class Side(NamedTuple):
+    """Sums that the exact ones are surely not below, or not above, but for noise."""
+
+    sums: Floats
+    variance: Floats
 
 
 @final

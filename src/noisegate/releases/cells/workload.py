@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
-from typing import Final, final
+from typing import Final, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from noisegate.errors import SpecError
 from noisegate.transforms.strategy import Matrix
 
+Floats: TypeAlias = NDArray[np.float64]
+Ints: TypeAlias = NDArray[np.int64]
 ENTRIES_MAX: Final = 1 << 26  # cells of all questions together
 
 
@@ -26,8 +28,8 @@ class Workload:
     """Sums over boxes ``lows[i] ≤ cell ≤ highs[i]``, both ends inside; arrays of (size, dims)."""
 
     shape: tuple[int, ...]
-    lows: NDArray[np.int64]
-    highs: NDArray[np.int64]
+    lows: Ints
+    highs: Ints
     words: str
 
     def __post_init__(self) -> None:
@@ -43,7 +45,7 @@ class Workload:
         """How many questions there are."""
         return int(self.lows.shape[0])
 
-    def answers(self, cells: NDArray[np.float64]) -> NDArray[np.float64]:
+    def answers(self, cells: Floats) -> Floats:
         """The sum of each box, from sums over all corners."""
         sums = np.zeros([n + 1 for n in self.shape])
         inner = np.asarray(cells, np.float64).reshape(self.shape)
@@ -69,9 +71,7 @@ def prefixes(size: int) -> Workload:
     return Workload((size,), np.zeros_like(ends), ends, "all running totals")
 
 
-def ranges(
-    shape: Sequence[int], lows: NDArray[np.int64], highs: NDArray[np.int64], words: str = "ranges"
-) -> Workload:
+def ranges(shape: Sequence[int], lows: Ints, highs: Ints, words: str = "ranges") -> Workload:
     """Given boxes."""
     return Workload(tuple(shape), np.asarray(lows, np.int64), np.asarray(highs, np.int64), words)
 
@@ -91,12 +91,12 @@ def all_ranges(shape: Sequence[int], *, most: int = 20_000) -> Workload:
     return Workload(tuple(shape), lows, highs, "ranges")
 
 
-def _pairs(size: int, step: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _pairs(size: int, step: Ints) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The pairs low ≤ high < size with these places in their order, without listing all."""
     far = 2 * size + 1
     low = ((far - np.sqrt(float(far) ** 2 - 8.0 * step)) / 2).astype(np.int64)
 
-    def first(row: NDArray[np.int64]) -> NDArray[np.int64]:
+    def first(row: Ints) -> Ints:
         return row * size - row * (row - 1) // 2
 
     low -= first(low) > step  # where the root was rounded
@@ -135,8 +135,6 @@ def boxes_matrix(asked: Workload) -> Matrix:
     return Matrix(csr_array((np.ones(cells.size, np.int64), cells, starts), shape=shape))
 
 
-def _cells(
-    shape: Sequence[int], lows: NDArray[np.int64], highs: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def _cells(shape: Sequence[int], lows: Ints, highs: Ints) -> Ints:
     places = np.ix_(*(np.arange(low, high + 1) for low, high in zip(lows, highs, strict=True)))
     return np.ravel_multi_index(np.broadcast_arrays(*places), tuple(shape)).reshape(-1)

@@ -14,10 +14,11 @@ from typing import Any, Final, Literal, TypeAlias, final
 import pyarrow as pa
 
 from noisegate.curator.curator import Curator
-from noisegate.desk.answer import Answer, HalfWidths
+from noisegate.desk.answer import Answer
 from noisegate.desk.based import Based
 from noisegate.desk.desk import Desk
 from noisegate.desk.job import Drawn, Job, Progress, Receipt, all_of, require_room
+from noisegate.desk.noisy import HalfWidths
 from noisegate.desk.plan import Fact
 from noisegate.desk.terms.price import Price
 from noisegate.desk.terms.terms import Terms, checked_terms

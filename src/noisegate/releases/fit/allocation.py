@@ -16,7 +16,7 @@ from typing import Final, final
 import numpy as np
 from numpy.typing import NDArray
 
-from noisegate.releases.cells.estimate import Floats
+from noisegate.releases.cells.workload import Floats
 from noisegate.releases.fit.residuals import Axes, Question, Sizes, closure
 
 ENTRIES_MAX: Final = 1 << 22  # of a matrix that is measured

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
 from noisegate.releases.ask.asking import Ask, Noisy
-from noisegate.releases.cells.estimate import Floats, Ints, simplex
+from noisegate.releases.cells.estimate import simplex
+from noisegate.releases.cells.workload import Floats, Ints
 from noisegate.releases.fit.allocation import TABLE_MAX, Design, design
 from noisegate.releases.fit.residuals import (
     Axes,

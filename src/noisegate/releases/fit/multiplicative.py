@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
 from noisegate.releases.ask.asking import Ask
-from noisegate.releases.cells.estimate import Floats
+from noisegate.releases.cells.workload import Floats
 from noisegate.releases.fit.weights import Weights
 from noisegate.transforms.strategy import Block, Groups, Matrix
 

@@ -27,8 +27,8 @@ from typing import Final, NamedTuple, final
 import numpy as np
 
 from noisegate.releases.cells.chance import Coins, public_coins
-from noisegate.releases.cells.estimate import Floats, Ints, tail_factor
-from noisegate.releases.cells.workload import Workload
+from noisegate.releases.cells.estimate import tail_factor
+from noisegate.releases.cells.workload import Floats, Ints, Workload
 from noisegate.releases.trees.hierarchy import Hierarchy, Level
 
 DRAWS: Final = 64

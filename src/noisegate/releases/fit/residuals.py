@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.releases.ask.asking import Noisy
-from noisegate.releases.cells.estimate import Floats
+from noisegate.releases.cells.workload import Floats
 from noisegate.transforms.strategy import Block, Groups, Matrix
 
 Axes: TypeAlias = tuple[int, ...]  # in ascending order

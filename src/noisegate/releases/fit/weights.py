@@ -18,7 +18,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from noisegate.releases.cells.estimate import Floats
+from noisegate.releases.cells.workload import Floats
 
 _TINY = 1e-12  # of the total: no part becomes nothing, or it could never come back
 _STEEP = 20.0  # the power of a step at most: targets of noise alone may be far beyond the total

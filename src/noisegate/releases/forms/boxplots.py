@@ -14,8 +14,9 @@ from typing import Any, ClassVar, Final, Literal, Required, final
 
 from noisegate.desk.answer import Answer
 from noisegate.desk.desk import Desk
+from noisegate.desk.display.drawing import altair
 from noisegate.desk.display.numbers import percent
-from noisegate.desk.display.plot import altair, framed, label_angle
+from noisegate.desk.display.plot import framed, label_angle
 from noisegate.desk.job import Job, derived
 from noisegate.desk.order import Bins, Columns
 from noisegate.desk.release import loading, read_held

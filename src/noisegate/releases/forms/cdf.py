@@ -14,18 +14,19 @@ from typing import Any, ClassVar, final
 import numpy as np
 import pyarrow as pa
 
-from noisegate.desk.answer import Answer, HalfWidths
+from noisegate.desk.answer import Answer
 from noisegate.desk.based import Based
 from noisegate.desk.card import Card
+from noisegate.desk.display.drawing import altair
 from noisegate.desk.display.numbers import percent
-from noisegate.desk.display.plot import altair, framed, moment
+from noisegate.desk.display.plot import framed, moment
+from noisegate.desk.noisy import HalfWidths
 from noisegate.desk.release import Held, loading
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number as Numeric
 from noisegate.exact import fraction
 from noisegate.mechanisms.base import failure_of
-from noisegate.releases.cells.estimate import Floats
-from noisegate.releases.cells.workload import Workload
+from noisegate.releases.cells.workload import Floats, Workload
 from noisegate.releases.forms.table import TableRelease
 
 

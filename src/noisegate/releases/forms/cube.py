@@ -15,11 +15,12 @@ import numpy as np
 import pyarrow as pa
 
 from noisegate.curator.allowance import Allowance, Scope
-from noisegate.curator.curator import digest
-from noisegate.desk.answer import Answer, HalfWidths
+from noisegate.curator.measurement import digest
+from noisegate.desk.answer import Answer
 from noisegate.desk.desk import Desk
 from noisegate.desk.display.numbers import percent
 from noisegate.desk.job import Progress, Receipt, Recipe
+from noisegate.desk.noisy import HalfWidths
 from noisegate.desk.order import Columns
 from noisegate.desk.plan import Fact
 from noisegate.desk.release import Charged, loading, read_held
@@ -40,7 +41,7 @@ from noisegate.releases.cells.grid import Grid, grid_of, sql_of
 from noisegate.releases.fit.marginals import TablesPlan, plan_tables, require_sets
 from noisegate.releases.fit.residuals import Axes
 from noisegate.releases.forms.marginal_tables import FORMAT, Marginals, MarginalTable, build_tables
-from noisegate.releases.forms.table import Number
+from noisegate.releases.forms.numbers import Number
 from noisegate.sql.laws.sampling import Sampling, sampling_of
 from noisegate.sql.reading.reader import read
 

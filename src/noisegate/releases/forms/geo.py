@@ -8,26 +8,24 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import Any, Final, final
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from noisegate.desk.answer import also_in
-from noisegate.desk.display.plot import altair, framed
+from noisegate.desk.display.drawing import altair
+from noisegate.desk.display.plot import framed
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number
 from noisegate.files import written
 from noisegate.inert import json_text
 from noisegate.releases.cells.axes import require_names
-from noisegate.releases.cells.estimate import Floats, Ints
 from noisegate.releases.cells.spatial import even_sums
-from noisegate.releases.cells.workload import Workload, marginals
+from noisegate.releases.cells.workload import Floats, Ints, Workload, marginals
+from noisegate.releases.forms.numbers import TableNumbers
 from noisegate.releases.forms.picture import height_of, in_degrees
-
-if TYPE_CHECKING:
-    from noisegate.releases.forms.table import TableRelease
 
 _LONGITUDES: Final = ("lon", "lng", "x")
 _PIXELS: Final = 480
@@ -131,7 +129,7 @@ _POLYGON: Final = np.dtype([
 
 
 def map_of(
-    release: "TableRelease",
+    release: TableNumbers,
     confidence: Number = 0.95,
     *,
     x: str | None = None,
@@ -168,7 +166,7 @@ def map_of(
     )
 
 
-def rectangle(release: "TableRelease", ranges: Mapping[str, tuple[float, float]]) -> float:
+def rectangle(release: TableNumbers, ranges: Mapping[str, tuple[float, float]]) -> float:
     """The sum between two numbers along each named axis of bins, also inside bins.
 
     Inside a bin rows are taken to lie evenly; how true that is, only the rows could tell. Free.
@@ -195,7 +193,7 @@ def rectangle(release: "TableRelease", ranges: Mapping[str, tuple[float, float]]
 
 
 def map_picture(
-    release: "TableRelease",
+    release: TableNumbers,
     confidence: Number = 0.95,
     *,
     x: str | None = None,
@@ -230,7 +228,7 @@ def map_picture(
     return framed(chart, release.answer(0), title=title)
 
 
-def _chosen(release: "TableRelease", x: str | None, y: str | None) -> tuple[int, int]:
+def _chosen(release: TableNumbers, x: str | None, y: str | None) -> tuple[int, int]:
     names = [axis.name for axis in release.axes]
     require_names(release.axes, (x, y))
     if len(names) < 2 or (x is not None and x == y):
@@ -250,7 +248,7 @@ def _chosen(release: "TableRelease", x: str | None, y: str | None) -> tuple[int,
     return (places[0], left[-1]) if y is None else (places[0], places[1])
 
 
-def _edges(release: "TableRelease", place: int) -> Floats:
+def _edges(release: TableNumbers, place: int) -> Floats:
     edges = release.axes[place].edges
     if edges is None:
         raise SpecError(
@@ -260,7 +258,7 @@ def _edges(release: "TableRelease", place: int) -> Floats:
     return edges
 
 
-def _within(release: "TableRelease", place: int) -> Floats:
+def _within(release: TableNumbers, place: int) -> Floats:
     """The edges, none beyond the declared bounds: no row is there, and no degree either."""
     axis, edges = release.axes[place], _edges(release, place)
     low = -np.inf if axis.low is None else float(axis.low)
@@ -268,7 +266,7 @@ def _within(release: "TableRelease", place: int) -> Floats:
     return np.clip(edges, low, high)
 
 
-def _boxes(release: "TableRelease", across: int, down: int) -> tuple[Ints, Ints]:
+def _boxes(release: TableNumbers, across: int, down: int) -> tuple[Ints, Ints]:
     """The boxes that the method ended with, or all cells over the two axes."""
     tree = release.making.estimate(release.shape).tree
     if tree is not None and len(release.axes) == 2:
@@ -278,7 +276,7 @@ def _boxes(release: "TableRelease", across: int, down: int) -> tuple[Ints, Ints]
 
 
 def _margins(
-    release: "TableRelease", asked: Workload, whole: NDArray[np.bool_], confidence: Number
+    release: TableNumbers, asked: Workload, whole: NDArray[np.bool_], confidence: Number
 ) -> Floats:
     found, known = np.full(asked.size, np.nan), np.flatnonzero(whole)
     part = Workload(asked.shape, asked.lows[known], asked.highs[known], asked.words)

@@ -6,8 +6,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from noisegate.desk.answer import Answer, HalfWidths
+from noisegate.desk.answer import Answer
 from noisegate.desk.card import Card
+from noisegate.desk.noisy import HalfWidths
 from noisegate.desk.release import Held
 from noisegate.exact import Number
 from noisegate.mechanisms.base import failure_of

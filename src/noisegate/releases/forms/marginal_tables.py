@@ -20,8 +20,8 @@ from noisegate.exact import Number as Numeric
 from noisegate.exact import fraction
 from noisegate.mechanisms.base import failure_of
 from noisegate.releases.cells.axes import Axis, chosen_cells, require_names
-from noisegate.releases.cells.estimate import Floats, tail_factor
-from noisegate.releases.cells.workload import Workload
+from noisegate.releases.cells.estimate import tail_factor
+from noisegate.releases.cells.workload import Floats, Workload
 from noisegate.releases.fit.marginals import (
     AskOf,
     TablesPlan,
@@ -32,7 +32,7 @@ from noisegate.releases.fit.marginals import (
     whole_tables,
 )
 from noisegate.releases.fit.residuals import Axes, box_variance
-from noisegate.releases.forms.table import Number
+from noisegate.releases.forms.numbers import Number
 from noisegate.releases.recipes.marginals import CELLS_MAX, fitted, marginal, whole_table
 from noisegate.sql.laws.sampling import Sampling, sample_words
 

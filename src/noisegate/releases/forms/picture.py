@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from noisegate.accounting.search import digits_up
 from noisegate.desk.answer import Answer
+from noisegate.desk.display.drawing import altair
 from noisegate.desk.display.numbers import percent
-from noisegate.desk.display.plot import altair, drawn, framed, inert, label_angle
+from noisegate.desk.display.plot import drawn, framed, inert, label_angle
 from noisegate.errors import SpecError
 from noisegate.exact import Number
 from noisegate.releases.cells.axes import Axis, require_names

@@ -14,8 +14,8 @@ from noisegate.errors import NoisegateError, SpecError
 from noisegate.releases.ask.transcript import Rounds, Told, pack
 from noisegate.releases.cells import workload as workloads
 from noisegate.releases.cells.axes import Axis, runs_of
-from noisegate.releases.cells.estimate import Estimate, Floats
-from noisegate.releases.cells.workload import Workload
+from noisegate.releases.cells.estimate import Estimate
+from noisegate.releases.cells.workload import Floats, Workload
 from noisegate.releases.fit.plausible import Plausible
 from noisegate.releases.recipes import RECIPES, recipe
 from noisegate.releases.trees.covers import Cover, covers

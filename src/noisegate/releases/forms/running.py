@@ -27,9 +27,10 @@ from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import Sums, Term
 from noisegate.curator.curator import Curator
 from noisegate.curator.series import ROOT_MAX, Counter, Epoch, Series, root_factor
-from noisegate.desk.answer import Answer, HalfWidths
+from noisegate.desk.answer import Answer
 from noisegate.desk.desk import Desk
 from noisegate.desk.job import Drawn, Job, Progress, Receipt
+from noisegate.desk.noisy import HalfWidths
 from noisegate.desk.release import ENDINGS, Charged, loading, read_held
 from noisegate.desk.terms.price import variance_of
 from noisegate.errors import SpecError, Unsupported
@@ -40,9 +41,11 @@ from noisegate.privacy.event import Event
 from noisegate.privacy.guarantee import Guarantee, guarantee_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.releases.cells.axes import Axis, require_names
-from noisegate.releases.cells.estimate import Floats, tail_factor
+from noisegate.releases.cells.estimate import tail_factor
 from noisegate.releases.cells.grid import Grid
-from noisegate.releases.forms.table import Number, TableExpected
+from noisegate.releases.cells.workload import Floats
+from noisegate.releases.forms.numbers import Number
+from noisegate.releases.forms.table import TableExpected
 from noisegate.sql.laws.sampling import Sampling, sample_words, sampling_of
 from noisegate.sql.question import Block
 from noisegate.sql.reading.reader import read

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from noisegate.errors import SpecError
 from noisegate.releases.ask.asking import Ask, one_sum
 from noisegate.releases.ask.shares import Law
-from noisegate.releases.cells.estimate import Estimate, Floats, Predicted, rounded, whole
-from noisegate.releases.cells.workload import Workload, ranges
+from noisegate.releases.cells.estimate import Estimate, Predicted, rounded, whole
+from noisegate.releases.cells.workload import Floats, Workload, ranges
 from noisegate.releases.recipes import Exact, require_same
 from noisegate.releases.trees.dyadic import Dyadic, Ints, dyadic, length, widened
 from noisegate.releases.trees.levels import noise_only

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from noisegate.releases.ask.asking import Ask, each_cell
 from noisegate.releases.ask.shares import Law
-from noisegate.releases.cells.estimate import Estimate, Floats, Predicted
-from noisegate.releases.cells.workload import Workload
+from noisegate.releases.cells.estimate import Estimate, Predicted
+from noisegate.releases.cells.workload import Floats, Workload
 from noisegate.releases.recipes import Exact, require_parts, require_same
 from noisegate.transforms.strategy import Groups
 

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.releases.ask.asking import Ask, each_cell
-from noisegate.releases.cells.estimate import Estimate, Floats, Predicted
-from noisegate.releases.cells.workload import Workload
+from noisegate.releases.cells.estimate import Estimate, Predicted
+from noisegate.releases.cells.workload import Floats, Workload
 
 
 @final

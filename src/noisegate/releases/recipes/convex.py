@@ -12,8 +12,8 @@ from scipy.sparse import csr_array
 
 from noisegate.errors import SpecError
 from noisegate.releases.ask.asking import Ask
-from noisegate.releases.cells.estimate import Estimate, Floats, Predicted
-from noisegate.releases.cells.workload import Workload, ranges
+from noisegate.releases.cells.estimate import Estimate, Predicted
+from noisegate.releases.cells.workload import Floats, Workload, ranges
 from noisegate.releases.recipes import require_same
 from noisegate.transforms.strategy import SUM_MAX, Matrix
 

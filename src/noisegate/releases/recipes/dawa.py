@@ -13,8 +13,8 @@ from noisegate.errors import SpecError
 from noisegate.mechanisms.partitions.dawa_partition import DawaPartition, walk
 from noisegate.releases.ask.asking import Ask
 from noisegate.releases.ask.shares import Law
-from noisegate.releases.cells.estimate import Estimate, Floats, Predicted, rounded
-from noisegate.releases.cells.workload import Workload
+from noisegate.releases.cells.estimate import Estimate, Predicted, rounded
+from noisegate.releases.cells.workload import Floats, Workload
 from noisegate.releases.recipes import Exact, require_parts, require_same
 from noisegate.releases.recipes.tree import Tree, best_plan, measure
 from noisegate.releases.trees.levels import spread_rms

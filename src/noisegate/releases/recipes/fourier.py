@@ -23,15 +23,8 @@ from noisegate.mechanisms.partitions.fourier_cut import WEIGHT_MAX, FourierCut
 from noisegate.privacy.distance import L1
 from noisegate.releases.ask.asking import Ask, Noisy, each_cell
 from noisegate.releases.ask.shares import Law, exact_shares, separate
-from noisegate.releases.cells.estimate import (
-    Coefficients,
-    Estimate,
-    Floats,
-    Guess,
-    Ints,
-    Predicted,
-)
-from noisegate.releases.cells.workload import Workload
+from noisegate.releases.cells.estimate import Coefficients, Estimate, Guess, Predicted
+from noisegate.releases.cells.workload import Floats, Ints, Workload
 from noisegate.releases.recipes import Exact, require_parts, require_same
 from noisegate.transforms.strategy import Matrix
 

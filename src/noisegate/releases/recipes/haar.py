@@ -14,8 +14,8 @@ from scipy.sparse import csc_array, csr_array
 from noisegate.errors import SpecError
 from noisegate.releases.ask.asking import Ask
 from noisegate.releases.ask.shares import exact_shares, separate
-from noisegate.releases.cells.estimate import Coefficients, Estimate, Floats, Predicted
-from noisegate.releases.cells.workload import Workload, ranges
+from noisegate.releases.cells.estimate import Coefficients, Estimate, Predicted
+from noisegate.releases.cells.workload import Floats, Workload, ranges
 from noisegate.releases.recipes import require_same
 from noisegate.releases.recipes.tree import sample
 from noisegate.transforms.strategy import Matrix

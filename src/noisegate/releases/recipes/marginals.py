@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
 from noisegate.releases.ask.asking import Ask
-from noisegate.releases.cells.estimate import Estimate, Floats, Predicted, simplex
-from noisegate.releases.cells.workload import Workload
+from noisegate.releases.cells.estimate import Estimate, Predicted, simplex
+from noisegate.releases.cells.workload import Floats, Workload
 from noisegate.releases.fit.allocation import Design, design
 from noisegate.releases.fit.residuals import Axes, Parts, box_variance, closure, combine, known
 

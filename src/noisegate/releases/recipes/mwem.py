@@ -15,8 +15,8 @@ import numpy as np
 
 from noisegate.errors import SpecError
 from noisegate.releases.ask.asking import Ask, one_sum
-from noisegate.releases.cells.estimate import Estimate, Floats, Guess, Ints, Predicted
-from noisegate.releases.cells.workload import ENTRIES_MAX, Workload, boxes_matrix
+from noisegate.releases.cells.estimate import Estimate, Guess, Predicted
+from noisegate.releases.cells.workload import ENTRIES_MAX, Floats, Ints, Workload, boxes_matrix
 from noisegate.releases.fit.multiplicative import (
     REPLAYS,
     ROUNDS_MAX,

@@ -11,8 +11,8 @@ from noisegate.errors import Bug, SpecError
 from noisegate.mechanisms.partitions.unevenness import Unevenness
 from noisegate.releases.ask.asking import Ask
 from noisegate.releases.ask.shares import Law
-from noisegate.releases.cells.estimate import Estimate, Floats, Guess, Ints, Predicted
-from noisegate.releases.cells.workload import Workload
+from noisegate.releases.cells.estimate import Estimate, Guess, Predicted
+from noisegate.releases.cells.workload import Floats, Ints, Workload
 from noisegate.releases.fit.plausible import DRAWS
 from noisegate.releases.recipes import require_same
 from noisegate.releases.trees.design import Asked, Designer

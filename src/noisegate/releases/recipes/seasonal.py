@@ -24,8 +24,8 @@ from scipy.sparse import csr_array
 
 from noisegate.errors import SpecError
 from noisegate.releases.ask.asking import Ask
-from noisegate.releases.cells.estimate import Estimate, Floats, Guess, Ints, Predicted
-from noisegate.releases.cells.workload import Workload
+from noisegate.releases.cells.estimate import Estimate, Guess, Predicted
+from noisegate.releases.cells.workload import Floats, Ints, Workload
 from noisegate.transforms.strategy import Block, Groups, Matrix
 
 CELLS_MAX: Final = 1 << 13

@@ -33,8 +33,8 @@ from scipy.special import betainc
 
 from noisegate.errors import SpecError
 from noisegate.releases.ask.asking import Ask, Noisy, one_sum
-from noisegate.releases.cells.estimate import Estimate, Floats, Guess, Ints, Predicted
-from noisegate.releases.cells.workload import Workload
+from noisegate.releases.cells.estimate import Estimate, Guess, Predicted
+from noisegate.releases.cells.workload import Floats, Ints, Workload
 from noisegate.transforms.strategy import Block, Groups, Matrix
 
 DEPTH_MAX: Final = 64

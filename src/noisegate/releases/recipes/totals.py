@@ -15,16 +15,8 @@ from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
 from noisegate.releases.ask.asking import Ask
-from noisegate.releases.cells.estimate import (
-    GOLDEN,
-    Estimate,
-    Floats,
-    Ints,
-    Predicted,
-    simplex,
-    simplices,
-)
-from noisegate.releases.cells.workload import Workload
+from noisegate.releases.cells.estimate import GOLDEN, Estimate, Predicted, simplex, simplices
+from noisegate.releases.cells.workload import Floats, Ints, Workload
 from noisegate.transforms.strategy import Groups
 
 _SAMPLE: Final = 256  # intervals that shares are fitted to

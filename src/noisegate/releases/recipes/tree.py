@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from noisegate.errors import SpecError
 from noisegate.releases.ask.asking import Ask
 from noisegate.releases.ask.shares import NOISELESS, Law, exact_shares, nested
-from noisegate.releases.cells.estimate import Estimate, Floats, Predicted, rounded
-from noisegate.releases.cells.workload import Workload, ranges
+from noisegate.releases.cells.estimate import Estimate, Predicted, rounded
+from noisegate.releases.cells.workload import Floats, Workload, ranges
 from noisegate.releases.recipes import require_same
 from noisegate.releases.trees.nested import (
     Nest,

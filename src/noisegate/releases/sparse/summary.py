@@ -14,9 +14,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from noisegate.desk.answer import Answer, HalfWidths, also_in
+from noisegate.desk.answer import Answer, also_in
 from noisegate.desk.display.numbers import bare
 from noisegate.desk.display.plot import drawn, framed, nothing
+from noisegate.desk.noisy import HalfWidths
 from noisegate.desk.release import ENDINGS, Charged, loading, read_held
 from noisegate.errors import SpecError
 from noisegate.exact import Number as Numeric
@@ -28,7 +29,7 @@ from noisegate.mechanisms.keys.sparse_geometric import SparseGeometric, shown_ch
 from noisegate.mechanisms.keys.sparse_priority import GRAINS, SparsePriority
 from noisegate.planning.calibrate import geometric_error
 from noisegate.releases.cells.axes import require_names
-from noisegate.releases.cells.estimate import Floats
+from noisegate.releases.cells.workload import Floats
 from noisegate.releases.sparse.axes import Places, SparseAxis, places_of
 from noisegate.sheets import csv_table
 from noisegate.sql.laws import selected

@@ -21,8 +21,9 @@ from noisegate.algebra.relation import Sampled
 from noisegate.curator.measurement import Measurement
 from noisegate.desk.answer import Answer
 from noisegate.desk.desk import Desk
+from noisegate.desk.display.drawing import altair
 from noisegate.desk.display.numbers import percent, with_margin
-from noisegate.desk.display.plot import altair, framed
+from noisegate.desk.display.plot import framed
 from noisegate.desk.job import Measured, Receipt
 from noisegate.desk.order import Box
 from noisegate.desk.plan import Fact

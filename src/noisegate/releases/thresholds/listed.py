@@ -10,7 +10,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import ClassVar, Final, TypedDict, final
 
-from noisegate.curator.curator import Curator, digest
+from noisegate.curator.curator import Curator
+from noisegate.curator.measurement import digest
 from noisegate.curator.thresholds import Heard, Thresholds, open_thresholds, require_question
 from noisegate.desk.answer import Answer
 from noisegate.desk.desk import Desk

@@ -21,10 +21,11 @@ from noisegate.curator.thresholds import (
     open_thresholds,
     require_question,
 )
-from noisegate.desk.answer import Answer, HalfWidths
+from noisegate.desk.answer import Answer
 from noisegate.desk.desk import Desk
 from noisegate.desk.display.numbers import with_margin
 from noisegate.desk.job import Receipt, require_room
+from noisegate.desk.noisy import HalfWidths
 from noisegate.desk.plan import Fact, Plan
 from noisegate.desk.terms.terms import USUAL, Terms
 from noisegate.errors import SpecError, Unsupported

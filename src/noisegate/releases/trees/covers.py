@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.releases.ask.asking import Noisy
-from noisegate.releases.cells.estimate import Floats, Ints, Side
-from noisegate.releases.cells.workload import Workload
+from noisegate.releases.cells.spatial import Side
+from noisegate.releases.cells.workload import Floats, Ints, Workload
 from noisegate.transforms.strategy import Block, Groups
 
 _COVERS_MAX: Final = 4

@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.releases.ask.shares import Law
-from noisegate.releases.cells.estimate import Floats
-from noisegate.releases.cells.workload import Workload
+from noisegate.releases.cells.workload import Floats, Workload
 from noisegate.releases.trees.dyadic_row import Bins, Halves, Levels, added_up, pairs
 from noisegate.releases.trees.prior import Evidence, upward
 from noisegate.releases.trees.risk import Boxes, Risk, Singles

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias, final
 import numpy as np
 from numpy.typing import NDArray
 
-from noisegate.releases.cells.estimate import Floats
+from noisegate.releases.cells.workload import Floats
 
 Ints: TypeAlias = NDArray[np.signedinteger[Any]]
 _FAIR: Final = 8  # a value with more than so many fair shares of the rows gets more room

@@ -11,7 +11,7 @@ from typing import TypeAlias, final
 
 import numpy as np
 
-from noisegate.releases.cells.estimate import Floats, Ints
+from noisegate.releases.cells.workload import Floats, Ints
 from noisegate.transforms.strategy import Groups
 
 Levels: TypeAlias = list[Floats]  # level l holds 2**l numbers, one for each node

@@ -15,7 +15,7 @@ import numpy as np
 
 from noisegate.releases.ask.asking import Noisy
 from noisegate.releases.ask.shares import NOISELESS
-from noisegate.releases.cells.estimate import Floats, Ints
+from noisegate.releases.cells.workload import Floats, Ints
 from noisegate.releases.trees.dyadic import dyadic, length
 from noisegate.transforms.strategy import Block, Groups
 

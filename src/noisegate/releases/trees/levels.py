@@ -8,9 +8,9 @@ from typing import Final
 import numpy as np
 
 from noisegate.releases.ask.asking import Ask, Noisy, one_sum
-from noisegate.releases.cells.estimate import Estimate, Floats, Ints, Predicted
+from noisegate.releases.cells.estimate import Estimate, Predicted
 from noisegate.releases.cells.spatial import Boxes, SpatialTree, fit
-from noisegate.releases.cells.workload import Workload, all_ranges
+from noisegate.releases.cells.workload import Floats, Ints, Workload, all_ranges
 
 _FINE: Final = 10**6
 _SAMPLE: Final = 250  # rectangles are enough to weigh levels by

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
-from noisegate.releases.cells.estimate import Floats, simplex, simplices
-from noisegate.releases.cells.workload import Workload
+from noisegate.releases.cells.estimate import simplex, simplices
+from noisegate.releases.cells.workload import Floats, Workload
 from noisegate.transforms.strategy import Groups
 
 Sides: TypeAlias = tuple[int, ...]

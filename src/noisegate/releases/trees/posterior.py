@@ -22,7 +22,7 @@ from typing import Final, final
 import numpy as np
 from scipy.special import log_ndtr
 
-from noisegate.releases.cells.estimate import Floats
+from noisegate.releases.cells.workload import Floats
 from noisegate.releases.trees.dyadic import Ints
 from noisegate.releases.trees.refine import Tree
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from noisegate.releases.ask.asking import Noisy
 from noisegate.releases.ask.shares import NOISELESS
-from noisegate.releases.cells.estimate import Floats
+from noisegate.releases.cells.workload import Floats
 from noisegate.releases.trees.dyadic_row import Bins, Halves, Levels, joined, pairs
 
 UNKNOWN: Final = 1e30  # the variance of what was never measured: far above any squared sum

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from noisegate.releases.ask.asking import Ask
 from noisegate.releases.ask.shares import Law
-from noisegate.releases.cells.estimate import Floats
+from noisegate.releases.cells.workload import Floats
 from noisegate.releases.trees.dyadic import Dyadic, Ints
 from noisegate.transforms.strategy import Groups
 

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias, final
 import numpy as np
 from numpy.typing import NDArray
 
-from noisegate.releases.cells.estimate import Floats, Ints
+from noisegate.releases.cells.workload import Floats, Ints
 from noisegate.releases.trees.dyadic_row import Bins, Halves, Levels, pairs
 from noisegate.releases.trees.prior import Evidence
 

@@ -9,18 +9,33 @@ Why: rows c of a table have the owners of the rows k of their partner's that the
     value: so both columns are read as ids are, and neither is clamped.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Protocol
 
 from sqlglot import exp
 
 from noisegate.algebra.expression import Expression, Field
 from noisegate.algebra.relation import Filter, Join, JoinKind, Project, Relation, Table
 from noisegate.privacy.domain import Kind, Step
-from noisegate.sources.writing.relations import RelationWriter
+from noisegate.sources.writing.dialect import Dialect
 from noisegate.sources.writing.words import base_value, col
 
 
-def sides(relation: Join, writer: RelationWriter) -> tuple[Relation, Relation]:
+class OwnerReader(Protocol):
+    """A writer of relations, as far as links are about it: how it reads columns and ids."""
+
+    types: Mapping[str, Mapping[str, str]]
+
+    @property
+    def dialect(self) -> Dialect:
+        """How the engine writes it."""
+
+    def as_owner(self, column: str, alias: str) -> exp.Expr:
+        """An id as it is compared."""
+
+
+def sides(relation: Join, writer: OwnerReader) -> tuple[Relation, Relation]:
     """Both sides of a join, one of them without owners where the other one's are its owners."""
     left, right = relation.left, relation.right
     for one, other in relation.on:
@@ -47,7 +62,7 @@ def _column(relation: Relation, expression: Expression) -> tuple[Table, str] | N
     return None
 
 
-def _is_link(here: tuple[Table, str], there: tuple[Table, str], writer: RelationWriter) -> bool:
+def _is_link(here: tuple[Table, str], there: tuple[Table, str], writer: OwnerReader) -> bool:
     """Whether the first table's rows find their owners through this column of the second."""
     one, other, unit = here[0].domain, there[0].domain, there[0].domain.unit
     step = Step(column=here[1], table=other.name, key=there[1])
@@ -56,7 +71,7 @@ def _is_link(here: tuple[Table, str], there: tuple[Table, str], writer: Relation
     return all(_is_read_as_id(table, name, writer) for table, name in (here, there))
 
 
-def _is_read_as_id(table: Table, name: str, writer: RelationWriter) -> bool:
+def _is_read_as_id(table: Table, name: str, writer: OwnerReader) -> bool:
     """Whether equal values of a column are equal ids, whatever is stored."""
     column, stored = table.domain.columns[name], writer.types[table.domain.name][name]
     if column.kind not in (Kind.INTEGER, Kind.TEXT) or stored == "bpchar":  # which has its padding

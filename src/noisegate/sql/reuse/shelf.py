@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from noisegate.algebra.expression import Expression, to_plain
 from noisegate.algebra.known import remembered
 from noisegate.algebra.tally import Sums
-from noisegate.curator.curator import digest
-from noisegate.curator.measurement import Measurement
+from noisegate.curator.measurement import Measurement, digest
 from noisegate.ledger.ledger import Ledger, Settled
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric

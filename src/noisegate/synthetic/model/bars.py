@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from noisegate.desk.terms.price import Price
 from noisegate.releases.cells import estimate
-from noisegate.releases.cells.estimate import Floats
+from noisegate.releases.cells.workload import Floats
 from noisegate.releases.fit.residuals import Axes, Sizes
 from noisegate.synthetic.model.model import Evidence
 

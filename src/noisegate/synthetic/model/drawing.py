@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.releases.cells.chance import Coins, public_coins
-from noisegate.releases.cells.estimate import Floats
+from noisegate.releases.cells.workload import Floats
 from noisegate.releases.fit.residuals import Axes, Sizes
 from noisegate.synthetic.model.junction import Clique
 

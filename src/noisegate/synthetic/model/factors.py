@@ -14,7 +14,7 @@ from typing import Generic, TypeAlias, TypeVar, final
 
 import numpy as np
 
-from noisegate.releases.cells.estimate import Floats
+from noisegate.releases.cells.workload import Floats
 from noisegate.releases.fit.residuals import Axes, Sizes
 
 Name = TypeVar("Name", bound=Hashable)

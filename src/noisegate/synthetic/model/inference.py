@@ -14,7 +14,7 @@ from typing import Final, final
 import numpy as np
 
 from noisegate.errors import SpecError
-from noisegate.releases.cells.estimate import Floats
+from noisegate.releases.cells.workload import Floats
 from noisegate.releases.fit.residuals import Axes, Sizes
 from noisegate.synthetic.model.factors import Sums, product, summed, sums_plan
 from noisegate.synthetic.model.junction import Clique

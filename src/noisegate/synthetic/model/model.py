@@ -37,7 +37,8 @@ from scipy.special import wrightomega
 
 from noisegate.errors import SpecError
 from noisegate.releases.ask.asking import Noisy
-from noisegate.releases.cells.estimate import Floats, simplex
+from noisegate.releases.cells.estimate import simplex
+from noisegate.releases.cells.workload import Floats
 from noisegate.releases.fit.residuals import Axes, Parts, Question, Sizes, combine
 from noisegate.synthetic.model.drawing import Rows, draw
 from noisegate.synthetic.model.inference import Elimination, Network, network

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from noisegate.releases.cells.chance import public_coins
-from noisegate.releases.cells.estimate import Floats
+from noisegate.releases.cells.workload import Floats
 from noisegate.releases.fit.residuals import Axes, Sizes
 from noisegate.synthetic.model.drawing import Rows, numbers
 from noisegate.synthetic.model.model import Evidence, Model, whole_total

@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.desk.terms.price import Price
-from noisegate.releases.cells.estimate import Floats, whole
+from noisegate.releases.cells.estimate import whole
 from noisegate.releases.cells.grid import Grid
+from noisegate.releases.cells.workload import Floats
 from noisegate.releases.fit.weights import projected
 from noisegate.releases.forms.provenance import Making
 from noisegate.releases.forms.table import TableRelease

@@ -1,94 +1,13 @@
-"""What is said about a session of many questions: the order, the plan, answers, the balance."""
+"""What is said about a session of many questions: the plan, answers, the balance."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar, TypedDict, final
+from typing import Any, final
 
-from noisegate.desk.desk import Desk
 from noisegate.desk.display.numbers import with_margin
-from noisegate.desk.job import Progress
-from noisegate.desk.order import Columns, Order
-from noisegate.desk.plan import Fact, Plan
+from noisegate.desk.plan import Fact
 from noisegate.exact import Number
 from noisegate.privacy.loss import ApproxDP
-
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
-    from noisegate.synthetic.pmw.online import Many, ManySession
-
-
-class ManyTerms(TypedDict, total=False):
-    """What is said of a session; see `Gate.many`."""
-
-    table: str | None
-    workload: Sequence[str]
-    epsilon: Number | None
-    questions: int
-    within: Number | None
-    surprises: int | None
-    rows: int | None
-    start: int
-    confidence: Number
-    rows_per_unit: int | None
-    evidence: Sequence[object]
-    sure: bool
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ManyOrder(Order["AbstractContextManager[ManySession]", "ManyExpected"]):
-    """A session of many counting questions. Each run is a session of its own.
-
-    Attributes:
-        columns: What questions can be about: a bin width, a list of edges, a unit of time, or None
-            for declared keys; left out, what the ``workload`` needs.
-        table: Where there are several.
-        workload: A list of the questions.
-        epsilon: The price of all of it.
-        questions: How many the promise is for.
-        within: How far answers may be off.
-        surprises: Or how many are answered with noise of their own.
-        rows: A public number of rows.
-        start: Of how many columns the first tables are.
-        confidence: How surely all answers hold together.
-        rows_per_unit: Contribution bound: how many rows of one unit count.
-        evidence: Releases and answers that are out already.
-        sure: Promise answers to the last question, for the public number of rows.
-    """
-
-    kind: ClassVar[str] = "many"
-    columns: Columns | None = None
-    table: str | None = None
-    workload: Sequence[str] = ()
-    epsilon: Number | None = None
-    questions: int = 10_000
-    within: Number | None = None
-    surprises: int | None = None
-    rows: int | None = None
-    start: int = 2
-    confidence: Number = Fraction(95, 100)
-    rows_per_unit: int | None = None
-    evidence: Sequence[object] = ()
-    sure: bool = False
-
-    def plan(self, desk: Desk, *, fresh: bool = False) -> "Plan[ManyExpected]":  # noqa: ARG002, D102 - always anew
-        return self._session(desk).plan
-
-    def run(  # noqa: D102 - see Order
-        self,
-        desk: Desk,
-        *,
-        fresh: bool = False,  # noqa: ARG002 - always anew
-        progress: Progress | None = None,
-    ) -> "AbstractContextManager[ManySession]":
-        return self._session(desk).open(progress)
-
-    def _session(self, desk: Desk) -> "Many":
-        from noisegate.synthetic.pmw.online import Many  # noqa: PLC0415 - it imports this file
-
-        return Many(desk, self)
 
 
 @final

@@ -27,8 +27,9 @@ from noisegate.privacy.event import Event, decode, encode
 from noisegate.releases.ask.asking import DoorAsk
 from noisegate.releases.ask.order import PriceTerms, ReleaseOrder
 from noisegate.releases.ask.transcript import Rounds, pack, unpack
-from noisegate.releases.cells.estimate import Floats, tail_factor, whole
+from noisegate.releases.cells.estimate import tail_factor, whole
 from noisegate.releases.cells.grid import Grid
+from noisegate.releases.cells.workload import Floats
 from noisegate.releases.fit.multiplicative import ROUNDS_MAX, answers, build, checked
 from noisegate.releases.forms.table import TableExpected, TableRelease, endings_of
 from noisegate.sql.laws.sampling import sampling_of

@@ -12,28 +12,29 @@ and the two ends of the comparison have noise of their own, which halves that of
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from hashlib import sha256
 from itertools import combinations
 from math import ceil, floor, prod, sqrt
 from threading import Lock
-from typing import Any, Final, final
+from typing import Any, ClassVar, Final, TypedDict, final
 
 import numpy as np
 
 from noisegate.accounting.amplification import poisson
 from noisegate.accounting.pure import promised
 from noisegate.accounting.search import largest
-from noisegate.curator.curator import digest
+from noisegate.curator.measurement import digest
 from noisegate.curator.surprises import CELLS_MAX, Surprises, Told, is_pure, open_surprises
 from noisegate.desk.desk import Desk
 from noisegate.desk.job import Progress
+from noisegate.desk.order import Columns, Order
 from noisegate.desk.plan import Plan
 from noisegate.desk.terms.price import Price, variance_of
 from noisegate.errors import SpecError, Unsupported
-from noisegate.exact import fraction, positive
+from noisegate.exact import Number, fraction, positive
 from noisegate.mechanisms.base import failure_of
 from noisegate.privacy.event import (
     Event,
@@ -52,7 +53,7 @@ from noisegate.synthetic.evidence import known_of, lost
 from noisegate.synthetic.model.model import Evidence, whole_total
 from noisegate.synthetic.pmw.bargain import START_SHARE, SURPRISES_MAX, Bargain, Wish
 from noisegate.synthetic.pmw.cells_model import CellsModel, cells_table
-from noisegate.synthetic.pmw.many import ManyAnswer, ManyBalance, ManyExpected, ManyOrder, named
+from noisegate.synthetic.pmw.many import ManyAnswer, ManyBalance, ManyExpected, named
 from noisegate.synthetic.questions import CountingGrid, Mask, counting_grid, matrix_of
 from noisegate.synthetic.recipes.shared import evidence_of
 from noisegate.transforms.strategy import Groups
@@ -61,6 +62,76 @@ QUESTIONS_MAX: Final = 10**9
 _AT_ONCE: Final = 64  # questions that are compared together
 _SWEEPS: Final = (60, 12)  # through all that is known, at the start and after a surprise
 _WORK_MAX: Final = 1 << 31  # cells times tables of a fit
+
+
+class ManyTerms(TypedDict, total=False):
+    """What is said of a session; see `Gate.many`."""
+
+    table: str | None
+    workload: Sequence[str]
+    epsilon: Number | None
+    questions: int
+    within: Number | None
+    surprises: int | None
+    rows: int | None
+    start: int
+    confidence: Number
+    rows_per_unit: int | None
+    evidence: Sequence[object]
+    sure: bool
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManyOrder(Order["AbstractContextManager[ManySession]", "ManyExpected"]):
+    """A session of many counting questions. Each run is a session of its own.
+
+    Attributes:
+        columns: What questions can be about: a bin width, a list of edges, a unit of time, or None
+            for declared keys; left out, what the ``workload`` needs.
+        table: Where there are several.
+        workload: A list of the questions.
+        epsilon: The price of all of it.
+        questions: How many the promise is for.
+        within: How far answers may be off.
+        surprises: Or how many are answered with noise of their own.
+        rows: A public number of rows.
+        start: Of how many columns the first tables are.
+        confidence: How surely all answers hold together.
+        rows_per_unit: Contribution bound: how many rows of one unit count.
+        evidence: Releases and answers that are out already.
+        sure: Promise answers to the last question, for the public number of rows.
+    """
+
+    kind: ClassVar[str] = "many"
+    columns: Columns | None = None
+    table: str | None = None
+    workload: Sequence[str] = ()
+    epsilon: Number | None = None
+    questions: int = 10_000
+    within: Number | None = None
+    surprises: int | None = None
+    rows: int | None = None
+    start: int = 2
+    confidence: Number = Fraction(95, 100)
+    rows_per_unit: int | None = None
+    evidence: Sequence[object] = ()
+    sure: bool = False
+
+    def plan(self, desk: Desk, *, fresh: bool = False) -> "Plan[ManyExpected]":  # noqa: ARG002, D102 - always anew
+        return self._session(desk).plan
+
+    def run(  # noqa: D102 - see Order
+        self,
+        desk: Desk,
+        *,
+        fresh: bool = False,  # noqa: ARG002 - always anew
+        progress: Progress | None = None,
+    ) -> "AbstractContextManager[ManySession]":
+        return self._session(desk).open(progress)
+
+    def _session(self, desk: Desk) -> "Many":
+        return Many(desk, self)
 
 
 @final

@@ -31,7 +31,8 @@ from typing import Final, final
 
 import numpy as np
 
-from noisegate.releases.cells.estimate import Floats, simplex
+from noisegate.releases.cells.estimate import simplex
+from noisegate.releases.cells.workload import Floats
 from noisegate.releases.fit.residuals import Axes, Parts, Question, Sizes, centred, combine
 from noisegate.synthetic.asking import TablesAsk
 from noisegate.synthetic.model.model import Evidence, Model, fit

@@ -13,9 +13,9 @@ import numpy as np
 from noisegate.errors import SpecError
 from noisegate.mechanisms.partitions.boxes import halves, single, whole
 from noisegate.releases.ask.asking import Ask, Noisy, one_sum
-from noisegate.releases.cells.estimate import Estimate, Ints, Predicted
+from noisegate.releases.cells.estimate import Estimate, Predicted
 from noisegate.releases.cells.spatial import Boxes, Level, halved
-from noisegate.releases.cells.workload import Workload
+from noisegate.releases.cells.workload import Ints, Workload
 from noisegate.releases.recipes import Exact, require_parts
 from noisegate.releases.trees.levels import (
     cut_rms,

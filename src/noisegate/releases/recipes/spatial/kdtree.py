@@ -10,9 +10,9 @@ from noisegate.errors import SpecError
 from noisegate.mechanisms.partitions.boxes import halves, single, whole
 from noisegate.mechanisms.partitions.splits import Splits
 from noisegate.releases.ask.asking import Ask
-from noisegate.releases.cells.estimate import Estimate, Ints, Predicted
+from noisegate.releases.cells.estimate import Estimate, Predicted
 from noisegate.releases.cells.spatial import Boxes, Level
-from noisegate.releases.cells.workload import Workload
+from noisegate.releases.cells.workload import Ints, Workload
 from noisegate.releases.recipes import Exact, require_parts
 from noisegate.releases.recipes.spatial.quadtree import require_depth
 from noisegate.releases.trees.levels import (

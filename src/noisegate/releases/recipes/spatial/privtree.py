@@ -14,9 +14,9 @@ from noisegate.mechanisms.partitions.privtree import PrivTree as Chooser
 from noisegate.mechanisms.partitions.privtree import cut_levels
 from noisegate.releases.ask.asking import Ask, one_sum
 from noisegate.releases.ask.shares import Law
-from noisegate.releases.cells.estimate import Estimate, Ints, Predicted
+from noisegate.releases.cells.estimate import Estimate, Predicted
 from noisegate.releases.cells.spatial import Boxes, Level, fit, halved
-from noisegate.releases.cells.workload import Workload
+from noisegate.releases.cells.workload import Ints, Workload
 from noisegate.releases.recipes import Exact, require_parts
 from noisegate.releases.recipes.spatial.quadtree import require_depth
 from noisegate.releases.trees.levels import (
