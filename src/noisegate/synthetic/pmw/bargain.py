@@ -4,11 +4,13 @@ Noise grows with the number of surprises that are paid for, and with it the prom
 before the last surprise is within ``within``, all of them together, at the confidence.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import exp, inf, isfinite, log, sqrt
 from typing import Final, final
 
+from noisegate.accounting.amplification import poisson
+from noisegate.accounting.search import largest
 from noisegate.curator.surprises import SurpriseSpec
 from noisegate.desk.terms.price import Price
 from noisegate.errors import SpecError
@@ -17,6 +19,7 @@ from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.base import failure_of
 from noisegate.mechanisms.selection.outside_band import OutsideBand
+from noisegate.privacy.loss import ApproxDP
 from noisegate.transforms.query import Query
 
 SURPRISES_MAX: Final = 100_000
@@ -209,3 +212,20 @@ def _quantile(one: float, other: float, failure: float) -> float:
         middle = (low + high) / 2
         low, high = (low, middle) if tail(middle) <= failure else (middle, high)
     return high
+
+
+def for_two(price: Price, *, start: bool) -> Price:
+    """Of a sample: as much as two samples, one for the start, may ask for the same price."""
+    sample, share = price.sample, START_SHARE[price.gaussian]
+    if sample is None or not start:
+        return price
+
+    def cost(*amounts: Fraction) -> Fraction:
+        losses = (poisson(ApproxDP(amount), probability=sample) for amount in amounts)
+        return sum((loss.epsilon for loss in losses), Fraction(0))
+
+    most = cost(price.amount)
+    amount = largest(
+        lambda each: cost(share * each, (1 - share) * each) <= most, guess=price.amount
+    )
+    return replace(price, amount=amount)

@@ -13,7 +13,7 @@ and the two ends of the comparison have noise of their own, which halves that of
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from hashlib import sha256
 from itertools import combinations
@@ -23,9 +23,7 @@ from typing import Any, ClassVar, Final, TypedDict, final
 
 import numpy as np
 
-from noisegate.accounting.amplification import poisson
 from noisegate.accounting.pure import promised
-from noisegate.accounting.search import largest
 from noisegate.curator.measurement import digest
 from noisegate.curator.surprises import CELLS_MAX, Surprises, Told, is_pure, open_surprises
 from noisegate.desk.desk import Desk
@@ -36,27 +34,22 @@ from noisegate.desk.terms.price import Price, variance_of
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number, fraction, positive
 from noisegate.mechanisms.base import failure_of
-from noisegate.privacy.event import (
-    Event,
-    NothingEvent,
-    PoissonSampled,
-    Sequential,
-)
+from noisegate.privacy.event import Event, NothingEvent, PoissonSampled, Sequential
 from noisegate.privacy.guarantee import guarantee_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.releases.ask.asking import DoorAsk
 from noisegate.releases.ask.transcript import pack
+from noisegate.releases.fit.residuals import Question
 from noisegate.releases.forms.table import TableRelease
 from noisegate.sql.laws.sampling import Sampling, sampling_of
 from noisegate.synthetic.basis import grid_basis
 from noisegate.synthetic.evidence import known_of, lost
 from noisegate.synthetic.model.model import Evidence, whole_total
-from noisegate.synthetic.pmw.bargain import START_SHARE, SURPRISES_MAX, Bargain, Wish
+from noisegate.synthetic.pmw.bargain import SURPRISES_MAX, Bargain, Wish, for_two
 from noisegate.synthetic.pmw.cells_model import CellsModel, cells_table
 from noisegate.synthetic.pmw.many import ManyAnswer, ManyBalance, ManyExpected, named
 from noisegate.synthetic.questions import CountingGrid, Mask, counting_grid, matrix_of
 from noisegate.synthetic.recipes.shared import evidence_of
-from noisegate.transforms.strategy import Groups
 
 QUESTIONS_MAX: Final = 10**9
 _AT_ONCE: Final = 64  # questions that are compared together
@@ -297,7 +290,7 @@ class Many:
         if order.evidence:
             self._known = known_of(order.evidence, grid_basis(self.grid.grid))
         self._epsilon = desk.epsilon(order.epsilon)
-        self.price = _for_two(desk.price(self._epsilon), start=order.start > 0)
+        self.price = for_two(desk.price(self._epsilon), start=order.start > 0)
         self.bargain = self._bargain()
         self.plan = self._plan()
 
@@ -428,7 +421,7 @@ class Many:
             return self._fitted((), float((self._order.rows or 0) / grid.grain)), NothingEvent()
         axes = range(len(grid.shape))
         sets = list(combinations(axes, min(self._order.start, len(grid.shape))))
-        blocks = [_table_of(grid.shape, each) for each in sets]
+        blocks = [Question(each).block(grid.shape, tuple(axes)) for each in sets]
         question = json.dumps(
             {"many start": 1, "of": grid.to_record(), "sets": sets, "for": request},
             sort_keys=True,
@@ -468,32 +461,6 @@ class Many:
             grid, model.cells, method="many", price=self.price,
             words=(f"the model of a session: {words}",), standing=receipt.standing,
         )  # fmt: skip
-
-
-def _for_two(price: Price, *, start: bool) -> Price:
-    """Of a sample: as much as two samples, one for the start, may ask for the same price."""
-    sample, share = price.sample, START_SHARE[price.gaussian]
-    if sample is None or not start:
-        return price
-
-    def cost(*amounts: Fraction) -> Fraction:
-        losses = (poisson(ApproxDP(amount), probability=sample) for amount in amounts)
-        return sum((loss.epsilon for loss in losses), Fraction(0))
-
-    most = cost(price.amount)
-    amount = largest(
-        lambda each: cost(share * each, (1 - share) * each) <= most, guess=price.amount
-    )
-    return replace(price, amount=amount)
-
-
-def _table_of(shape: tuple[int, ...], axes: Sequence[int]) -> Groups:
-    """The cells of the table over some axes."""
-    places = np.indices(shape, np.int32, sparse=True)
-    labels, size = np.zeros(shape, np.int32), 1
-    for axis in axes:
-        labels, size = labels * np.int32(shape[axis]) + places[axis], size * shape[axis]
-    return Groups(labels.reshape(-1), size)
 
 
 def _require(order: ManyOrder, grid: CountingGrid) -> None:

@@ -26,6 +26,7 @@ many choices saves the time, shrinking halves the error.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from math import log, prod, sqrt
 from typing import Final, final
 
@@ -131,6 +132,7 @@ class _Steps:
         self.scaled = [replace(each, variance=each.variance / whole) for each in self.known]
         self.totals = [_total(each) for each in self.known if each.labels.min() >= 0]  # type: ignore[union-attr]
         self.fixed, self.cells_max, self.workload = total, cells_max, workload
+        self.columns = partial(columns_shares, self.sizes, workload)  # as `Independent` has them
         self.pairs = self._small(pairs_of(workload.sets))
         larger = self._small(axes for axes in workload.sets if len(axes) > 2)
         self.wanted = [*self.pairs, *larger]
@@ -412,10 +414,6 @@ class _Steps:
         self.total = max(1.0, float(self.parts.values[()])) if self.fixed is None else self.fixed
         self.singles = [simplex(self.parts.table(a), self.total) for a in singles_of(self.sizes)]
         self.alone = self.columns_off(np.zeros(len(self.sizes))) ** _POWER
-
-    def columns(self, budget: Fraction) -> dict[Axes, Fraction]:
-        """Shares for single columns, as `Independent` has them."""
-        return columns_shares(self.sizes, self.workload, budget)
 
     def columns_off(self, more: Floats) -> Floats:
         """Σ|error| of each single column, after measurements of so much more precision."""
