@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, final
 from warnings import catch_warnings, simplefilter
 
-import typer
-
 from noisegate.cli import options
 from noisegate.cli.ending import opened
+from noisegate.cli.options import argument, option
 from noisegate.cli.printing import bar, print_plan, say, say_json, show
 from noisegate.errors import SpecError, UnitWarning
 from noisegate.files import require_output
@@ -36,26 +35,22 @@ _ANY_BUDGET = "1000000"
 class Opening:
     """A table or a policy, whose rows they are, and the budget."""
 
-    file: Annotated[
-        Path, typer.Argument(help="A policy (.toml), or a CSV, Parquet or DuckDB file.")
-    ]
+    file: Annotated[Path, argument("A policy (.toml), or a CSV, Parquet or DuckDB file.")]
     budget: Annotated[
-        str | None, typer.Option(help="ε of the whole data set: given with the first question.")
+        str | None, option("ε of the whole data set: given with the first question.")
     ] = None
     delta: options.Delta = "0"
     accountant: options.Accountant = None
     analyst: Annotated[
         str | None,
-        typer.Option(
-            "--analyst", "--as", help="Who is asking: an account below the data set's, or steward."
-        ),
+        option("Who is asking: an account below the data set's, or steward.", "--analyst", "--as"),
     ] = None
-    purpose: Annotated[
-        str | None, typer.Option(help="What is asked for: one of the policy's purposes.")
-    ] = None
-    share: Annotated[
-        str | None, typer.Option(help="With --analyst: the ε that this analyst may spend.")
-    ] = None
+    purpose: Annotated[str | None, option("What is asked for: one of the policy's purposes.")] = (
+        None
+    )
+    share: Annotated[str | None, option("With --analyst: the ε that this analyst may spend.")] = (
+        None
+    )
     unit: options.Unit = None
     rows_per_unit: options.RowsPerUnit = None
     groups_per_unit: options.GroupsPerUnit = None
@@ -65,25 +60,20 @@ class Opening:
     sample: options.Sample = None
     partition: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Split the table: a column with declared keys, or conditions (repeatable). "
+        option(
+            "Split the table: a column with declared keys, or conditions (repeatable). "
             "Questions about different parts cost together what the dearest part does."
         ),
     ] = None
     part: Annotated[
-        str | None,
-        typer.Option("--part", help="With --partition: the key or condition to ask about."),
+        str | None, option("With --partition: the key or condition to ask about.", "--part")
     ] = None
     several: Annotated[
-        str | None,
-        typer.Option(help="With --partition and units: first, the part in which a person counts."),
+        str | None, option("With --partition and units: first, the part in which a person counts.")
     ] = None
-    ledger: Annotated[
-        str | None, typer.Option("--ledger", help="A ledger: where the budget is kept.")
-    ] = None
+    ledger: Annotated[str | None, option("A ledger: where the budget is kept.", "--ledger")] = None
     practice: Annotated[
-        bool,
-        typer.Option("--practice", help="Ask made-up rows, at no cost; no private row is read."),
+        bool, option("Ask made-up rows, at no cost; no private row is read.", "--practice")
     ] = False
 
     @property
@@ -169,8 +159,7 @@ class Asking:
     fresh: options.Fresh = False
     plan: options.Planned = False
     print_order: Annotated[
-        bool,
-        typer.Option("--print-order", help="Print the order as JSON instead; nothing is asked."),
+        bool, option("Print the order as JSON instead; nothing is asked.", "--print-order")
     ] = False
     as_json: options.Json = False
 
@@ -252,18 +241,18 @@ def columns_of(
 ) -> dict[str, dict[str, Any]]:
     """The public facts of columns that --keys, --between and --type state."""
     columns: dict[str, dict[str, Any]] = {}
-    for option, items in (("keys", keys or []), ("between", between or [])):
+    for asked, items in (("keys", keys or []), ("between", between or [])):
         for item in items:
             name, sign, values = item.partition("=")
             if not sign or not name or not values:
-                example = "ward=north,south" if option == "keys" else "age=0,120"
+                example = "ward=north,south" if asked == "keys" else "age=0,120"
                 raise SpecError(
-                    f"--{option} {item} is not understood.",
-                    fix=f"For example: --{option} {example}.",
+                    f"--{asked} {item} is not understood.",
+                    fix=f"For example: --{asked} {example}.",
                 )
             texts = values.split(",")
             terms = columns.setdefault(name, {})
-            if option == "between":
+            if asked == "between":
                 terms["between"] = [_bound(text) for text in texts]
             else:
                 whole = all(text.removeprefix("-").isdecimal() for text in texts)

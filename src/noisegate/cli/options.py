@@ -64,77 +64,71 @@ def sql_in(said: str | None) -> str | None:
         ) from None
 
 
+def option(words: str, *names: str, **more: Any) -> Any:  # noqa: ANN401 - an option of typer's
+    """An option: its help, and its names where the parameter does not say them."""
+    return typer.Option(*names, help=words, **more)
+
+
+def argument(words: str, **more: Any) -> Any:  # noqa: ANN401 - an argument of typer's
+    """An argument, with its help."""
+    return typer.Argument(help=words, **more)
+
+
 def sql_like(example: str) -> Any:  # noqa: ANN401 - an argument of typer's
     """The argument for SQL: said, in a file, or from another program."""
-    return typer.Argument(help=f"{example}; @FILE with SQL, or - for the standard input.",
-                          callback=sql_in)  # fmt: skip
+    words = f"{example}; @FILE with SQL, or - for the standard input."
+    return argument(words, callback=sql_in)
 
 
 def writes(forms: str) -> Any:  # noqa: ANN401 - an option of typer's
     """The option --save: what is written, by the ending of the file."""
-    return typer.Option("--save", help=f"Write it: {forms}.")
+    return option(f"Write it: {forms}.", "--save")
 
 
 Sql = Annotated[str, sql_like("'SELECT COUNT(*) AS n FROM people'")]
-Table = Annotated[str | None, typer.Option(help="The table, if there are several.")]
-RowsWhere = Annotated[str | None, typer.Option("--where", help="Which rows: age > 30.")]
+Table = Annotated[str | None, option("The table, if there are several.")]
+RowsWhere = Annotated[str | None, option("Which rows: age > 30.", "--where")]
 Epsilon = Annotated[
-    str | None, typer.Option(help="The ε to pay: 0.1, or a part of what is left: 1/10 of rest.")
+    str | None, option("The ε to pay: 0.1, or a part of what is left: 1/10 of rest.")
 ]
-Within = Annotated[str | None, typer.Option(help="The largest error: of each number.")]
-Confidence = Annotated[
-    str, typer.Option(help="The confidence level of the ±.", callback=_confidence)
-]
-Rows = Annotated[
-    int | None, typer.Option(help="A public number of rows: about how many, for averages.")
-]
+Within = Annotated[str | None, option("The largest error: of each number.")]
+Confidence = Annotated[str, option("The confidence level of the ±.", callback=_confidence)]
+Rows = Annotated[int | None, option("A public number of rows: about how many, for averages.")]
 KeysDelta = Annotated[
-    str | None, typer.Option(help="δ for partition selection, where groups are not declared.")
+    str | None, option("δ for partition selection, where groups are not declared.")
 ]
-Delta = Annotated[str, typer.Option(help="δ of the budget.")]
-AtDelta = Annotated[str, typer.Option("--at-delta", "--delta", help="State every ε at this δ.")]
-Accountant = Annotated[str | None, typer.Option(help="pure, zcdp or renyi-<order>.")]
-Unit = Annotated[str | None, typer.Option(help="The column that names the person behind a row.")]
+Delta = Annotated[str, option("δ of the budget.")]
+AtDelta = Annotated[str, option("State every ε at this δ.", "--at-delta", "--delta")]
+Accountant = Annotated[str | None, option("pure, zcdp or renyi-<order>.")]
+Unit = Annotated[str | None, option("The column that names the person behind a row.")]
 Sample = Annotated[
     str | None,
-    typer.Option(
-        help="Ask about a secret sample: the probability of each person to be in it, such as 1/10."
-    ),
+    option("Ask about a secret sample: the probability of each person to be in it, such as 1/10."),
 ]
 RowsPerUnit = Annotated[
-    int | None,
-    typer.Option(help="With --unit: contribution bound, the rows that count per person."),
+    int | None, option("With --unit: contribution bound, the rows that count per person.")
 ]
 GroupsPerUnit = Annotated[
-    int | None,
-    typer.Option(help="With --unit: contribution bound, the groups in which a person counts."),
+    int | None, option("With --unit: contribution bound, the groups in which a person counts.")
 ]
 Choose = Annotated[
     list[str] | None,
-    typer.Option(
-        help="Estimate privately what is not declared: bounds, caps; for a part of ε. Repeatable."
-    ),
+    option("Estimate privately what is not declared: bounds, caps; for a part of ε. Repeatable."),
 ]
-Keys = Annotated[
-    list[str] | None, typer.Option(help="Public keys of a column: ward=north,south. Repeatable.")
-]
-Between = Annotated[
-    list[str] | None, typer.Option(help="Public bounds of a column: age=0,120. Repeatable.")
-]
+Keys = Annotated[list[str] | None, option("Public keys of a column: ward=north,south. Repeatable.")]
+Between = Annotated[list[str] | None, option("Public bounds of a column: age=0,120. Repeatable.")]
 Types = Annotated[
-    list[str] | None,
-    typer.Option("--type", help="Type of a text column: age=integer, day=date. Repeatable."),
+    list[str] | None, option("Type of a text column: age=integer, day=date. Repeatable.", "--type")
 ]
 Sign = Annotated[
-    Path | None,
-    typer.Option(help="Sign with this private key: what is saved, or printed as JSON."),
+    Path | None, option("Sign with this private key: what is saved, or printed as JSON.")
 ]
-Fresh = Annotated[bool, typer.Option("--fresh", help="Pay for a new draw.")]
-Planned = Annotated[bool, typer.Option("--plan", help="Show price and error without paying.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-Csv = Annotated[bool, typer.Option("--csv", help="Print comma-separated rows.")]
-Where = Annotated[str, typer.Argument(help="A ledger, or the data file or policy next to it.")]
-PolicyFile = Annotated[Path, typer.Argument(help="A policy, a TOML file.")]
+Fresh = Annotated[bool, option("Pay for a new draw.", "--fresh")]
+Planned = Annotated[bool, option("Show price and error without paying.", "--plan")]
+Json = Annotated[bool, option("Print one JSON object.", "--json")]
+Csv = Annotated[bool, option("Print comma-separated rows.", "--csv")]
+Where = Annotated[str, argument("A ledger, or the data file or policy next to it.")]
+PolicyFile = Annotated[Path, argument("A policy, a TOML file.")]
 
 _RARELY = 400_000
 
@@ -167,13 +161,13 @@ def _version(wanted: bool) -> None:  # noqa: FBT001 - of an option
 def gate(
     *,
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
+        bool, option("Print the version.", "--version", callback=_version, is_eager=True)
     ] = False,
     no_color: Annotated[
-        bool, typer.Option("--no-color", help="No colours, as with NO_COLOR in the environment.")
+        bool, option("No colours, as with NO_COLOR in the environment.", "--no-color")
     ] = False,
     debug: Annotated[
-        bool, typer.Option("--debug", help="Show full error messages; they may quote rows.")
+        bool, option("Show full error messages; they may quote rows.", "--debug")
     ] = False,
 ) -> None:
     """A privacy gate in front of sensitive tables: rows go in, only noisy answers come out."""

@@ -4,11 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, final
 
-import typer
-
 from noisegate.cli.files import require_writable, saved
 from noisegate.cli.opening import Asking, Opening, opens
-from noisegate.cli.options import RowsWhere, Table, app, sql_like, writes
+from noisegate.cli.options import RowsWhere, Table, app, argument, option, sql_like, writes
 from noisegate.cli.printing import say, show
 from noisegate.errors import SpecError
 
@@ -21,27 +19,19 @@ if TYPE_CHECKING:
 class Blocks:
     """How a program is run, by the names that an order has for it."""
 
-    blocks: Annotated[int | None, typer.Option(help="How many blocks.")] = None
-    rows: Annotated[int | None, typer.Option(help="A public number of rows.")] = None
-    resample: Annotated[int, typer.Option(help="How often units are dealt to blocks.")] = 1
-    aggregate: Annotated[str, typer.Option(help="mean, median or center.")] = "mean"
-    narrow: Annotated[
-        bool, typer.Option("--narrow", help="For a mean: find a narrower range first.")
-    ] = False
-    within: Annotated[str | None, typer.Option(help="The largest error: of a mean, by noise.")] = (
-        None
-    )
-    seconds: Annotated[str, typer.Option(help="Seconds: how long each block takes.")] = "1"
-    memory: Annotated[int, typer.Option(help="Megabytes that a block may use.")] = 256
+    blocks: Annotated[int | None, option("How many blocks.")] = None
+    rows: Annotated[int | None, option("A public number of rows.")] = None
+    resample: Annotated[int, option("How often units are dealt to blocks.")] = 1
+    aggregate: Annotated[str, option("mean, median or center.")] = "mean"
+    narrow: Annotated[bool, option("For a mean: find a narrower range first.", "--narrow")] = False
+    within: Annotated[str | None, option("The largest error: of a mean, by noise.")] = None
+    seconds: Annotated[str, option("Seconds: how long each block takes.")] = "1"
+    memory: Annotated[int, option("Megabytes that a block may use.")] = 256
     trusted: Annotated[
-        bool, typer.Option("--trusted", help="You vouch for the program: it is not isolated.")
+        bool, option("You vouch for the program: it is not isolated.", "--trusted")
     ] = False
-    workers: Annotated[
-        int, typer.Option(help="How many run at once: blocks; the noise grows with it.")
-    ] = 1
-    rehearse: Annotated[
-        bool, typer.Option(help="Try it on made-up rows before anything is paid.")
-    ] = True
+    workers: Annotated[int, option("How many run at once: blocks; the noise grows with it.")] = 1
+    rehearse: Annotated[bool, option("Try it on made-up rows before anything is paid.")] = True
 
 
 @app.command()
@@ -49,27 +39,24 @@ class Blocks:
 def apply(
     *,
     opening: Opening,
-    program: Annotated[str, typer.Argument(help="A function in a file: program.py:name.")],
+    program: Annotated[str, argument("A function in a file: program.py:name.")],
     ends: Annotated[
         list[str],
-        typer.Option("--range", help="The range of results: 0,120. Repeat it for several outputs."),
+        option("The range of results: 0,120. Repeat it for several outputs.", "--range"),
     ],
     sql: Annotated[str | None, sql_like("The rows it sees: 'SELECT age, cost FROM visits'")] = None,
-    columns: Annotated[str | None, typer.Option(help="Columns: age,cost.")] = None,
+    columns: Annotated[str | None, option("Columns: age,cost.")] = None,
     table: Table = None,
     where: RowsWhere = None,
-    names: Annotated[str | None, typer.Option(help="What its numbers are called: a,b.")] = None,
+    names: Annotated[str | None, option("What its numbers are called: a,b.")] = None,
     imports: Annotated[
         list[str] | None,
-        typer.Option(
-            "--import", help="A module that the program needs but does not import by name."
-        ),
+        option("A module that the program needs but does not import by name.", "--import"),
     ] = None,
     blocks: Blocks,
     asking: Asking,
     save: Annotated[
-        list[Path] | None,
-        writes(".parquet .csv .json, .png .svg .html; its card: .md .card.json"),
+        list[Path] | None, writes(".parquet .csv .json, .png .svg .html; its card: .md .card.json")
     ] = None,
 ) -> None:
     """Run any program on private rows by sample-and-aggregate, isolated, block by block."""

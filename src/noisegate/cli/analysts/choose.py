@@ -6,11 +6,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, final
 
-import typer
-
 from noisegate.cli.files import require_writable, saved
 from noisegate.cli.opening import Asking, Opening, opens
-from noisegate.cli.options import RowsWhere, Table, app, sql_like, writes
+from noisegate.cli.options import RowsWhere, Table, app, argument, option, sql_like, writes
 from noisegate.cli.printing import print_table, say, say_json
 from noisegate.errors import SpecError
 from noisegate.files import write
@@ -29,18 +27,18 @@ class Scoring:
     """How a program scores candidates."""
 
     ends: Annotated[
-        str | None, typer.Option("--range", help="The range of results: scores of a program, 0,1.")
+        str | None, option("The range of results: scores of a program, 0,1.", "--range")
     ] = None
-    blocks: Annotated[int | None, typer.Option(help="How many blocks.")] = None
-    columns: Annotated[str | None, typer.Option(help="Columns: age,cost.")] = None
+    blocks: Annotated[int | None, option("How many blocks.")] = None
+    columns: Annotated[str | None, option("Columns: age,cost.")] = None
     table: Table = None
     where: RowsWhere = None
-    seconds: Annotated[str, typer.Option(help="Seconds: how long each block takes.")] = "1"
+    seconds: Annotated[str, option("Seconds: how long each block takes.")] = "1"
     sensitivity: Annotated[
-        str | None, typer.Option(help="Of a program on all rows: how far a unit moves a score.")
+        str | None, option("Of a program on all rows: how far a unit moves a score.")
     ] = None
     trusted: Annotated[
-        bool, typer.Option("--trusted", help="You vouch for the program: with --sensitivity.")
+        bool, option("You vouch for the program: with --sensitivity.", "--trusted")
     ] = False
 
 
@@ -54,24 +52,19 @@ def choose(
         sql_like("'SELECT ward, COUNT(*) FROM visits GROUP BY ward', or program.py:score"),
     ],
     asking: Asking,
-    count: Annotated[
-        int, typer.Option("--count", "-k", help="How many are wanted: candidates.")
-    ] = 1,
+    count: Annotated[int, option("How many are wanted: candidates.", "--count", "-k")] = 1,
     method: Annotated[
-        str, typer.Option(help="The method: auto, exponential, permute-and-flip or noisy-max.")
+        str, option("The method: auto, exponential, permute-and-flip or noisy-max.")
     ] = "auto",
     gap: Annotated[
-        bool,
-        typer.Option("--gap", help="Also show the gap to the next candidate, at no extra cost."),
+        bool, option("Also show the gap to the next candidate, at no extra cost.", "--gap")
     ] = False,
-    least: Annotated[bool, typer.Option("--least", help="Choose the lowest instead.")] = False,
+    least: Annotated[bool, option("Choose the lowest instead.", "--least")] = False,
     candidates: Annotated[
-        str | None,
-        typer.Option(help="A public list: price=5,10,15, hour=0:24, a .csv file, or a table."),
+        str | None, option("A public list: price=5,10,15, hour=0:24, a .csv file, or a table.")
     ] = None,
     prior: Annotated[
-        str | None,
-        typer.Option(help="The prior: weights north=3,south=1, or a column of the candidates."),
+        str | None, option("The prior: weights north=3,south=1, or a column of the candidates.")
     ] = None,
     scoring: Scoring,
     save: Card = None,
@@ -93,13 +86,13 @@ def choose(
 @opens
 def auction(
     opening: Opening,
-    column: Annotated[str, typer.Argument(help="The column of bids.")],
-    prices: Annotated[str, typer.Option(help="5:100:5 (from, to, step), or 5,10,25.")],
+    column: Annotated[str, argument("The column of bids.")],
+    prices: Annotated[str, option("5:100:5 (from, to, step), or 5,10,25.")],
     asking: Asking,
     table: Table = None,
     where: RowsWhere = None,
     method: Annotated[
-        str, typer.Option(help="The method: auto, exponential, permute-and-flip or noisy-max.")
+        str, option("The method: auto, exponential, permute-and-flip or noisy-max.")
     ] = "auto",
     save: Card = None,
 ) -> None:

@@ -3,12 +3,10 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from noisegate.cli.analysts.releases import options_of
 from noisegate.cli.files import require_writable, saved
 from noisegate.cli.opening import Asking, Opening, opens
-from noisegate.cli.options import RowsWhere, Table, app, writes
+from noisegate.cli.options import RowsWhere, Table, app, argument, option, writes
 from noisegate.cli.printing import print_table, say, say_json
 from noisegate.errors import SpecError
 from noisegate.files import write as write_file
@@ -29,17 +27,16 @@ _DEPTH = 5  # and levels of a tree
 def learn(
     *,
     opening: Opening,
-    model: Annotated[str, typer.Argument(help="For example KMeans, LogisticRegression, PCA.")],
+    model: Annotated[str, argument("For example KMeans, LogisticRegression, PCA.")],
     columns: Annotated[
-        str | None, typer.Option(help="Columns: age,bmi; by default all that are declared.")
+        str | None, option("Columns: age,bmi; by default all that are declared.")
     ] = None,
-    target: Annotated[str | None, typer.Option(help="The target column.")] = None,
+    target: Annotated[str | None, option("The target column.")] = None,
     table: Table = None,
     where: RowsWhere = None,
     asking: Asking,
     options: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Parameters of the model: n_clusters=3. Repeatable."),
+        list[str] | None, option("Parameters of the model: n_clusters=3. Repeatable.", "--set")
     ] = None,
     save: Annotated[
         Path | None,
@@ -70,23 +67,18 @@ def learn(
 @opens
 def statistic(
     opening: Opening,
-    expressions: Annotated[
-        list[str], typer.Argument(help="Bounded expressions: 'age >= 65' 'cost / 800'.")
-    ],
+    expressions: Annotated[list[str], argument("Bounded expressions: 'age >= 65' 'cost / 800'.")],
     asking: Asking,
     table: Table = None,
     where: RowsWhere = None,
     tolerance: Annotated[
-        str | None, typer.Option(help="How far all may be off: instead of --epsilon.")
+        str | None, option("How far all may be off: instead of --epsilon.")
     ] = None,
-    rows: Annotated[
-        int | None, typer.Option(help="A public number of rows: with --tolerance.")
-    ] = None,
+    rows: Annotated[int | None, option("A public number of rows: with --tolerance.")] = None,
     family: Annotated[
-        str | None,
-        typer.Option(help="Solve for a family of your own: program.py:log_partition."),
+        str | None, option("Solve for a family of your own: program.py:log_partition.")
     ] = None,
-    start: Annotated[str | None, typer.Option(help="With --family: parameters, 1,-1.")] = None,
+    start: Annotated[str | None, option("With --family: parameters, 1,-1.")] = None,
     save: Annotated[
         list[Path] | None,
         writes("its card, .md .card.json; with --family also .parquet .csv .json"),
@@ -160,13 +152,11 @@ def _solver(program: str, start: str | None, count: int) -> "Callable[..., Likel
 @opens
 def hypothesis(
     opening: Opening,
-    conditions: Annotated[
-        list[str], typer.Argument(help="One with parameters, 'age >= t', or several.")
-    ],
-    label: Annotated[str, typer.Option(help="A label: what they are to say, \"sick = 'yes'\".")],
+    conditions: Annotated[list[str], argument("One with parameters, 'age >= t', or several.")],
+    label: Annotated[str, option("A label: what they are to say, \"sick = 'yes'\".")],
     asking: Asking,
     candidates: Annotated[
-        str | None, typer.Option(help="A public list: of parameters, t=20,40,60, or a .csv file.")
+        str | None, option("A public list: of parameters, t=20,40,60, or a .csv file.")
     ] = None,
     table: Table = None,
     where: RowsWhere = None,

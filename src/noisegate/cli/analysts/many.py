@@ -4,13 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from noisegate.cli import printing
 from noisegate.cli.analysts.releases import bins_of
 from noisegate.cli.files import questions_in, require_writable
 from noisegate.cli.opening import Asking, Opening, opens
-from noisegate.cli.options import Table, app, writes
+from noisegate.cli.options import Table, app, option, writes
 
 if TYPE_CHECKING:
     from noisegate.gate import Gate
@@ -23,25 +21,23 @@ def many(
     *,
     opening: Opening,
     questions: Annotated[
-        Path, typer.Option(help="A file of questions: SELECT COUNT(*) FROM t WHERE …; one a line.")
+        Path, option("A file of questions: SELECT COUNT(*) FROM t WHERE …; one a line.")
     ],
     columns: Annotated[
-        str | None, typer.Option(help="Columns: age=5,ward; by default what the questions need.")
+        str | None, option("Columns: age=5,ward; by default what the questions need.")
     ] = None,
     table: Table = None,
     asking: Asking,
-    within: Annotated[str | None, typer.Option(help="The largest error: of an answer.")] = None,
+    within: Annotated[str | None, option("The largest error: of an answer.")] = None,
     surprises: Annotated[
-        int | None,
-        typer.Option(help="Or: the number of updates, answered with noise of their own."),
+        int | None, option("Or: the number of updates, answered with noise of their own.")
     ] = None,
-    rows: Annotated[int | None, typer.Option(help="A public number of rows.")] = None,
+    rows: Annotated[int | None, option("A public number of rows.")] = None,
     sure: Annotated[
-        bool, typer.Option("--sure", help="With --rows: promise the error up to the last question.")
+        bool, option("With --rows: promise the error up to the last question.", "--sure")
     ] = False,
     save: Annotated[
-        list[Path] | None,
-        writes(".parquet .csv .json, its model; its card: .md .card.json"),
+        list[Path] | None, writes(".parquet .csv .json, its model; its card: .md .card.json")
     ] = None,
 ) -> None:
     """Answer many counting questions from a model, paying only for its updates."""
@@ -89,22 +85,18 @@ def print_session(
 @opens
 def thresholds(
     opening: Opening,
-    threshold: Annotated[str, typer.Option(help="What the sums are compared with.")],
-    count: Annotated[
-        int, typer.Option(help="How many are wanted: yeses, each paid for; then it ends.")
-    ],
+    threshold: Annotated[str, option("What the sums are compared with.")],
+    count: Annotated[int, option("How many are wanted: yeses, each paid for; then it ends.")],
     questions: Annotated[
-        Path, typer.Option(help="A file of questions: SELECT COUNT(*) FROM t WHERE …; one a line.")
+        Path, option("A file of questions: SELECT COUNT(*) FROM t WHERE …; one a line.")
     ],
     asking: Asking,
     values: Annotated[
-        bool, typer.Option("--values", help="Also the sum of each yes, for half of the price.")
+        bool, option("Also the sum of each yes, for half of the price.", "--values")
     ] = False,
-    bound: Annotated[str, typer.Option(help="The most that one unit moves a number.")] = "1",
-    grain: Annotated[str | None, typer.Option(help="Numbers are whole multiples of it.")] = None,
-    signed: Annotated[
-        bool, typer.Option("--signed", help="Also sums that one more unit may lower.")
-    ] = False,
+    bound: Annotated[str, option("The most that one unit moves a number.")] = "1",
+    grain: Annotated[str | None, option("Numbers are whole multiples of it.")] = None,
+    signed: Annotated[bool, option("Also sums that one more unit may lower.", "--signed")] = False,
 ) -> None:
     """Which sums reach a threshold, asked in turn; only the few that do are paid for."""
     from noisegate.orders import ThresholdsOrder  # noqa: PLC0415 - quick help

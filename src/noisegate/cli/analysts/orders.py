@@ -4,8 +4,6 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from noisegate.cli import printing
 from noisegate.cli.analysts.choose import print_choice
 from noisegate.cli.analysts.learn import print_model
@@ -13,7 +11,7 @@ from noisegate.cli.analysts.many import print_session
 from noisegate.cli.analysts.questions import print_caps
 from noisegate.cli.files import read_text
 from noisegate.cli.opening import Opening, opens
-from noisegate.cli.options import Confidence, Fresh, Json, Planned, app
+from noisegate.cli.options import Confidence, Fresh, Json, Planned, app, argument
 from noisegate.errors import SpecError
 
 if TYPE_CHECKING:
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
 def order(
     opening: Opening,
     order_file: Annotated[
-        Path, typer.Argument(metavar="ORDER", help="A file of JSON, as --print-order writes it.")
+        Path, argument("A file of JSON, as --print-order writes it.", metavar="ORDER")
     ],
     confidence: Confidence = "0.95",
     fresh: Fresh = False,

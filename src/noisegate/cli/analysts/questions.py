@@ -4,12 +4,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, final
 
-import typer
-
 from noisegate.cli import options
 from noisegate.cli.files import saved, signer_for
 from noisegate.cli.opening import Asking, Opening, opens
-from noisegate.cli.options import app
+from noisegate.cli.options import app, argument, option
 from noisegate.cli.printing import say, say_json, show
 
 if TYPE_CHECKING:
@@ -25,18 +23,12 @@ class Question:
     """What is said beside the SQL."""
 
     within: options.Within = None
-    relative: Annotated[
-        str | None, typer.Option(help="Or: the largest relative error, such as 0.01.")
-    ] = None
+    relative: Annotated[str | None, option("Or: the largest relative error, such as 0.01.")] = None
     rows: options.Rows = None
     keys_delta: options.KeysDelta = None
     choose: options.Choose = None
-    noise: Annotated[
-        str | None, typer.Option(help="truncated: counts stay between 0 and --top.")
-    ] = None
-    top: Annotated[int | None, typer.Option(help="With --noise truncated: the largest count.")] = (
-        None
-    )
+    noise: Annotated[str | None, option("truncated: counts stay between 0 and --top.")] = None
+    top: Annotated[int | None, option("With --noise truncated: the largest count.")] = None
 
     def order(self, sql: str, opening: Opening, asking: Asking) -> "SqlOrder":
         """The order that it is."""
@@ -111,7 +103,7 @@ def shell(
 @opens
 def caps(
     opening: Opening,
-    table: Annotated[str, typer.Argument(help="The table whose units are counted.")],
+    table: Annotated[str, argument("The table whose units are counted.")],
     asking: Asking,
 ) -> None:
     """Estimate privately how many rows units have, and what contribution bounds would lose."""
@@ -136,8 +128,8 @@ def print_caps(profile: "Profile") -> None:
 @opens
 def bounds(
     opening: Opening,
-    table: Annotated[str, typer.Argument(help="The table.")],
-    column: Annotated[str, typer.Argument(help="A numeric column.")],
+    table: Annotated[str, argument("The table.")],
+    column: Annotated[str, argument("A numeric column.")],
     asking: Asking,
 ) -> None:
     """Estimate the bounds of a column privately: powers of two around nearly all values."""

@@ -4,8 +4,6 @@ import json
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from noisegate.cli.files import questions_in, require_writable, saved, signer_for
 from noisegate.cli.opening import Asking, Opening, opens, said
 from noisegate.cli.options import (
@@ -16,6 +14,8 @@ from noisegate.cli.options import (
     Sign,
     Table,
     app,
+    argument,
+    option,
     sql_like,
     writes,
 )
@@ -29,8 +29,8 @@ def release(
     *,
     name: Annotated[
         str,
-        typer.Argument(
-            help="histogram, table, map, series, marginals, cube, sparse, above, boxplot, cdf, "
+        argument(
+            "histogram, table, map, series, marginals, cube, sparse, above, boxplot, cdf, "
             "synthetic, describe, or a method."
         ),
     ],
@@ -39,34 +39,31 @@ def release(
         str | None, sql_like("'SELECT COUNT(*) FROM people GROUP BY BIN(age, 5)'")
     ] = None,
     columns: Annotated[
-        str | None,
-        typer.Option(help="Columns: age=5,ward,day=month (bins, keys, units); age=0:18:65."),
+        str | None, option("Columns: age=5,ward,day=month (bins, keys, units); age=0:18:65.")
     ] = None,
     table: Table = None,
     where: RowsWhere = None,
     method: Annotated[
-        str, typer.Option(help="The method: auto, cells, tree, haar, … (docs/releases.md).")
+        str, option("The method: auto, cells, tree, haar, … (docs/releases.md).")
     ] = "auto",
     workload: Annotated[
         str | None,
-        typer.Option(
-            help="The workload: cells, ranges, prefixes, marginals, or a list such as "
+        option(
+            "The workload: cells, ranges, prefixes, marginals, or a list such as "
             "age=20:39,age=40:+ward=north. For synthetic rows: 3 (columns per table), "
             "age+ward,sick (tables; with weights: age+ward=3,sick), or a file of questions (.sql)."
         ),
     ] = None,
     option: Annotated[
-        list[str] | None, typer.Option(help="Options of the method: name=value. Repeatable.")
+        list[str] | None, option("Options of the method: name=value. Repeatable.")
     ] = None,
-    rows: Annotated[
-        int | None, typer.Option(help="A public number of rows: of synthetic ones.")
-    ] = None,
+    rows: Annotated[int | None, option("A public number of rows: of synthetic ones.")] = None,
     report: Annotated[
-        Path | None, typer.Option(help="For synthetic: write a quality report: .html .md .txt.")
+        Path | None, option("For synthetic: write a quality report: .html .md .txt.")
     ] = None,
     choose: Annotated[
         list[str] | None,
-        typer.Option(help="Estimate privately what is not declared: of synthetic, bounds, bins."),
+        option("Estimate privately what is not declared: of synthetic, bounds, bins."),
     ] = None,
     asking: Asking,
     save: Annotated[
@@ -78,7 +75,7 @@ def release(
     sign: Sign = None,
     as_csv: Csv = False,
     coefficients: Annotated[
-        bool, typer.Option("--coefficients", help="Coefficients: print those of haar or fourier.")
+        bool, option("Coefficients: print those of haar or fourier.", "--coefficients")
     ] = False,
 ) -> None:
     """Publish a table once. Repeating a release is free and gives the same numbers."""
@@ -217,7 +214,7 @@ def describe(
     opening: Opening,
     asking: Asking,
     table: Table = None,
-    columns: Annotated[str | None, typer.Option(help="Columns: age,ward; by default all.")] = None,
+    columns: Annotated[str | None, option("Columns: age,ward; by default all.")] = None,
     where: RowsWhere = None,
     keys_delta: KeysDelta = None,
     choose: Choose = None,

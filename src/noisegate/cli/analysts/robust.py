@@ -3,10 +3,8 @@
 from dataclasses import dataclass
 from typing import Annotated, final
 
-import typer
-
 from noisegate.cli.opening import Asking, Opening, opens
-from noisegate.cli.options import RowsWhere, Table, app, sql_like
+from noisegate.cli.options import RowsWhere, Table, app, argument, option, sql_like
 from noisegate.errors import SpecError
 
 _ASKED = ("edges", "degrees", "triangles", "two-stars", "min-cut", "bipartite-distance",
@@ -19,21 +17,18 @@ _BY_REACHES = ("triangles", "two-stars", "spanning-tree-cost")
 class ByReaches:
     """How wide the noise is, where the rows at hand decide."""
 
-    answer_delta: Annotated[str | None, typer.Option(help="The δ of this answer.")] = None
+    answer_delta: Annotated[str | None, option("The δ of this answer.")] = None
     method: Annotated[
-        str,
-        typer.Option(help="The method: smooth (smooth sensitivity), ptr (propose-test-release)."),
+        str, option("The method: smooth (smooth sensitivity), ptr (propose-test-release).")
     ] = "smooth"
     bound: Annotated[
-        str | None, typer.Option(help="The most that one unit moves a number: proposed, for ptr.")
+        str | None, option("The most that one unit moves a number: proposed, for ptr.")
     ] = None
     beta: Annotated[
-        str | None,
-        typer.Option(help="How fast rows further away matter less (β of smooth sensitivity)."),
+        str | None, option("How fast rows further away matter less (β of smooth sensitivity).")
     ] = None
     bar: Annotated[
-        str | None,
-        typer.Option(help="The share of the price for a ±: 1/3, or 1/10 with --answer-delta."),
+        str | None, option("The share of the price for a ±: 1/3, or 1/10 with --answer-delta.")
     ] = None
 
     @property
@@ -48,16 +43,13 @@ class ByReaches:
 class Balls:
     """Instead of SQL: columns, and what is to hold of them."""
 
-    columns: Annotated[str | None, typer.Option(help="Columns: x,y, instead of SQL.")] = None
-    radius: Annotated[str | None, typer.Option(help="With --columns: that of a ball.")] = None
-    centers: Annotated[str | None, typer.Option(help="Its centres: 0,0;5,5.")] = None
-    clusters: Annotated[
-        int | None, typer.Option(help="Or how many; the best centres of a grid.")
-    ] = None
-    grid: Annotated[int, typer.Option(help="With --clusters: points a column.")] = 6
+    columns: Annotated[str | None, option("Columns: x,y, instead of SQL.")] = None
+    radius: Annotated[str | None, option("With --columns: that of a ball.")] = None
+    centers: Annotated[str | None, option("Its centres: 0,0;5,5.")] = None
+    clusters: Annotated[int | None, option("Or how many; the best centres of a grid.")] = None
+    grid: Annotated[int, option("With --clusters: points a column.")] = 6
     label: Annotated[
-        str | None,
-        typer.Option(help="A label: a condition that a line is to tell apart, sick = 1."),
+        str | None, option("A label: a condition that a line is to tell apart, sick = 1.")
     ] = None
     table: Table = None
     where: RowsWhere = None
@@ -79,10 +71,10 @@ def smooth(
     asking: Asking,
     noise: ByReaches,
     trim: Annotated[
-        str | None, typer.Option(help="Of an AVG: the share to leave out at each end: 0.1.")
+        str | None, option("Of an AVG: the share to leave out at each end: 0.1.")
     ] = None,
     clip: Annotated[
-        str | None, typer.Option(help="Of an AVG: Huber's estimate; how far a value may pull.")
+        str | None, option("Of an AVG: Huber's estimate; how far a value may pull.")
     ] = None,
 ) -> None:
     """Release a quantile or a robust mean with noise scaled to its smooth sensitivity."""
@@ -100,24 +92,23 @@ def smooth(
 def graph(
     *,
     opening: Opening,
-    asked: Annotated[str, typer.Argument(help=f"One of {', '.join(_ASKED)}.")],
-    source: Annotated[str, typer.Option(help="The column of one end of an edge.")],
-    target: Annotated[str, typer.Option(help="The target column: the other end of an edge.")],
+    asked: Annotated[str, argument(f"One of {', '.join(_ASKED)}.")],
+    source: Annotated[str, option("The column of one end of an edge.")],
+    target: Annotated[str, option("The target column: the other end of an edge.")],
     table: Table = None,
     nodes: Annotated[
-        str | None, typer.Option(help="The vertices: 0:99, or ann,bob,cy; by default as declared.")
+        str | None, option("The vertices: 0:99, or ann,bob,cy; by default as declared.")
     ] = None,
     level: Annotated[
-        str, typer.Option(help="What is protected: an edge (row), or a node with all its edges.")
+        str, option("What is protected: an edge (row), or a node with all its edges.")
     ] = "edge",
     degree: Annotated[
-        int | None,
-        typer.Option(help="With --level node: contribution bound, the edges that count."),
+        int | None, option("With --level node: contribution bound, the edges that count.")
     ] = None,
     weight: Annotated[
-        str | None, typer.Option(help="For a spanning tree or a min-cut: the weight column.")
+        str | None, option("For a spanning tree or a min-cut: the weight column.")
     ] = None,
-    step: Annotated[str | None, typer.Option(help="With --weight: whole steps of so much.")] = None,
+    step: Annotated[str | None, option("With --weight: whole steps of so much.")] = None,
     where: RowsWhere = None,
     asking: Asking,
     noise: ByReaches,
@@ -143,8 +134,7 @@ def distance(
         str | None, sql_like("Several counts of exceptions, of which the smallest is released")
     ] = None,
     candidates: Annotated[
-        str | None,
-        typer.Option(help="A public list: at=1,2,3, or a .csv file of columns; with one count."),
+        str | None, option("A public list: at=1,2,3, or a .csv file of columns; with one count.")
     ] = None,
 ) -> None:
     """Release the number of rows to remove until one of several public conditions holds."""

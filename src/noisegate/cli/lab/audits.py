@@ -8,7 +8,7 @@ import typer
 
 from noisegate.cli import options
 from noisegate.cli.opening import Opening
-from noisegate.cli.options import app
+from noisegate.cli.options import app, argument, option
 from noisegate.cli.printing import bar, print_table, say, say_json
 from noisegate.errors import SpecError
 from noisegate.files import require_output, write
@@ -22,23 +22,21 @@ VIOLATION_CODE = 6
 @app.command()
 def audit(
     file: Annotated[
-        Path | None, typer.Argument(help="A policy (.toml), or a CSV, Parquet or DuckDB file.")
+        Path | None, argument("A policy (.toml), or a CSV, Parquet or DuckDB file.")
     ] = None,
     sql: Annotated[
         str | None, options.sql_like("The question: 'SELECT COUNT(*) AS n FROM visits'")
     ] = None,
-    mechanism: Annotated[str | None, typer.Option(help="A mechanism: one of --list.")] = None,
-    every: Annotated[bool, typer.Option("--all", help="Audit all mechanisms.")] = False,
-    listed: Annotated[bool, typer.Option("--list", help="List the audits of mechanisms.")] = False,
+    mechanism: Annotated[str | None, option("A mechanism: one of --list.")] = None,
+    every: Annotated[bool, option("Audit all mechanisms.", "--all")] = False,
+    listed: Annotated[bool, option("List the audits of mechanisms.", "--list")] = False,
     trials: Annotated[
-        int | None, typer.Option(help="Number of trials: on each of two neighbouring tables.")
+        int | None, option("Number of trials: on each of two neighbouring tables.")
     ] = None,
-    seconds: Annotated[float | None, typer.Option(help="Seconds: or for so long.")] = None,
-    workers: Annotated[int, typer.Option(help="How many run at once: processes.")] = 1,
-    resume: Annotated[
-        Path | None, typer.Option(help="Save runs to this file, and continue from it.")
-    ] = None,
-    false_alarm: Annotated[float, typer.Option(help="The probability of a false alarm.")] = 1e-6,
+    seconds: Annotated[float | None, option("Seconds: or for so long.")] = None,
+    workers: Annotated[int, option("How many run at once: processes.")] = 1,
+    resume: Annotated[Path | None, option("Save runs to this file, and continue from it.")] = None,
+    false_alarm: Annotated[float, option("The probability of a false alarm.")] = 1e-6,
     save: Annotated[Path | None, options.writes(".md, the table of --all")] = None,
     epsilon: options.Epsilon = None,
     within: options.Within = None,

@@ -5,9 +5,7 @@ from fractions import Fraction
 from math import ceil
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from noisegate.cli.options import Delta, Epsilon, Json, Within, app
+from noisegate.cli.options import Delta, Epsilon, Json, Within, app, argument, option
 from noisegate.cli.printing import print_table, say, say_json, show
 from noisegate.errors import SpecError
 
@@ -17,8 +15,8 @@ if TYPE_CHECKING:
 
 @app.command("explain-epsilon")
 def explain_epsilon(
-    epsilon: Annotated[str, typer.Argument(help="Such as 0.5.")],
-    prior: Annotated[str, typer.Option(help="The prior: the belief beforehand.")] = "0.5",
+    epsilon: Annotated[str, argument("Such as 0.5.")],
+    prior: Annotated[str, option("The prior: the belief beforehand.")] = "0.5",
     as_json: Json = False,
 ) -> None:
     """Explain what an ε means, in a table and in plain sentences."""
@@ -47,18 +45,16 @@ def explain_epsilon(
 
 @app.command("what-if")
 def what_if(
-    budget: Annotated[str | None, typer.Option(help="ε of the whole data set.")] = None,
+    budget: Annotated[str | None, option("ε of the whole data set.")] = None,
     epsilon: Epsilon = None,
     within: Within = None,
-    confidence: Annotated[str | None, typer.Option(help="The confidence level of the ±.")] = None,
+    confidence: Annotated[str | None, option("The confidence level of the ±.")] = None,
     delta: Delta = "0",
-    queries: Annotated[int | None, typer.Option(help="How many questions, k.")] = None,
-    bound: Annotated[
-        str | None, typer.Option(help="The most that one unit moves a number: b.")
-    ] = None,
-    tolerance: Annotated[str | None, typer.Option(help="How far all may be off: γ.")] = None,
-    rows: Annotated[int | None, typer.Option(help="A public number of rows: n, for means.")] = None,
-    what: Annotated[str, typer.Option(help="mean, sum, count or histogram.")] = "mean",
+    queries: Annotated[int | None, option("How many questions, k.")] = None,
+    bound: Annotated[str | None, option("The most that one unit moves a number: b.")] = None,
+    tolerance: Annotated[str | None, option("How far all may be off: γ.")] = None,
+    rows: Annotated[int | None, option("A public number of rows: n, for means.")] = None,
+    what: Annotated[str, option("mean, sum, count or histogram.")] = "mean",
     as_json: Json = False,
 ) -> None:
     """Show what a budget buys; or solve n = kb/(γε) with its confidence for what is left out."""

@@ -4,10 +4,8 @@ from math import ceil
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from noisegate.cli.files import require_writable, saved
-from noisegate.cli.options import AtDelta, Json, lab_app, writes
+from noisegate.cli.options import AtDelta, Json, argument, lab_app, option, writes
 from noisegate.cli.printing import print_table, say, say_json, tell
 from noisegate.errors import SpecError
 
@@ -19,17 +17,13 @@ def lab() -> None:
 
 @lab_app.command()
 def owners(
-    count: Annotated[
-        int, typer.Option("--owners", help="Number of owners, each with a series.")
-    ] = 6,
-    drop_outs: Annotated[
-        int, typer.Option(help="Number of owners that may drop out: they will.")
-    ] = 1,
-    colluding: Annotated[int, typer.Option(help="Number of owners that may collude.")] = 2,
+    count: Annotated[int, option("Number of owners, each with a series.", "--owners")] = 6,
+    drop_outs: Annotated[int, option("Number of owners that may drop out: they will.")] = 1,
+    colluding: Annotated[int, option("Number of owners that may collude.")] = 2,
     coefficients: Annotated[
-        int | None, typer.Option(help="Coefficients: add up so many of Fourier's instead of weeks.")
+        int | None, option("Coefficients: add up so many of Fourier's instead of weeks.")
     ] = None,
-    epsilon: Annotated[str, typer.Option(help="The ε to pay: for one person.")] = "1",
+    epsilon: Annotated[str, option("The ε to pay: for one person.")] = "1",
     save: Annotated[list[Path] | None, writes("a plot, .png .svg .html")] = None,
     as_json: Json = False,
 ) -> None:
@@ -76,14 +70,12 @@ def _show(
 
 @lab_app.command()
 def crowd(
-    probability: Annotated[
-        str, typer.Option(help="Probability of each person to be in the sample.")
-    ] = "1/10",
-    least: Annotated[int, typer.Option("--crowd", help="Counts below this are hidden.")] = 36,
+    probability: Annotated[str, option("Probability of each person to be in the sample.")] = "1/10",
+    least: Annotated[int, option("Counts below this are hidden.", "--crowd")] = 36,
     delta: AtDelta = "1e-6",
-    people: Annotated[int, typer.Option(help="Number of people.")] = 100_000,
-    cells: Annotated[int, typer.Option(help="How many numbers: groups of people.")] = 100,
-    trials: Annotated[int, typer.Option(help="Number of trials.")] = 100,
+    people: Annotated[int, option("Number of people.")] = 100_000,
+    cells: Annotated[int, option("How many numbers: groups of people.")] = 100,
+    trials: Annotated[int, option("Number of trials.")] = 100,
     *,
     as_json: Json = False,
 ) -> None:
@@ -118,8 +110,8 @@ def crowd(
 
 @lab_app.command()
 def linkage(
-    people: Annotated[int, typer.Option(help="Number of people.")] = 1000,
-    k: Annotated[int, typer.Option(help="Of k-anonymity.")] = 5,
+    people: Annotated[int, option("Number of people.")] = 1000,
+    k: Annotated[int, option("Of k-anonymity.")] = 5,
     *,
     as_json: Json = False,
 ) -> None:
@@ -137,10 +129,10 @@ def linkage(
 @lab_app.command()
 def attacks(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[ATTACK]...", help="Which; by default all.")
+        list[str] | None, argument("Which; by default all.", metavar="[ATTACK]...")
     ] = None,
-    epsilon: Annotated[str, typer.Option(help="The ε to pay: by the gate in each trial.")] = "1",
-    times: Annotated[int, typer.Option(help="Number of trials of each attack.")] = 100,
+    epsilon: Annotated[str, option("The ε to pay: by the gate in each trial.")] = "1",
+    times: Annotated[int, option("Number of trials of each attack.")] = 100,
     save: Annotated[list[Path] | None, writes("a report, .html, or one picture, .svg")] = None,
     *,
     as_json: Json = False,
@@ -194,10 +186,10 @@ def _write_attacks(path: Path, found: Any, epsilon: str) -> None:  # noqa: ANN40
 @lab_app.command()
 def ratio(
     mechanism: Annotated[
-        str, typer.Option(help="A mechanism: geometric, gaussian, exponential, raw, …")
+        str, option("A mechanism: geometric, gaussian, exponential, raw, …")
     ] = "geometric",
-    epsilon: Annotated[str, typer.Option(help="The ε to pay: its ratio is drawn.")] = "1",
-    draws: Annotated[int, typer.Option(help="Draws of the real mechanism.")] = 20_000,
+    epsilon: Annotated[str, option("The ε to pay: its ratio is drawn.")] = "1",
+    draws: Annotated[int, option("Draws of the real mechanism.")] = 20_000,
     save: Annotated[list[Path] | None, writes("a plot, .svg .png")] = None,
     *,
     as_json: Json = False,
@@ -222,7 +214,7 @@ def ratio(
 
 @lab_app.command("bounds")
 def lower_bounds(
-    epsilon: Annotated[str, typer.Option(help="The ε to pay.")] = "1", *, as_json: Json = False
+    epsilon: Annotated[str, option("The ε to pay.")] = "1", *, as_json: Json = False
 ) -> None:
     """Print lower bounds for any private mechanism beside what is reached here."""
     from dataclasses import asdict  # noqa: PLC0415
@@ -240,12 +232,10 @@ def lower_bounds(
 @lab_app.command("report")
 def lab_report(
     save: Annotated[Path, writes("the page, .html")],
-    epsilon: Annotated[
-        str, typer.Option(help="The ε to pay: of the laws and of each trial.")
-    ] = "1",
-    times: Annotated[int, typer.Option(help="Number of trials of each attack.")] = 100,
+    epsilon: Annotated[str, option("The ε to pay: of the laws and of each trial.")] = "1",
+    times: Annotated[int, option("Number of trials of each attack.")] = 100,
     attack: Annotated[
-        list[str] | None, typer.Option(help="Only these attacks; repeat it for several.")
+        list[str] | None, option("Only these attacks; repeat it for several.")
     ] = None,
     *,
     as_json: Json = False,
@@ -278,7 +268,7 @@ def _write_svg(path: Path, text: str) -> None:
 @lab_app.command("map")
 def crossings(
     epsilon: Annotated[
-        list[str] | None, typer.Option(help="The ε to pay: repeatable. [1, 0.1, 0.01, 0.001]")
+        list[str] | None, option("The ε to pay: repeatable. [1, 0.1, 0.01, 0.001]")
     ] = None,
     save: Annotated[list[Path] | None, writes("a plot, .png .svg .html")] = None,
     *,

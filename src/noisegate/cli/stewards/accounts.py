@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from noisegate.cli.options import Csv, Json, account_app, app, token_app
+from noisegate.cli.options import Csv, Json, account_app, app, argument, option, token_app
 from noisegate.cli.printing import print_table, say, say_csv, say_json, tell
 from noisegate.errors import SpecError
 from noisegate.inert import json_text, line
@@ -32,16 +32,14 @@ _COLUMNS = (
 
 State = Annotated[
     str,
-    typer.Option(
+    option(
+        "The service's store: a file, postgresql://…, or the policy that it stands beside.",
         envvar="NOISEGATE_STATE",
-        help="The service's store: a file, postgresql://…, or the policy that it stands beside.",
     ),
 ]
-Name = Annotated[str, typer.Argument(help="The person's name, as in the policy.")]
-PasswordStdin = Annotated[
-    bool, typer.Option("--password-stdin", help="Read a password from standard input.")
-]
-Span = Annotated[str | None, typer.Option(help="How long it holds: 12h, 30d. Default: no end.")]
+Name = Annotated[str, argument("The person's name, as in the policy.")]
+PasswordStdin = Annotated[bool, option("Read a password from standard input.", "--password-stdin")]
+Span = Annotated[str | None, option("How long it holds: 12h, 30d. Default: no end.")]
 
 
 # people
@@ -51,7 +49,7 @@ Span = Annotated[str | None, typer.Option(help="How long it holds: 12h, 30d. Def
 def account_add(
     name: Name,
     state: State,
-    role: Annotated[str, typer.Option(help="analyst, steward or auditor.")],
+    role: Annotated[str, option("analyst, steward or auditor.")],
     password_stdin: PasswordStdin = False,
     as_json: Json = False,
 ) -> None:
@@ -115,22 +113,15 @@ def account_disable(name: Name, state: State, as_json: Json = False) -> None:
 def token_new(
     name: Name,
     state: State,
-    label: Annotated[str, typer.Option(help="A label: what it is for.")] = "",
+    label: Annotated[str, option("A label: what it is for.")] = "",
     expires: Span = None,
-    dataset: Annotated[
-        list[str] | None, typer.Option(help="Only this data set: repeatable.")
-    ] = None,
+    dataset: Annotated[list[str] | None, option("Only this data set: repeatable.")] = None,
     allow: Annotated[
-        list[str] | None,
-        typer.Option(help="Only these optional capabilities; 'none' for none. Repeatable."),
+        list[str] | None, option("Only these optional capabilities; 'none' for none. Repeatable.")
     ] = None,
-    epsilon_question: Annotated[
-        str | None, typer.Option(help="The most one question may cost.")
-    ] = None,
-    epsilon_hour: Annotated[str | None, typer.Option(help="The most in any hour.")] = None,
-    purpose: Annotated[
-        str | None, typer.Option(help="What is asked for: only this purpose.")
-    ] = None,
+    epsilon_question: Annotated[str | None, option("The most one question may cost.")] = None,
+    epsilon_hour: Annotated[str | None, option("The most in any hour.")] = None,
+    purpose: Annotated[str | None, option("What is asked for: only this purpose.")] = None,
     as_json: Json = False,
 ) -> None:
     """Print a new token of a person, limited as said. It is shown once and stored nowhere."""
@@ -153,7 +144,7 @@ def token_new(
 @token_app.command("list")
 def token_list(
     state: State,
-    name: Annotated[str | None, typer.Argument(help="Only of this person.")] = None,
+    name: Annotated[str | None, argument("Only of this person.")] = None,
     as_json: Json = False,
 ) -> None:
     """List tokens: whose, for what, how limited. None of them can be read again."""
@@ -174,7 +165,7 @@ def token_list(
 
 @token_app.command("revoke")
 def token_revoke(
-    token: Annotated[str, typer.Argument(help="The token's id, or its text.")],
+    token: Annotated[str, argument("The token's id, or its text.")],
     state: State,
     as_json: Json = False,
 ) -> None:
@@ -193,16 +184,16 @@ def token_revoke(
 @app.command("audit-log")
 def audit_log(
     state: State,
-    person: Annotated[str | None, typer.Option(help="Only of this person.")] = None,
-    dataset: Annotated[str | None, typer.Option(help="Only this data set.")] = None,
+    person: Annotated[str | None, option("Only of this person.")] = None,
+    dataset: Annotated[str | None, option("Only this data set.")] = None,
     since: Annotated[
-        str | None, typer.Option(help="Only since 2026-01-31, 2026-01-31T12:00, or 7d ago.")
+        str | None, option("Only since 2026-01-31, 2026-01-31T12:00, or 7d ago.")
     ] = None,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Recheck the chain; exit code 5 if it is broken.")
+        bool, option("Recheck the chain; exit code 5 if it is broken.", "--verify")
     ] = False,
     head: Annotated[
-        str | None, typer.Option(help="A head that was noted earlier: a hash, with --verify.")
+        str | None, option("A head that was noted earlier: a hash, with --verify.")
     ] = None,
     as_json: Json = False,
     as_csv: Csv = False,

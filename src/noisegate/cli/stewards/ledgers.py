@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from noisegate.cli.files import read_text
-from noisegate.cli.options import AtDelta, Json, Where, app, key_app, ledger_app
+from noisegate.cli.options import AtDelta, Json, Where, app, argument, key_app, ledger_app, option
 from noisegate.cli.printing import print_table, say, say_json, tell
 from noisegate.errors import NoisegateError, SpecError
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @ledger_app.command("show")
 def ledger_show(
     where: Where,
-    entries: Annotated[bool, typer.Option("--entries", help="List every entry.")] = False,
+    entries: Annotated[bool, option("List every entry.", "--entries")] = False,
     as_json: Json = False,
 ) -> None:
     """Show the accounts: budget, spent, left."""
@@ -75,13 +75,13 @@ def ledger_verify(
     where: Where,
     head: Annotated[
         list[str] | None,
-        typer.Option(
-            help="A head that was noted earlier: a hash, a head, or a file of heads, a card, an "
+        option(
+            "A head that was noted earlier: a hash, a head, or a file of heads, a card, an "
             "answer or a release. Repeatable."
         ),
     ] = None,
     key: Annotated[
-        str | None, typer.Option(help="A key: the public one that must have signed the heads.")
+        str | None, option("A key: the public one that must have signed the heads.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -108,7 +108,7 @@ def ledger_verify(
 def ledger_head(
     where: Where,
     sign: Annotated[
-        Path | None, typer.Option(help="Sign with this private key: see noisegate key new.")
+        Path | None, option("Sign with this private key: see noisegate key new.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -125,7 +125,7 @@ def ledger_head(
 
 @ledger_app.command("key", hidden=True)
 def ledger_key(
-    file: Annotated[Path, typer.Argument(help="The private key; made here if there is none.")],
+    file: Annotated[Path, argument("The private key; made here if there is none.")],
     as_json: Json = False,
 ) -> None:
     """Print the public key of a private key, which is created if it does not exist.
@@ -150,11 +150,10 @@ def ledger_export(where: Where, as_json: Json = False) -> None:
 
 @ledger_app.command("restore")
 def ledger_restore(
-    export: Annotated[Path, typer.Argument(help="JSON lines of noisegate ledger export.")],
-    where: Annotated[str, typer.Argument(help="The new ledger: a file, or postgresql://….")],
+    export: Annotated[Path, argument("JSON lines of noisegate ledger export.")],
+    where: Annotated[str, argument("The new ledger: a file, or postgresql://….")],
     head: Annotated[
-        list[str] | None,
-        typer.Option(help="A head that was noted earlier: JSON or a file. Repeatable."),
+        list[str] | None, option("A head that was noted earlier: JSON or a file. Repeatable.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -197,7 +196,7 @@ def ledger_restore(
 def ledger_report(
     where: Where,
     account: Annotated[
-        str | None, typer.Option(help="The account; by default each account of the data set.")
+        str | None, option("The account; by default each account of the data set.")
     ] = None,
     at_delta: AtDelta = "1e-6",
     as_json: Json = False,
@@ -254,12 +253,12 @@ def _spending(found: "Spending") -> dict[str, Any]:
 def ledger_budget(
     where: Where,
     account: Annotated[
-        str, typer.Argument(help="Which account; of a policy: the data set, an analyst, steward.")
+        str, argument("Which account; of a policy: the data set, an analyst, steward.")
     ],
-    epsilon: Annotated[str, typer.Argument(help="Its new ε.")],
-    reason: Annotated[str, typer.Option(help="The reason; it is recorded in the log.")],
+    epsilon: Annotated[str, argument("Its new ε.")],
+    reason: Annotated[str, option("The reason; it is recorded in the log.")],
     delta: Annotated[
-        str | None, typer.Option(help="δ of the budget: the new one; unchanged by default.")
+        str | None, option("δ of the budget: the new one; unchanged by default.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -333,7 +332,7 @@ _DOES_NOT_VERIFY = 5
 
 @key_app.command("new")
 def key_new(
-    file: Annotated[Path, typer.Argument(help="Where the private key is kept; a new file.")],
+    file: Annotated[Path, argument("Where the private key is kept; a new file.")],
     as_json: Json = False,
 ) -> None:
     """Make a private key, readable by its owner only, and print the public one.
@@ -346,9 +345,7 @@ def key_new(
 
 
 @key_app.command("show")
-def key_show(
-    file: Annotated[Path, typer.Argument(help="A private key.")], as_json: Json = False
-) -> None:
+def key_show(file: Annotated[Path, argument("A private key.")], as_json: Json = False) -> None:
     """Print the public key of a private one; its short fingerprint goes to standard error."""
     from noisegate.ledger.signing import public_key  # noqa: PLC0415 - quick help
 
@@ -358,14 +355,12 @@ def key_show(
 @app.command()
 def verify(
     file: Annotated[
-        Path, typer.Argument(help="A card, an answer, heads (.json) or a saved release (.parquet).")
+        Path, argument("A card, an answer, heads (.json) or a saved release (.parquet).")
     ],
-    key: Annotated[
-        str | None, typer.Option(help="A key: the public one that must have signed it.")
-    ] = None,
-    key_file: Annotated[Path | None, typer.Option(help="Or: a file with it.")] = None,
+    key: Annotated[str | None, option("A key: the public one that must have signed it.")] = None,
+    key_file: Annotated[Path | None, option("Or: a file with it.")] = None,
     ledger: Annotated[
-        str | None, typer.Option(help="A ledger: to compare it with, or the file beside it.")
+        str | None, option("A ledger: to compare it with, or the file beside it.")
     ] = None,
     as_json: Json = False,
 ) -> None:

@@ -3,10 +3,8 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from noisegate.cli.files import read_text, require_writable, saved
-from noisegate.cli.options import Confidence, Json, Planned, owner_app, writes
+from noisegate.cli.options import Confidence, Json, Planned, argument, option, owner_app, writes
 from noisegate.cli.printing import print_table, say, say_json
 from noisegate.errors import SpecError
 
@@ -14,33 +12,29 @@ if TYPE_CHECKING:
     from noisegate.federated.agreements import Pact
     from noisegate.federated.release import OwnersRelease
 
-Agreed = Annotated[Path, typer.Argument(help="The agreement, the same file for everybody.")]
+Agreed = Annotated[Path, argument("The agreement, the same file for everybody.")]
 _SHOWN = 60
 
 
 @owner_app.command("add")
 def owner_add(
     agreement: Agreed,
-    name: Annotated[str, typer.Argument(help="The owner.")],
-    key: Annotated[str, typer.Argument(help="Its public key: noisegate key new FILE prints it.")],
+    name: Annotated[str, argument("The owner.")],
+    key: Annotated[str, argument("Its public key: noisegate key new FILE prints it.")],
     session: Annotated[
-        str | None, typer.Option(help="Begin a new agreement: the name of the session.")
+        str | None, option("Begin a new agreement: the name of the session.")
     ] = None,
-    epsilon: Annotated[
-        str | None, typer.Option(help="The ε to pay: of one unit, in a new agreement.")
-    ] = None,
+    epsilon: Annotated[str | None, option("The ε to pay: of one unit, in a new agreement.")] = None,
     cells: Annotated[
-        int | None, typer.Option(help="How many numbers: each owner has, in a new agreement.")
+        int | None, option("How many numbers: each owner has, in a new agreement.")
     ] = None,
-    per_unit: Annotated[int, typer.Option(help="New: how far a unit moves all of them.")] = 1,
-    drop_outs: Annotated[
-        int, typer.Option(help="Number of owners that may drop out: on the way.")
-    ] = 0,
-    colluding: Annotated[int, typer.Option(help="Number of owners that may collude.")] = 0,
+    per_unit: Annotated[int, option("New: how far a unit moves all of them.")] = 1,
+    drop_outs: Annotated[int, option("Number of owners that may drop out: on the way.")] = 0,
+    colluding: Annotated[int, option("Number of owners that may collude.")] = 0,
     coefficients: Annotated[
-        int | None, typer.Option(help="Coefficients: add up so many of Fourier's instead.")
+        int | None, option("Coefficients: add up so many of Fourier's instead.")
     ] = None,
-    grain: Annotated[str, typer.Option(help="Numbers are whole multiples of it.")] = "1",
+    grain: Annotated[str, option("Numbers are whole multiples of it.")] = "1",
     as_json: Json = False,
 ) -> None:
     """Add an owner and its key to an agreement, or begin one with --session."""
@@ -73,13 +67,12 @@ def owner_add(
 @owner_app.command("serve")
 def owner_serve(
     agreement: Agreed,
-    host: Annotated[str, typer.Option(help="The address to listen at.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="The port to listen at: 0 is any free one.")] = 0,
-    wait: Annotated[float, typer.Option(help="Seconds to wait for owners.")] = 300.0,
-    patience: Annotated[float, typer.Option(help="Seconds for one step of an owner.")] = 60.0,
+    host: Annotated[str, option("The address to listen at.")] = "127.0.0.1",
+    port: Annotated[int, option("The port to listen at: 0 is any free one.")] = 0,
+    wait: Annotated[float, option("Seconds to wait for owners.")] = 300.0,
+    patience: Annotated[float, option("Seconds for one step of an owner.")] = 60.0,
     save: Annotated[
-        list[Path] | None,
-        writes(".json .csv .parquet, a plot .png .svg; its card: .md .card.json"),
+        list[Path] | None, writes(".json .csv .parquet, a plot .png .svg; its card: .md .card.json")
     ] = None,
     plan: Planned = False,
     confidence: Confidence = "0.95",
@@ -111,12 +104,12 @@ def owner_serve(
 @owner_app.command("join")
 def owner_join(
     agreement: Agreed,
-    name: Annotated[str, typer.Argument(help="Who you are in the agreement.")],
-    numbers: Annotated[Path, typer.Option(help="Your numbers, one a line; or a CSV.")],
-    to: Annotated[str, typer.Option(help="Where it goes: the aggregator, host:port.")],
-    key: Annotated[Path, typer.Option(help="A key: your private one.")],
-    ledger: Annotated[str, typer.Option(help="A ledger: your own, charged first.")],
-    budget: Annotated[str, typer.Option(help="ε of the whole data set: yours, for all sessions.")],
+    name: Annotated[str, argument("Who you are in the agreement.")],
+    numbers: Annotated[Path, option("Your numbers, one a line; or a CSV.")],
+    to: Annotated[str, option("Where it goes: the aggregator, host:port.")],
+    key: Annotated[Path, option("A key: your private one.")],
+    ledger: Annotated[str, option("A ledger: your own, charged first.")],
+    budget: Annotated[str, option("ε of the whole data set: yours, for all sessions.")],
     plan: Planned = False,
     as_json: Json = False,
 ) -> None:

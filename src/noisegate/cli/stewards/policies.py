@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from noisegate.cli.options import Json, PolicyFile, app, policy_app
+from noisegate.cli.options import Json, PolicyFile, app, argument, option, policy_app
 from noisegate.cli.printing import say, say_json, tell
 from noisegate.errors import SpecError
 from noisegate.files import write
@@ -19,31 +19,27 @@ _PRIVATE = (
 def init(
     files: Annotated[
         list[str],
-        typer.Argument(
-            help="CSV or Parquet files, one for each table; a DuckDB file with all its tables, or "
+        argument(
+            "CSV or Parquet files, one for each table; a DuckDB file with all its tables, or "
             "DATABASE.duckdb#TABLE; or postgresql://USER@HOST/DATABASE."
         ),
     ],
-    name: Annotated[str | None, typer.Option(help="The name of the data set.")] = None,
+    name: Annotated[str | None, option("The name of the data set.")] = None,
     unit: Annotated[
-        str | None,
-        typer.Option(help="The column that names the person behind a row: or TABLE.COLUMN."),
+        str | None, option("The column that names the person behind a row: or TABLE.COLUMN.")
     ] = None,
     public: Annotated[
         list[str] | None,
-        typer.Option(help="A table whose rows are nobody's; may be repeated.", metavar="TABLE"),
+        option("A table whose rows are nobody's; may be repeated.", metavar="TABLE"),
     ] = None,
     types: Annotated[
         list[str] | None,
-        typer.Option(
-            "--type", help="Type of a text column: total=number. Repeatable.", metavar="COLUMN=TYPE"
-        ),
+        option("Type of a text column: total=number. Repeatable.", "--type", metavar="COLUMN=TYPE"),
     ] = None,
     read_types: Annotated[
-        bool,
-        typer.Option("--read-types", help="Read the rows of text files to find their types."),
+        bool, option("Read the rows of text files to find their types.", "--read-types")
     ] = False,
-    to: Annotated[Path | None, typer.Option(help="Where it goes: a file; else printed.")] = None,
+    to: Annotated[Path | None, option("Where it goes: a file; else printed.")] = None,
     as_json: Json = False,
 ) -> None:
     """Draft a policy from names, types and declared keys; without --read-types no row is read.
@@ -82,9 +78,7 @@ def check(
     file: PolicyFile,
     rows: Annotated[
         bool,
-        typer.Option(
-            "--read-rows", "--rows", help="Also read the rows: exact counts, for the steward only."
-        ),
+        option("Also read the rows: exact counts, for the steward only.", "--read-rows", "--rows"),
     ] = False,
     as_json: Json = False,
 ) -> None:

@@ -4,9 +4,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from noisegate.cli.options import PolicyFile, app
+from noisegate.cli.options import PolicyFile, app, argument, option
 from noisegate.cli.printing import say
 
 if TYPE_CHECKING:
@@ -14,38 +12,36 @@ if TYPE_CHECKING:
 
 _DEMO = (("steward", "steward"), ("ana", "analyst"), ("auditor", "auditor"))
 
-Policies = Annotated[list[Path] | None, typer.Argument(help="Policies, TOML files.")]
+Policies = Annotated[list[Path] | None, argument("Policies, TOML files.")]
 
 
 @app.command()
 def serve(
     policies: Policies = None,
-    host: Annotated[str | None, typer.Option(help="The address to listen at: [127.0.0.1]")] = None,
-    port: Annotated[int | None, typer.Option(help="The port to listen at: of HTTP. [8080]")] = None,
-    pg_port: Annotated[int | None, typer.Option(help="The port for Postgres clients.")] = None,
+    host: Annotated[str | None, option("The address to listen at: [127.0.0.1]")] = None,
+    port: Annotated[int | None, option("The port to listen at: of HTTP. [8080]")] = None,
+    pg_port: Annotated[int | None, option("The port for Postgres clients.")] = None,
     state: Annotated[
-        str | None, typer.Option(help="The service's store: people, runs and the access log.")
+        str | None, option("The service's store: people, runs and the access log.")
     ] = None,
-    tls_cert: Annotated[Path | None, typer.Option(help="A certificate, a PEM file.")] = None,
-    tls_key: Annotated[Path | None, typer.Option(help="Its key.")] = None,
+    tls_cert: Annotated[Path | None, option("A certificate, a PEM file.")] = None,
+    tls_key: Annotated[Path | None, option("Its key.")] = None,
     behind_proxy: Annotated[
-        bool, typer.Option("--behind-proxy", help="A proxy speaks TLS with the callers.")
+        bool, option("A proxy speaks TLS with the callers.", "--behind-proxy")
     ] = False,
     quantum: Annotated[
-        float | None, typer.Option(help="Answers leave at multiples of so many seconds. [0.05]")
+        float | None, option("Answers leave at multiples of so many seconds. [0.05]")
     ] = None,
-    workers: Annotated[
-        int | None, typer.Option(help="How many run at once: questions. [16]")
-    ] = None,
+    workers: Annotated[int | None, option("How many run at once: questions. [16]")] = None,
     approve_above: Annotated[
-        str | None, typer.Option(help="The ε above which a steward has to approve.")
+        str | None, option("The ε above which a steward has to approve.")
     ] = None,
     signing_key: Annotated[
-        Path | None, typer.Option(help="Sign answers, cards, releases and heads with this key.")
+        Path | None, option("Sign answers, cards, releases and heads with this key.")
     ] = None,
-    settings: Annotated[Path | None, typer.Option(help="These choices as a TOML file.")] = None,
+    settings: Annotated[Path | None, option("These choices as a TOML file.")] = None,
     demo: Annotated[
-        bool, typer.Option("--demo", help="Serve a made-up clinic, and print tokens for it.")
+        bool, option("Serve a made-up clinic, and print tokens for it.", "--demo")
     ] = False,
 ) -> None:
     """Serve the tables of policies to analysts, over HTTP and whatever else is configured."""
@@ -86,17 +82,16 @@ _QUESTION, _HOUR = 10, 4  # parts of the share, where nothing is said
 def mcp(
     file: PolicyFile,
     analyst: Annotated[
-        str, typer.Option(help="Who is asking: the agent, a line under [analysts] of the policy.")
+        str, option("Who is asking: the agent, a line under [analysts] of the policy.")
     ],
     epsilon_question: Annotated[
-        str | None,
-        typer.Option(help="The most one question may cost: by default a tenth of the share."),
+        str | None, option("The most one question may cost: by default a tenth of the share.")
     ] = None,
     epsilon_hour: Annotated[
-        str | None, typer.Option(help="The most in any hour: by default a quarter of the share.")
+        str | None, option("The most in any hour: by default a quarter of the share.")
     ] = None,
     state: Annotated[
-        str | None, typer.Option(help="The service's store: by default beside the policy.")
+        str | None, option("The service's store: by default beside the policy.")
     ] = None,
 ) -> None:
     """Let an agent ask questions, by the Model Context Protocol over standard input and output.
