@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, final
 
 from noisegate.curator.curator import Curator
 from noisegate.desk.desk import Desk
+from noisegate.desk.display.numbers import facts_html
 from noisegate.desk.display.prompt import Entries, Tables
 from noisegate.desk.job import Progress
 from noisegate.desk.order import Order
@@ -238,8 +239,6 @@ class Gate(Asks):
         self._curator.ledger.close()
 
     def _repr_html_(self) -> str:
-        from noisegate.desk.display.numbers import facts_html  # noqa: PLC0415 - notebooks only
-
         facts = {"tables": ", ".join(self.tables), "spent": self.spent, "left": self.remaining}
         return facts_html([(name, str(fact)) for name, fact in facts.items()])
 

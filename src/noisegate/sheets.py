@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
+from pyarrow import csv
 
 from noisegate.errors import SpecError
 from noisegate.inert import FORMULA, cell, from_cell
@@ -52,8 +53,6 @@ def read_csv(file: str | Path, types: "Mapping[str, pa.DataType] | None" = None)
         types: Arrow types of columns by name, such as ``{"zip": pyarrow.string()}``. Others are
             guessed: 007 becomes 7.
     """
-    from pyarrow import csv  # noqa: PLC0415
-
     convert = csv.ConvertOptions(
         column_types={cell(name): kind for name, kind in (types or {}).items()},
         null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False,

@@ -20,6 +20,7 @@ from noisegate.exact import positive
 from noisegate.files import require_output
 from noisegate.files import write as write_file
 from noisegate.inert import lines
+from noisegate.privacy.domain import EPOCH, Kind
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from noisegate.desk.answer import Answer
     from noisegate.gate import Gate
     from noisegate.ledger.signing import Signer
-    from noisegate.privacy.domain import Kind
     from noisegate.privacy.loss import ApproxDP
 
 HELP: Final = (
@@ -264,8 +264,6 @@ def require_writable(file: Path, endings: Sequence[str] = ENDINGS) -> None:
 
 def _bound(bound: "Fraction", kind: "Kind") -> str:
     """A bound as people write it."""
-    from noisegate.privacy.domain import EPOCH, Kind  # noqa: PLC0415
-
     if kind is Kind.DATE:
         return (EPOCH.date() + timedelta(days=int(bound))).isoformat()
     if kind is Kind.TIMESTAMP:

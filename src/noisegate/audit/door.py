@@ -7,7 +7,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast, final
+from typing import Any, Final, TypeAlias, cast, final
 
 import numpy as np
 import pyarrow as pa
@@ -15,12 +15,10 @@ from numpy.typing import ArrayLike
 
 from noisegate.audit.bounds import as_outputs
 from noisegate.audit.confidence import Floats
+from noisegate.curator.curator import Asked, Curator
 from noisegate.gate import Gate
+from noisegate.privacy.release import Release
 from noisegate.root import Rehearsal
-
-if TYPE_CHECKING:
-    from noisegate.curator.curator import Asked, Curator
-    from noisegate.privacy.release import Release
 
 Ask: TypeAlias = Callable[[Gate], ArrayLike]  # one run, as a row of numbers
 Open: TypeAlias = Callable[[], Gate]
@@ -77,7 +75,7 @@ def _gates(rehearsal: Rehearsal, count: int) -> Iterator[Gate]:
 class Transcript:
     """A curator that also keeps what it was asked and what it said."""
 
-    def __init__(self, curator: "Curator") -> None:
+    def __init__(self, curator: Curator) -> None:
         self._curator = curator
         self.asked: list[Asked] = []
         self.said: list[Release] = []
@@ -85,7 +83,7 @@ class Transcript:
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever a curator has
         return getattr(self._curator, name)
 
-    def measure(self, measurement: "Asked", *, request_id: str | None = None) -> "Release":
+    def measure(self, measurement: Asked, *, request_id: str | None = None) -> Release:
         """As the curator does."""
         said = self._curator.measure(measurement, request_id=request_id)
         self.asked.append(measurement)
@@ -128,7 +126,7 @@ class QuestionRuns(_Runs):
         return np.stack(rows)
 
     @cached_property
-    def planned(self) -> "list[Asked]":
+    def planned(self) -> list[Asked]:
         """What the question asks of the door, read and planned once in each process."""
         return transcript(self.rehearsal.gate(), self.ask).asked
 
@@ -144,12 +142,12 @@ class QuestionRuns(_Runs):
         return found
 
 
-def flat(said: "Sequence[Release]") -> Floats:
+def flat(said: Sequence[Release]) -> Floats:
     """All numbers of releases that have the same shape each time."""
     return np.concatenate([each.values.reshape(-1) for each in said]).astype(np.float64)
 
 
-def named(said: "Sequence[Release]") -> dict[str, float]:
+def named(said: Sequence[Release]) -> dict[str, float]:
     """All numbers of releases by name, where groups come and go."""
     found: dict[str, float] = {}
     keys: tuple[Any, ...] = ()

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
+from typing import Any, Final, TypeAlias, final
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ from scipy.stats import ks_2samp
 from noisegate.audit.audit import Audit
 from noisegate.audit.confidence import claims_of
 from noisegate.audit.distinguisher import Score
-from noisegate.audit.door import QuestionRuns, flat, named, transcript
+from noisegate.audit.door import QuestionRuns, Transcript, flat, named, transcript
 from noisegate.curator.measurement import Measurement
 from noisegate.errors import Unsupported
 from noisegate.gate import Gate
@@ -29,10 +29,6 @@ from noisegate.privacy.domain import Column, Kind, TableDomain
 from noisegate.privacy.release import Release
 from noisegate.root import Rehearsal, made_up_rows
 from noisegate.sql.plan import AnswerExpected
-
-if TYPE_CHECKING:
-    from noisegate.audit.door import Transcript
-
 
 Rows: TypeAlias = dict[str, pa.Table]
 Value: TypeAlias = Any  # of a cell
@@ -137,7 +133,7 @@ class _Search:
         own = unit.rows_of(self._tables, self._made_up, self._literals)
         return others | {name: pa.concat_tables([others[name], own[name]]) for name in own}
 
-    def _moved(self, others: Rows, before: "Transcript", unit: "_Unit") -> float:
+    def _moved(self, others: Rows, before: Transcript, unit: "_Unit") -> float:
         """How far the exact answer moves, as a share of what is charged for."""
         joined = self._joined(others, unit)
         after = self._exact(joined)
@@ -163,7 +159,7 @@ class _Search:
         pairs = zip(sides[0].T, sides[1].T, strict=True)
         return max((float(ks_2samp(*pair).statistic) for pair in pairs), default=0.0)
 
-    def _exact(self, rows: Rows) -> "Transcript":
+    def _exact(self, rows: Rows) -> Transcript:
         dear = {key: value for key, value in self._runs.terms.items()
                 if key not in ("epsilon", "within", "relative", "confidence")}  # fmt: skip
         gate = Rehearsal(self._gate, rows).gate(max_epsilon=False)

@@ -17,6 +17,8 @@ from ipaddress import ip_address
 from typing import Any, Final, final
 from urllib.parse import urlencode, urlsplit
 
+import pyarrow as pa
+
 import noisegate.errors as errors  # noqa: PLR0402 - all of them
 from noisegate.errors import NoisegateError, OperatorError, SpecError, UserError
 
@@ -145,8 +147,6 @@ class Calls:
 @contextmanager
 def understood() -> Iterator[None]:
     """Read what a service said; what no service says is refused."""
-    import pyarrow as pa  # noqa: PLC0415 - only when asked for
-
     unread = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
     try:
         yield

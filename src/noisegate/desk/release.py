@@ -13,11 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 from zipfile import BadZipFile
 
+import pyarrow as pa
+
 from noisegate.arrow import numbers
 from noisegate.desk.answer import Answer, also_in
 from noisegate.desk.based import NOTHING, Based
 from noisegate.desk.card import Card
 from noisegate.desk.card import card as card_of
+from noisegate.desk.display.drawing import image
 from noisegate.desk.display.numbers import rich_table
 from noisegate.desk.display.plot import write
 from noisegate.desk.display.tables import answer_html
@@ -44,7 +47,6 @@ from noisegate.privacy.unit import PrivacyUnit
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
-    import pyarrow as pa
 
 PICTURES: Final = (".png", ".svg", ".html")
 ENDINGS: Final = (".parquet", ".csv", ".json", *PICTURES, ".md")
@@ -250,8 +252,6 @@ class Held(ABC):
         return f"<{type(self).__name__}: {line(self.footer().splitlines()[0])}>"
 
     def _repr_html_(self) -> str:
-        from noisegate.desk.display.drawing import image  # noqa: PLC0415 - notebooks only
-
         drawn = image(self.plot) if {*PICTURES} <= {*self.endings} else ""
         return answer_html(self.shown(), self.footer()) + drawn
 
@@ -328,8 +328,6 @@ def loading(load: Callable[[type[T], str | Path], T]) -> Callable[[type[T], str 
 
     @wraps(load)
     def checked(kind: type[T], file: str | Path) -> T:
-        import pyarrow as pa  # noqa: PLC0415 - only when asked for
-
         unread = (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError)
         unpacked = (BadZipFile, EOFError, zlib.error)
         try:
@@ -356,8 +354,6 @@ def read_held(file: str | Path, kind: type[Held]) -> "tuple[pa.Table, Mapping[st
     The record's ``standing`` are the fields that every release has: what was paid and promised;
     its ``facts`` are all metadata of the file.
     """
-    import pyarrow as pa  # noqa: PLC0415 - only when asked for
-
     try:
         table, facts = _read(file)
         record = json.loads(facts[f"noisegate.{kind.kind}"])
@@ -398,8 +394,6 @@ def read_held(file: str | Path, kind: type[Held]) -> "tuple[pa.Table, Mapping[st
 
 def read_sealed(file: str | Path) -> tuple[dict[str, Any] | None, Card | None]:
     """The signed statement of a saved release whose seal fits, and its card, where it has them."""
-    import pyarrow as pa  # noqa: PLC0415 - only when asked for
-
     try:
         table, facts = _read(file)
         seal = facts[_SEAL].decode()
@@ -468,7 +462,6 @@ def _sealed_facts(table: "pa.Table", facts: Mapping[str, bytes]) -> str:
 
 def _parts(column: "pa.ChunkedArray") -> Iterator[bytes]:
     """The type and the values of a column, however it is cut into chunks."""
-    import pyarrow as pa  # noqa: PLC0415 - only when asked for
     import pyarrow.compute as pc  # noqa: PLC0415
 
     kind = column.type

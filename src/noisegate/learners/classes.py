@@ -17,6 +17,7 @@ from noisegate.exact import Number, positive
 from noisegate.mechanisms.base import failure_of, whole_count
 from noisegate.sql.choices.choice import Choice, ChoiceOrder
 from noisegate.sql.choices.on_interval import Given
+from noisegate.sql.spelling import table_named
 
 if TYPE_CHECKING:
     from noisegate.desk.card import Card
@@ -115,8 +116,6 @@ def learn_class(
 
 def table_of(gate: Any, table: str | None) -> str:  # noqa: ANN401 - a gate
     """The table that is meant: the named one, or the only private one."""
-    from noisegate.sql.spelling import table_named  # noqa: PLC0415 - only here
-
     return table_named(gate.tables, table)
 
 

@@ -15,6 +15,7 @@ from math import sqrt
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias, TypedDict, final
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from noisegate.algebra.expression import Call, Expression, Literal, domain_of
@@ -31,10 +32,11 @@ from noisegate.desk.terms.terms import USUAL
 from noisegate.errors import SpecError
 from noisegate.exact import Number, positive
 from noisegate.learners.asking import Floats, noises
-from noisegate.learners.fitting import REACH
+from noisegate.learners.fitting import REACH, card_of
 from noisegate.learners.matrix import Coordinate, Matrix, matrix_of
 from noisegate.ledger.verify.anchor import NO_LOG, Log
 from noisegate.mechanisms.base import NoiseMechanism, failure_of, smallest_whole, to_record
+from noisegate.mechanisms.catalogue import from_record
 from noisegate.privacy.guarantee import Guarantee, guarantee_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.release import Release
@@ -147,8 +149,6 @@ def means_record(means: Means) -> dict[str, Any]:
 
 def means_from(record: Mapping[str, Any]) -> Means:
     """What `means_record` wrote. The expressions themselves are gone, but for their names."""
-    from noisegate.mechanisms.catalogue import from_record  # noqa: PLC0415 - seldom
-
     noise: Any = from_record(record["noise"])
     count_noise: Any = from_record(record["count_noise"])
     said = [(name, Fraction(low), Fraction(high)) for name, low, high in record["coordinates"]]
@@ -208,10 +208,6 @@ class Expectations:
 
     def card(self, confidence: Number = USUAL) -> "Card":
         """The release card: what was measured and guaranteed, checkable against the ledger."""
-        import pyarrow as pa  # noqa: PLC0415 - only when asked for
-
-        from noisegate.learners.fitting import card_of  # noqa: PLC0415
-
         receipt = Receipt(
             cost=self.cost, remaining=self.remaining, guarantee=self.guarantee, log=self.log,
             question=self.question, request_id=self.request_id, practice=self.practice,

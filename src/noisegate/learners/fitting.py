@@ -14,6 +14,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, final
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from noisegate.algebra.tally import Rows
@@ -38,8 +39,6 @@ from noisegate.transforms.statistics.statistic import Statistic
 from noisegate.transforms.statistics.weighings import Plain
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from noisegate.desk.card import Card
     from noisegate.desk.noisy import HalfWidths
 
@@ -326,8 +325,6 @@ class Carded:
 
     def card(self, confidence: Number = USUAL) -> "Card":
         """The release card: what was learnt and guaranteed, checkable against the ledger."""
-        import pyarrow as pa  # noqa: PLC0415 - only when asked for
-
         receipt, name = getattr(self, "_receipt", None), type(self).__name__
         return card_of(
             receipt, f"{name}: {getattr(self, '_asked_of', '')}", pa.table({"model": [name]}),

@@ -3,7 +3,8 @@
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING, Any, final
+from pathlib import Path
+from typing import Any, final
 
 from noisegate.curator.curator import Curator
 from noisegate.desk.terms.rules import Rules
@@ -32,14 +33,11 @@ from noisegate.sources.policy.purposes import PURPOSE, Purpose, purpose_of
 from noisegate.sources.policy.tables import domains
 from noisegate.sources.source import Source
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 def open_policy(
     policy: Policy,
     *,
-    ledger: "str | Path | Ledger | None" = None,
+    ledger: str | Path | Ledger | None = None,
     analyst: str | None = None,
     purpose: str | None = None,
     practice: bool = False,
@@ -56,7 +54,7 @@ class Hosted:
         self,
         policy: Policy,
         *,
-        ledger: "str | Path | Ledger | None" = None,
+        ledger: str | Path | Ledger | None = None,
         practice: bool = False,
     ) -> None:
         data, tables = tables_of(policy)
@@ -74,7 +72,7 @@ class Hosted:
         self.ledger = self._book(ledger if ledger is not None else policy.ledger_url())
         self._read = dict[Any, Any]()  # by all gates of the ledger
 
-    def _book(self, where: "str | Path | Ledger") -> Ledger:
+    def _book(self, where: str | Path | Ledger) -> Ledger:
         """The ledger, with the data set's account."""
         policy, book = self.policy, book_of(where, None, practice=self.practice)
         open_root(

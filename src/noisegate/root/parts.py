@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from noisegate.desk.terms.rules import EPSILON_MAX
 from noisegate.errors import PolicyError, SpecError
@@ -16,9 +16,7 @@ from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.unit import PrivacyUnit
 from noisegate.sources.duckdb.source import DuckDBSource
 from noisegate.sources.engines import Engine
-
-if TYPE_CHECKING:
-    from noisegate.sources.source import Source
+from noisegate.sources.source import Source
 
 Origins: TypeAlias = tuple[Sequence[Origin], Sequence[Origin]]  # of private and of public tables
 LEDGER_SUFFIX: Final = ".ledger"
@@ -31,7 +29,7 @@ def source_of(
     *,
     practice: bool,
     engine: Engine | None = None,
-) -> "Source":
+) -> Source:
     """The rows, where they are; made-up ones are always in the embedded engine."""
     opened = DuckDBSource if engine is None else engine.open_source
     if not practice:

@@ -1,8 +1,11 @@
 """Made-up rows behind a real door: for audits."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, final
+from typing import final
+
+import pyarrow as pa
 
 from noisegate.curator.curator import Curator
 from noisegate.desk.terms.rules import EPSILON_MAX
@@ -12,11 +15,6 @@ from noisegate.privacy.guarantee import units_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.root.parts import open_root, protected_by
 from noisegate.sources.duckdb.source import DuckDBSource
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import pyarrow as pa
 
 
 @final
@@ -28,7 +26,7 @@ class Rehearsal:
     once, because made-up rows do not change; all else happens anew each time.
     """
 
-    def __init__(self, gate: Gate, rows: "Mapping[str, pa.Table]") -> None:
+    def __init__(self, gate: Gate, rows: Mapping[str, pa.Table]) -> None:
         from noisegate.sources.remembered import Remembered  # noqa: PLC0415 - only for audits
 
         self._tables, self._rules = gate.tables, replace(gate.rules, practice=True)
@@ -51,7 +49,7 @@ class Rehearsal:
         return Gate(door, rules)
 
 
-def made_up_rows(gate: Gate, *, rows: int = 1000) -> "dict[str, pa.Table]":
+def made_up_rows(gate: Gate, *, rows: int = 1000) -> dict[str, pa.Table]:
     """Rows that keep the declared facts of all tables; public tables as they are.
 
     No row of a private table is read.

@@ -22,6 +22,10 @@ from noisegate.privacy.loss import ApproxDP
 from noisegate.root.hosting import Hosted, tables_of
 from noisegate.root.parts import account_name, open_analyst
 from noisegate.sources.engines import engine_of
+from noisegate.sources.policy.form import schema
+from noisegate.sources.policy.policy import read_policy, read_text
+from noisegate.sources.policy.purposes import PURPOSE
+from noisegate.sources.policy.steward import STEWARD
 
 if TYPE_CHECKING:
     from noisegate.sources.policy.finding import Finding
@@ -31,7 +35,6 @@ if TYPE_CHECKING:
 def check_policy(file: str | Path) -> "list[Finding]":
     """What is wrong or costly in a policy, the gravest first. Reads no row of a private table."""
     from noisegate.planning.calibrate import geometric_error  # noqa: PLC0415 - stewards only
-    from noisegate.sources.policy.policy import read_policy  # noqa: PLC0415
     from noisegate.steward.check import check  # noqa: PLC0415
 
     policy = read_policy(file)
@@ -48,7 +51,6 @@ def check_rows(file: str | Path) -> "list[Finding]":
     and rows without an owner.
     """
     from noisegate.sources.duckdb.unread import unread  # noqa: PLC0415 - stewards only
-    from noisegate.sources.policy.policy import read_policy  # noqa: PLC0415
 
     data, tables = tables_of(read_policy(file))
     if any("://" in table.origin for table in tables.values()):
@@ -140,12 +142,9 @@ def amendment(hosted: Hosted, epsilon: Number, analyst: str | None, **terms: Any
     ``terms`` of a share: ``every`` and ``until``. δ stays. The policy that would result is checked
     as any other.
     """
-    from noisegate.sources.policy.policy import read_policy as read  # noqa: PLC0415 - stewards only
-    from noisegate.sources.policy.policy import read_text  # noqa: PLC0415
-    from noisegate.sources.policy.steward import STEWARD  # noqa: PLC0415
     from noisegate.steward.amend import amended, share_with  # noqa: PLC0415
 
-    old = read(hosted.policy.file)
+    old = read_policy(hosted.policy.file)
     if old != hosted.policy:
         raise _changed("Start the service again first.")
     exact = decimal(epsilon)
@@ -179,9 +178,6 @@ def _changed(fix: str) -> PolicyError:
 
 def _accounts(hosted: Hosted, new: "Policy", analyst: str | None) -> Iterator[str]:
     """The accounts of the ledger that follow."""
-    from noisegate.sources.policy.purposes import PURPOSE  # noqa: PLC0415 - stewards only
-    from noisegate.sources.policy.steward import STEWARD  # noqa: PLC0415
-
     known, name, today = hosted.ledger.accounts(), new.name, datetime.now(UTC).date()
     if analyst is None:
         yield name
@@ -206,8 +202,6 @@ def _purposes(hosted: Hosted, new: "Policy") -> Iterator[str]:
 
     Also of purposes that the policy has no more: somebody asked for them, so others hang below.
     """
-    from noisegate.sources.policy.purposes import PURPOSE  # noqa: PLC0415 - stewards only
-
     parents = {each: hosted.ledger.balance(each).parent for each in hosted.ledger.accounts()}
     for each, parent in parents.items():
         named = parent == new.name and each.startswith(f"{new.name}/{PURPOSE}")
@@ -229,7 +223,6 @@ def decimal(said: Number) -> Decimal:
 
 def policy_page(file: str | Path) -> str:
     """A policy as a page for people, in Markdown."""
-    from noisegate.sources.policy.policy import read_policy  # noqa: PLC0415 - stewards only
     from noisegate.steward.page import page  # noqa: PLC0415
 
     return page(read_policy(file))
@@ -237,6 +230,4 @@ def policy_page(file: str | Path) -> str:
 
 def policy_schema() -> Mapping[str, Any]:
     """The JSON Schema of a policy, for editors."""
-    from noisegate.sources.policy.form import schema  # noqa: PLC0415 - stewards only
-
     return schema()

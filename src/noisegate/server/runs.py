@@ -31,6 +31,7 @@ Not claimed: that somebody who watches the machine itself (its load, its disk, h
     it is healthy) learns nothing more.
 """
 
+import asyncio
 import json
 import time
 from asyncio import AbstractEventLoop, Future
@@ -256,8 +257,6 @@ class Run:
 
     async def until(self, seconds: float | None = None) -> bool:
         """The same for an event loop: nobody's thread waits."""
-        import asyncio  # noqa: PLC0415 - for those with a loop
-
         loop, last = asyncio.get_running_loop(), _last(seconds)
         ended: Future[None] | None = None
         with self._changed:

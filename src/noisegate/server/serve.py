@@ -4,6 +4,7 @@ A choice is taken from the command line, else from the environment (NOISEGATE_PO
 a file of settings, else as usual.
 """
 
+import asyncio
 import gc
 import logging
 import os
@@ -218,8 +219,6 @@ def serve(
 
     ``started`` is called with the address.
     """
-    import asyncio  # noqa: PLC0415 - for those who serve
-
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _leave)
     sys.setswitchinterval(_SWITCH)
@@ -274,8 +273,6 @@ def in_public_terms(record: logging.LogRecord) -> bool:
 
 async def _tell(server: Any, serving: Serving, started: Callable[[str], None]) -> None:  # noqa: ANN401 - uvicorn's
     """Say where the service is, as soon as it is there."""
-    import asyncio  # noqa: PLC0415
-
     while not server.started:
         if server.should_exit:
             return

@@ -8,18 +8,15 @@ share one transaction, so that the disk is waited for once.
 
 import sqlite3
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast, final
+from typing import Any, Final, TypeAlias, TypeVar, cast, final
 
 from noisegate.errors import OperatorError
 from noisegate.extras import extra
 from noisegate.ledger.open import split_schema
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 T = TypeVar("T")
 Row: TypeAlias = tuple[Any, ...]
@@ -214,7 +211,7 @@ class Store:
                     connection.close()
 
     @contextmanager
-    def _transaction(self) -> "Iterator[Do]":
+    def _transaction(self) -> Iterator[Do]:
         with self._told():
             connection = self._connection = self._connection or self._connect()
             if not self._is_server:
@@ -227,7 +224,7 @@ class Store:
             connection.commit()
 
     @contextmanager
-    def _told(self) -> "Iterator[None]":
+    def _told(self) -> Iterator[None]:
         lost: tuple[type[Exception], ...] = (sqlite3.Error, OSError)
         if self._is_server:
             lost = (*lost, extra("psycopg", "A store in Postgres").Error)

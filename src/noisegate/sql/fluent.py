@@ -10,18 +10,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Final, Unpack, final
+from typing import Any, Final, Unpack, final
 
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from noisegate.desk.answer import Answer
+from noisegate.desk.plan import Expected, Plan
 from noisegate.errors import SpecError
 from noisegate.sql.order import SqlTerms
-
-if TYPE_CHECKING:
-    from noisegate.desk.answer import Answer
-    from noisegate.desk.plan import Expected, Plan
 
 _DIALECT: Final = "duckdb"
 
@@ -38,8 +36,8 @@ class TableQuestion:
     """A question about one table, built step by step. Made by ``gate.table(name)``."""
 
     table: str
-    _ask: Callable[..., "Answer"]
-    _plan: Callable[..., "Plan[Expected]"]
+    _ask: Callable[..., Answer]
+    _plan: Callable[..., Plan[Expected]]
     _where: tuple[str, ...] = ()
     _by: tuple[tuple[str, str | None], ...] = ()  # expression and name
     _shown: tuple[tuple[str, str | None], ...] = ()
@@ -121,11 +119,11 @@ class TableQuestion:
         ]
         return " ".join(f"{word} {joint.join(parts)}" for word, parts, joint in clauses if parts)
 
-    def ask(self, **terms: Unpack[AskTerms]) -> "Answer":
+    def ask(self, **terms: Unpack[AskTerms]) -> Answer:
         """Ask it; the terms are those of ``Gate.sql``: epsilon, within, confidence, fresh."""
         return self._ask(self.sql, **terms)
 
-    def plan(self, **terms: Unpack[AskTerms]) -> "Plan[Expected]":
+    def plan(self, **terms: Unpack[AskTerms]) -> Plan[Expected]:
         """Price and error of it, free; the terms are those of ``Gate.plan``."""
         return self._plan(self.sql, **terms)
 

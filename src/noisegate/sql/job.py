@@ -14,7 +14,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, final
+from typing import Any, Final, NamedTuple, Self, final
+
+import pyarrow as pa
 
 from noisegate.algebra.expression import Expression
 from noisegate.curator.curator import Curator
@@ -54,9 +56,6 @@ from noisegate.sql.steps.asked import (
 from noisegate.sql.steps.ordered import Order, Parcel, fetched, orders_of
 from noisegate.sql.steps.shown import Expectation, public_tables, rehearsed, shown_of
 from noisegate.transforms.stability import stability_of
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 PARTLY: Final = (
     "A part was measured before; it is paid for, and free from now on. Ask for less, or ask the "
@@ -348,7 +347,7 @@ def _read(desk: Desk, sql: str, first: Callable[[str], Expression], looked: list
     """The question; ``looked`` are the public tables whose rows it was read with."""
     curator = desk.curator
 
-    def public(table: str) -> "pa.Table":
+    def public(table: str) -> pa.Table:
         looked.append(table)
         return curator.public(table)
 
@@ -378,7 +377,7 @@ def _job(
     terms: Terms,
     *,
     fresh: bool,
-    schema: "pa.Schema | None" = None,
+    schema: pa.Schema | None = None,
 ) -> QuestionJob:
     """The question as of now; it is rehearsed unless that was done, and its ``schema`` known."""
     asked, firsts = _with_found(desk, asked_of(desk, reading, terms), terms, fresh=fresh)

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, floor, log10, sqrt
 from re import escape, sub
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
+from typing import Any, Final, TypeAlias, final
 
+import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 
@@ -24,9 +25,6 @@ from noisegate.sql.laws.known import grains_of, is_key_selection, is_quantiles, 
 from noisegate.sql.question import Question
 from noisegate.sql.steps.shown import Expectation, Foreseen
 from noisegate.transforms.query import Query
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _OF_FIRST: Final = ("first", "groups", "measured", "noise", "because", "error", "price")
 
@@ -48,7 +46,7 @@ class AnswerExpected:
     error: Expectation
     reused: tuple[str, ...] = ()
     clipping: tuple[str, ...] = ()
-    schema: "pa.Schema"
+    schema: pa.Schema
     firsts: "tuple[AnswerPlan, ...]" = ()
 
     @property

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from math import inf, sqrt
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from noisegate.desk.display.numbers import bare
 from noisegate.desk.terms.terms import Terms
@@ -27,10 +27,8 @@ from noisegate.sql.drafts.recipe import COUNTS
 from noisegate.sql.estimates.accuracy import Goal, cheapest, limits_of
 from noisegate.sql.plan import AnswerExpected, readable, shown_names
 from noisegate.sql.question import Function
-
-if TYPE_CHECKING:
-    from noisegate.sql.reuse.released import Guess
-    from noisegate.sql.steps.shown import Foreseen
+from noisegate.sql.reuse.released import Guess
+from noisegate.sql.steps.shown import Foreseen
 
 _ADDED: Final = (*COUNTS, Function.COUNT_UNITS, Function.SUM)
 MOST: Final = (
@@ -126,14 +124,14 @@ def _meets(expected: AnswerExpected, goal: Goal, *, unknown: bool = False) -> bo
     )
 
 
-def _foreseen(expected: AnswerExpected, goal: Goal) -> "Mapping[str, Foreseen]":
+def _foreseen(expected: AnswerExpected, goal: Goal) -> Mapping[str, Foreseen]:
     """The errors by looks alone: not by what else was released."""
     error = expected.error
     guesses = tuple(replace(each, shelf=None, said=_rows(each)) for each in error.guesses)
     return replace(error, guesses=guesses).columns(goal.confidence)
 
 
-def _rows(guess: "Guess") -> int | None:
+def _rows(guess: Guess) -> int | None:
     """About how many rows there are, as said or by the look.
 
     The norm of what a unit has in so many cells is at least this part of the sum.

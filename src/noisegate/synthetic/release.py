@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, final
 
 import pyarrow as pa
+from pyarrow import csv
 
 from noisegate.desk.card import Card
 from noisegate.desk.card import card as card_of
@@ -71,8 +72,6 @@ class SyntheticRelease(SyntheticRows):
         }
 
     def _save_csv(self, path: Path) -> None:
-        from pyarrow import csv  # noqa: PLC0415 - only when asked for
-
         with written(path):
             csv.write_csv(csv_table(self.to_arrow()), str(path))
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from noisegate.cli.analysts.choose import listed, print_choice
 from noisegate.cli.analysts.releases import options_of
 from noisegate.cli.files import require_writable, saved
 from noisegate.cli.opening import Asking, Opening, opens
@@ -163,7 +164,6 @@ def hypothesis(
     save: Annotated[Path | None, writes("its card, .md .card.json")] = None,
 ) -> None:
     """Learn a finite class: the hypothesis with nearly the fewest errors (KLNRS)."""
-    from noisegate.cli.analysts.choose import listed, print_choice  # noqa: PLC0415 - quick help
     from noisegate.learners.classes import class_order, learnt_of, table_of  # noqa: PLC0415
 
     said = conditions[0] if len(conditions) == 1 else conditions

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, final
 
+from noisegate.cli.analysts.choose import listed
 from noisegate.cli.opening import Asking, Opening, opens
 from noisegate.cli.options import RowsWhere, Table, app, argument, option, sql_like
 from noisegate.errors import SpecError
@@ -138,7 +139,6 @@ def distance(
     ] = None,
 ) -> None:
     """Release the number of rows to remove until one of several public conditions holds."""
-    from noisegate.cli.analysts.choose import listed  # noqa: PLC0415 - quick help
     from noisegate.orders import DistanceOrder  # noqa: PLC0415
 
     order = DistanceOrder.make(

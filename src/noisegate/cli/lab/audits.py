@@ -1,5 +1,6 @@
 """The command that audits: a measured lower bound on ε, to hold against the one that is claimed."""
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -122,8 +123,6 @@ def _question(
     *,
     as_json: bool,
 ) -> None:
-    from dataclasses import replace  # noqa: PLC0415 - quick help
-
     from noisegate.audit.neighbours import question_audit  # noqa: PLC0415
 
     made = question_audit(partial(Opening.gate, opening), sql, **terms)

@@ -1,13 +1,15 @@
 """Trials on made-up rows, each showing one idea at work."""
 
+from dataclasses import asdict
 from math import ceil
 from pathlib import Path
 from typing import Annotated, Any
 
 from noisegate.cli.files import require_writable, saved
 from noisegate.cli.options import AtDelta, Json, argument, lab_app, option, writes
-from noisegate.cli.printing import print_table, say, say_json, tell
+from noisegate.cli.printing import bar, print_table, say, say_json, tell
 from noisegate.errors import SpecError
+from noisegate.files import write, written
 
 
 @lab_app.callback()
@@ -80,8 +82,6 @@ def crowd(
     as_json: Json = False,
 ) -> None:
     """Compare k-anonymity, crowds and noise on one made-up table of counts."""
-    from dataclasses import asdict  # noqa: PLC0415 - slow to load
-
     from noisegate.lab.crowds import compare, made_up  # noqa: PLC0415
 
     counts = made_up(people, cells)
@@ -138,7 +138,6 @@ def attacks(
     as_json: Json = False,
 ) -> None:
     """Try the classic attacks on raw answers, on a classic defence and on a gate."""
-    from noisegate.cli.printing import bar  # noqa: PLC0415
     from noisegate.lab.attacks.run import NAMES, tried  # noqa: PLC0415 - slow to load
 
     require_writable(save or [], (".html", ".svg"))
@@ -170,7 +169,6 @@ def _print_attacks(found: Any, times: int) -> None:  # noqa: ANN401 - outcomes
 
 
 def _write_attacks(path: Path, found: Any, epsilon: str) -> None:  # noqa: ANN401 - outcomes
-    from noisegate.files import write  # noqa: PLC0415
     from noisegate.lab.attacks.outcome import picture  # noqa: PLC0415
     from noisegate.lab.report import page  # noqa: PLC0415
     from noisegate.lab.unpromised import run  # noqa: PLC0415
@@ -217,8 +215,6 @@ def lower_bounds(
     epsilon: Annotated[str, option("The ε to pay.")] = "1", *, as_json: Json = False
 ) -> None:
     """Print lower bounds for any private mechanism beside what is reached here."""
-    from dataclasses import asdict  # noqa: PLC0415
-
     from noisegate.lab.bounds import bounds  # noqa: PLC0415
 
     rows = bounds(epsilon=epsilon)
@@ -241,8 +237,6 @@ def lab_report(
     as_json: Json = False,
 ) -> None:
     """Write all that the lab shows to one page that needs no network."""
-    from noisegate.cli.printing import bar  # noqa: PLC0415
-    from noisegate.files import write  # noqa: PLC0415
     from noisegate.lab.attacks.run import NAMES  # noqa: PLC0415 - slow to load
     from noisegate.lab.report import report  # noqa: PLC0415
 
@@ -255,7 +249,6 @@ def lab_report(
 
 def _write_svg(path: Path, text: str) -> None:
     from noisegate.extras import extra  # noqa: PLC0415
-    from noisegate.files import write, written  # noqa: PLC0415
 
     if path.suffix.lower() == ".svg":
         write(path, text)

@@ -7,6 +7,8 @@ from noisegate.cli.files import read_text, require_writable, saved
 from noisegate.cli.options import Confidence, Json, Planned, argument, option, owner_app, writes
 from noisegate.cli.printing import print_table, say, say_json
 from noisegate.errors import SpecError
+from noisegate.files import write
+from noisegate.inert import json_text
 
 if TYPE_CHECKING:
     from noisegate.federated.agreements import Pact
@@ -209,12 +211,8 @@ def _print(found: "OwnersRelease", confidence: str) -> None:
 
 
 def _save(path: Path, pact: "Pact", found: "OwnersRelease", confidence: str) -> None:
-    from noisegate.files import write  # noqa: PLC0415 - quick help
-
     ending = path.suffix.lower()
     if ending == ".json" and not path.name.lower().endswith(".card.json"):
-        from noisegate.inert import json_text  # noqa: PLC0415
-
         write(path, json_text(_facts(pact, found, confidence), indent=1) + "\n")
     elif ending == ".csv":
         from noisegate.sheets import csv_text  # noqa: PLC0415

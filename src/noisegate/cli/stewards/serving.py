@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from noisegate.cli.options import PolicyFile, app, argument, option
 from noisegate.cli.printing import say
+from noisegate.errors import PolicyError, SpecError
 
 if TYPE_CHECKING:
     from noisegate.server.people import Caller
@@ -45,7 +46,6 @@ def serve(
     ] = False,
 ) -> None:
     """Serve the tables of policies to analysts, over HTTP and whatever else is configured."""
-    from noisegate.errors import SpecError  # noqa: PLC0415 - quick help
     from noisegate.server.serve import Serving, serve  # noqa: PLC0415
     from noisegate.server.service import Service  # noqa: PLC0415
 
@@ -114,7 +114,6 @@ def mcp(
 
 def _caller(file: Path, analyst: str, question: str | None, hour: str | None) -> "Caller":
     """The agent. One without a share of its own could spend everybody's budget."""
-    from noisegate.errors import PolicyError  # noqa: PLC0415
     from noisegate.exact import positive  # noqa: PLC0415
     from noisegate.root import read_policy  # noqa: PLC0415 - quick help
     from noisegate.server.people import Caller  # noqa: PLC0415

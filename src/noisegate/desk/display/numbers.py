@@ -1,14 +1,12 @@
 """Numbers for human eyes: cells with ±, in terminals and notebooks."""
 
+from collections.abc import Iterable, Sequence
 from datetime import date, datetime
 from math import ceil, floor, isfinite, log10
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from noisegate.exact import Number, fraction
 from noisegate.inert import html, line, lines
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 LEFT: Final = ' style="text-align:left"'  # words: Jupyter would put them on the right
 LEAST: Final = "≥ "  # before a number of which a cap cuts off some
@@ -94,7 +92,7 @@ def percent(confidence: Number) -> str:
 
 
 def rich_table(
-    names: "Sequence[str]", rows: "Iterable[Sequence[object]]", title: str | None = None
+    names: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None
 ) -> Any:  # noqa: ANN401 - rich is loaded only for a terminal
     """A table for a terminal that cuts nothing off; numbers with a ± end below each other."""
     from rich.table import Table  # noqa: PLC0415 - slow to load
@@ -111,7 +109,7 @@ def rich_table(
     return table
 
 
-def facts_html(facts: "Sequence[tuple[str, str]]") -> str:
+def facts_html(facts: Sequence[tuple[str, str]]) -> str:
     """A plan's facts as a table."""
     rows = (f"<tr><th{LEFT}>{html(name)}</th><td{LEFT}>{html(fact)}</td></tr>"
             for name, fact in facts)  # fmt: skip

@@ -10,6 +10,8 @@ from io import StringIO
 from pathlib import Path
 from typing import Any, Final, final
 
+import pyarrow as pa
+
 from noisegate.arrow import holds_numbers
 from noisegate.desk.display.drawing import altair, offline
 from noisegate.desk.display.numbers import CHOSEN, bare, ends, percent
@@ -247,8 +249,6 @@ def _pictures(
     y: str | None,
     color: str | None,
 ) -> list[_Picture]:
-    import pyarrow as pa  # noqa: PLC0415 - slow to load
-
     for name in (x, y, color):
         if name is not None and name not in answer.columns:
             raise SpecError(

@@ -24,6 +24,7 @@ from noisegate.desk.terms.terms import Terms
 from noisegate.errors import SpecError
 from noisegate.exact import Number as Numeric
 from noisegate.exact import fraction
+from noisegate.mechanisms.catalogue import from_record
 from noisegate.mechanisms.quantiles.brackets import Brackets
 from noisegate.mechanisms.quantiles.quantiles import Quantiles
 from noisegate.privacy.domain import Kind, TableDomain
@@ -80,8 +81,6 @@ class BoxplotRelease(HeldAnswer):
         among the values as they are clamped to the declared bounds. Whatever the values are; or, if
         ``even``, where they lie evenly around each of the five, as smooth ones nearly do.
         """
-        from noisegate.mechanisms.catalogue import from_record  # noqa: PLC0415 - all mechanisms
-
         found = [
             from_record(record)
             for question in self.held.questions

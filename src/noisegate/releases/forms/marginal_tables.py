@@ -5,11 +5,11 @@ asked, saved and read again at no cost.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import Any, Final, final
 
 import numpy as np
 import pyarrow as pa
@@ -35,9 +35,6 @@ from noisegate.releases.fit.residuals import Axes, box_variance
 from noisegate.releases.forms.numbers import Number
 from noisegate.releases.recipes.marginals import CELLS_MAX, fitted, marginal, whole_table
 from noisegate.sql.laws.sampling import Sampling, sample_words
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 FORMAT: Final = "noisegate-marginals/1"
 _KEY: Final = b"noisegate"
@@ -284,7 +281,7 @@ def build_tables(
     *,
     shrink: bool = True,
     grain: float = 1.0,
-    done: "Callable[[float, str], None] | None" = None,
+    done: Callable[[float, str], None] | None = None,
 ) -> Marginals:
     """Measure what the plan says, and make tables that agree, whole and without negative numbers.
 

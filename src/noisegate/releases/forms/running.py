@@ -29,6 +29,7 @@ from noisegate.curator.curator import Curator
 from noisegate.curator.series import ROOT_MAX, Counter, Epoch, Series, root_factor
 from noisegate.desk.answer import Answer
 from noisegate.desk.desk import Desk
+from noisegate.desk.display.plot import plot
 from noisegate.desk.job import Drawn, Job, Progress, Receipt
 from noisegate.desk.noisy import HalfWidths
 from noisegate.desk.release import ENDINGS, Charged, loading, read_held
@@ -437,8 +438,6 @@ class SeriesRelease(Charged):
 
     def plot(self, confidence: Numeric = 0.95, title: str | None = None) -> Any:  # noqa: ANN401
         """A line with its error bars."""
-        from noisegate.desk.display.plot import plot  # noqa: PLC0415 - only when asked for
-
         return plot(self.answer(), confidence, x=self.axis.name, y=self.value, title=title)
 
     def record(self) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Final, final
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from pyarrow import csv
 
 from noisegate.desk.answer import Answer, also_in
 from noisegate.desk.display.numbers import bare
@@ -337,8 +338,6 @@ class SparseRelease(Charged):
 
     def to_csv(self, file: str | Path | None = None, confidence: Numeric = 0.95) -> str:
         """All shown cells with margins, also written to a file if one is named."""
-        from pyarrow import csv  # noqa: PLC0415
-
         sink = pa.BufferOutputStream()
         csv.write_csv(csv_table(self.to_arrow(confidence)), sink)
         return also_in(sink.getvalue().to_pybytes().decode(), file)

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 from uuid import uuid4
 
-from anyio import CapacityLimiter
+from anyio import CapacityLimiter, to_thread
 from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
@@ -112,8 +112,6 @@ def _endpoint(service: Service, limiter: CapacityLimiter, usual: "partial[Asked]
 
 
 async def _recognised(service: Service, limiter: CapacityLimiter, request: Request) -> Caller:
-    from anyio import to_thread  # noqa: PLC0415
-
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not token.strip():
         raise Unauthenticated(

@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, final
+from typing import Any, Final, TypeAlias, TypeVar, final
+
+import pyarrow as pa
 
 from noisegate.desk.answer import Answer
 from noisegate.desk.display.numbers import percent
@@ -32,9 +34,6 @@ from noisegate.server.wire.statements import Asked, is_empty
 from noisegate.server.wire.types import Type, text_of, written
 from noisegate.sql.order import SqlOrder
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 T = TypeVar("T")
 Columns: TypeAlias = tuple[tuple[str, Type], ...]
 Rows: TypeAlias = Sequence[Sequence[Any]]
@@ -55,7 +54,7 @@ class Outcome:
     notices: Sequence[Notice] = ()
 
 
-def outcome_of(table: "pa.Table", *notices: Notice) -> Outcome:
+def outcome_of(table: pa.Table, *notices: Notice) -> Outcome:
     """An Arrow table as an outcome."""
     columns = tuple((each.name, types.of_arrow(each.type)) for each in table.schema)
     values = [column.to_pylist() for column in table.columns]
@@ -202,7 +201,7 @@ class Answering:
             return outcome_of(await self.off(self._catalogued, asked))
         return await self.off(self._on_twin, asked)
 
-    def _catalogued(self, asked: Asked) -> "pa.Table":
+    def _catalogued(self, asked: Asked) -> pa.Table:
         context = Context(
             user=self.view.caller.name, dataset=self.view.name, version=VERSION,
             settings=dict(self.settings.all()),

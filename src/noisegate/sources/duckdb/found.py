@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 import duckdb
 import numpy as np
 from numpy.typing import NDArray
+from pyarrow import ArrowException
 
 from noisegate.algebra.tally import Grouping
 from noisegate.arrow import arrow_column, arrow_table, type_of
@@ -33,8 +34,6 @@ def record_batches(rows: duckdb.DuckDBPyRelation, size: int = _FEW) -> "Iterator
 
     An error on the way is the engine's, as any other: Arrow only passes on its words.
     """
-    from pyarrow import ArrowException  # noqa: PLC0415 - slow to load
-
     try:
         yield from rows.to_arrow_reader(size)
     except (ArrowException, OSError):

@@ -23,6 +23,7 @@ from sqlglot import exp
 from noisegate.algebra.tally import Grouping, Keys
 from noisegate.errors import DEBUG, NoisegateError, SourceError
 from noisegate.privacy.domain import Key, Kind, TableDomain
+from noisegate.sources.asked.opening import require_public, shown_rows
 from noisegate.sources.asked.pool import Pool
 from noisegate.sources.asked.source import AskedSource
 from noisegate.sources.postgres.dialect import POSTGRES
@@ -118,8 +119,6 @@ class PostgresSource(AskedSource):
 
     def public(self, table: str) -> "pa.Table":
         """All rows of a public table: exact and free."""
-        from noisegate.sources.asked.opening import require_public, shown_rows  # noqa: PLC0415
-
         require_public(self._tables[table])
         columns = [each for each in self._tables[table].columns.values() if not each.hidden]
         text = self._shown(table)

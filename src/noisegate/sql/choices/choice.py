@@ -11,6 +11,8 @@ from fractions import Fraction
 from sys import float_info
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, TypedDict, final
 
+import pyarrow as pa
+
 from noisegate.curator.measurement import Measurement
 from noisegate.desk.desk import Desk
 from noisegate.desk.display.numbers import bare, percent
@@ -224,8 +226,6 @@ class Choice:
 
     def card(self, confidence: Number = USUAL) -> "Card":
         """The release card: what was chosen and guaranteed, checkable against the ledger."""
-        import pyarrow as pa  # noqa: PLC0415 - only when asked for
-
         from noisegate.desk.answer import Answer  # noqa: PLC0415
         from noisegate.desk.card import card  # noqa: PLC0415
 

@@ -22,6 +22,7 @@ from functools import cache, lru_cache
 from threading import Timer
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from noisegate.arrow import arrow_column
@@ -235,8 +236,6 @@ def _plain(table: pa.Table) -> pa.Table:
 
 def _is_plain(column: pa.ChunkedArray) -> bool:
     """Whether it can stay as it is; numbers if none is missing, beyond 2**62, infinite or NaN."""
-    import numpy as np  # noqa: PLC0415
-
     kind, types = column.type, pa.types
     if types.is_boolean(kind) or types.is_date(kind) or kind in (pa.string(), pa.timestamp("us")):
         return True

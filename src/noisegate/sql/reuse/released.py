@@ -12,9 +12,10 @@ from datetime import date, datetime, timedelta
 from fractions import Fraction
 from functools import cached_property
 from itertools import islice, product
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
+from typing import Any, Final, TypeAlias, final
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from noisegate.algebra.expression import domain_of
@@ -36,10 +37,6 @@ from noisegate.sql.question import Aggregate, Block, Function
 from noisegate.sql.reuse.shelf import Needed, Shelf
 from noisegate.transforms.query import Query
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-
 ROWS_MAX: Final = 50  # of a made-up table
 GUESSES: Final = (1_000_000, 7, 0)  # a table of one row has the large one
 _COUNTED: Final = (*COUNTS, Function.COUNT_UNITS, Function.COUNT_DISTINCT)
@@ -60,8 +57,6 @@ def blank_table(draft: Draft) -> "pa.Table":
     At most 50 rows, of every grouping set some. Keys that are still to be found are made up, two
     for a column. Numbers are large, small and zero in turn, within the bounds of the aggregate.
     """
-    import pyarrow as pa  # noqa: PLC0415
-
     block = draft.block
     sets = tuple(dict.fromkeys(block.sets))
     rows = list(islice(_rows(draft, sets), ROWS_MAX))
@@ -82,8 +77,6 @@ def blank_table(draft: Draft) -> "pa.Table":
 
 def released_block(draft: Draft, estimates: Estimates, *, noise: bool = False) -> ReleasedBlock:
     """The block's table in Arrow, with its error bars, or those of the ``noise`` alone."""
-    import pyarrow as pa  # noqa: PLC0415
-
     columns: dict[str, Any] = {
         name: arrow_column(list(keys), arrow_type(estimates.kinds[name]))
         for name, keys in estimates.keys.items()
@@ -150,8 +143,6 @@ def _below(draft: Draft, estimates: Estimates) -> frozenset[str]:
 
 def arrow_type(kind: Kind, scale: int = 0) -> "pa.DataType":
     """How a kind is stored in Arrow; with a ``scale``, as a decimal."""
-    import pyarrow as pa  # noqa: PLC0415
-
     if scale:
         return pa.decimal128(38, scale)
     types = {

@@ -24,6 +24,7 @@ from noisegate.ledger.ledger import Ledger, Settled
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.base import Mechanism
+from noisegate.mechanisms.catalogue import from_record
 from noisegate.privacy.release import Release
 from noisegate.sql.estimates.estimate import Released
 from noisegate.sql.laws.known import Known, grains_of, listed, pooled, scaled
@@ -322,8 +323,6 @@ def _is_sums(text: str) -> bool:
 
 
 def _stored_sums(settled: Settled) -> Iterator[Stored]:
-    from noisegate.mechanisms.catalogue import from_record  # noqa: PLC0415 - all mechanisms
-
     if settled.answer is None:
         return
     question = json.loads(settled.question)

@@ -10,7 +10,9 @@ from datetime import date, datetime
 from fractions import Fraction
 from functools import partial
 from math import isfinite
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
+
+import pyarrow as pa
 
 from noisegate.algebra.expression import Call, Expression, Literal
 from noisegate.desk.desk import Desk
@@ -36,9 +38,6 @@ from noisegate.sql.drafts.within import without_zeros
 from noisegate.sql.outer.margins import HalfWidths
 from noisegate.sql.question import Question
 from noisegate.sql.reuse.shelf import Shelf
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 @final
@@ -119,8 +118,6 @@ def shared(
 
 def number_of(table: "pa.Table", widths: HalfWidths | None = None) -> tuple[Expression, str]:
     """The one number of a table as an expression, and as it is shown. No row is NULL."""
-    import pyarrow as pa  # noqa: PLC0415
-
     kind = table.schema.types[0] if table.num_columns == 1 and table.num_rows <= 1 else None
     value = table.column(0)[0].as_py() if kind is not None and table.num_rows else None
     if kind is None or pa.types.is_nested(kind):

@@ -16,8 +16,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import isclose
-from typing import TYPE_CHECKING, Final, TypeAlias, final
+from typing import Final, TypeAlias, final
 
+import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 
@@ -32,10 +33,6 @@ from noisegate.sql.question import Question
 from noisegate.sql.reuse.released import Guess, Widths, blank_table, released_block
 from noisegate.sql.steps.asked import after_paying
 from noisegate.sql.steps.ordered import Order, Parcel
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 
 _ROWS_MAX: Final = 200  # of a table on which the free SQL runs
 _DIGITS: Final = 9  # of an error: what doubles leave
@@ -65,7 +62,7 @@ class Expectation:
 
     question: Question
     guesses: tuple[Guess, ...] = ()
-    public: Callable[[], Mapping[str, "pa.Table"]] = dict
+    public: Callable[[], Mapping[str, pa.Table]] = dict
     rows_max: Mapping[str, int]
 
     def columns(self, confidence: Number) -> dict[str, Foreseen]:
@@ -176,7 +173,7 @@ def _plain(outer: str) -> str:
 Shown: TypeAlias = "tuple[pa.Table, Margins, Margins | None]"
 
 
-def rehearsed(curator: Curator, question: Question, orders: Sequence[Order]) -> "pa.Table":
+def rehearsed(curator: Curator, question: Question, orders: Sequence[Order]) -> pa.Table:
     """Run the free SQL on made-up numbers: what it refuses is refused before it is paid."""
     drafts = [order.bought.draft for order in orders]
     blank = {draft.block.name: blank_table(draft) for draft in drafts}
@@ -209,7 +206,7 @@ def shown_of(curator: Curator, question: Question, parcels: Sequence[Parcel]) ->
     return table, Margins(question.outer, released, public, table, question.picked), noise
 
 
-def public_tables(curator: Curator, question: Question) -> "dict[str, pa.Table]":
+def public_tables(curator: Curator, question: Question) -> dict[str, pa.Table]:
     """The public tables that the free SQL names."""
     public = [name for name, table in curator.tables.items() if table.is_public]
     if not public:
