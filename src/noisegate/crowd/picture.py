@@ -6,7 +6,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from noisegate.desk.display.drawing import altair
+from noisegate.desk.display.drawing import Chart, altair
 
 CELLS_MAX: Final = 80  # bars side by side
 _LINES: Final = 6  # of the hatching of one cell
@@ -21,7 +21,7 @@ def crowd_bars(
     crowd: int,
     lines: NDArray[np.float64],
     name: str,
-) -> Any:  # noqa: ANN401 - a chart
+) -> Chart:
     """Bars with their ± where a cell is shown; a hatched cell up to the line where it is not.
 
     ``lines`` is the number of people, for each cell, at which the sample is expected to hold a
@@ -70,5 +70,5 @@ def crowd_bars(
     return alt.layer(bars, off, box, hatched, edge, words).properties(width=wide, height=300)
 
 
-def _of(alt: Any, rows: list[dict[str, Any]]) -> Any:  # noqa: ANN401 - a chart
+def _of(alt: Any, rows: list[dict[str, Any]]) -> Chart:  # noqa: ANN401 - a chart
     return alt.Chart(alt.InlineData(values=rows))

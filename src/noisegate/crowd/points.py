@@ -20,7 +20,7 @@ from noisegate.crowd.histogram import CrowdAsked, CrowdExpected, CrowdRelease, c
 from noisegate.desk.answer import Answer
 from noisegate.desk.card import Card
 from noisegate.desk.desk import Desk
-from noisegate.desk.display.drawing import altair
+from noisegate.desk.display.drawing import Chart, altair
 from noisegate.desk.display.plot import framed, nothing
 from noisegate.desk.job import Job, derived
 from noisegate.desk.release import Held, loading, read_held
@@ -100,7 +100,7 @@ class CrowdPoints(Held):
             caveats=(drawn, *below.caveats),
         )
 
-    def plot(self, confidence: Numeric = 0.95, title: str | None = None) -> Any:  # noqa: ANN401
+    def plot(self, confidence: Numeric = 0.95, title: str | None = None) -> Chart:
         """The points along two columns of numbers, coloured by another column, an altair chart.
 
         Where there are not two, the histogram says more.

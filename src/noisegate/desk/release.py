@@ -20,7 +20,7 @@ from noisegate.desk.answer import Answer, also_in
 from noisegate.desk.based import NOTHING, Based
 from noisegate.desk.card import Card
 from noisegate.desk.card import card as card_of
-from noisegate.desk.display.drawing import image
+from noisegate.desk.display.drawing import Chart, image
 from noisegate.desk.display.numbers import rich_table
 from noisegate.desk.display.plot import write
 from noisegate.desk.display.tables import answer_html
@@ -98,7 +98,7 @@ class Held(ABC):
     def headline(self) -> str:
         """What it is, in a few words."""
 
-    def plot(self, confidence: Numeric = 0.95) -> Any:  # noqa: ANN401 - altair may be missing
+    def plot(self, confidence: Numeric = 0.95) -> Chart:
         """A picture, an altair chart; ``.save("x.png")`` writes it."""
         return self.answer().plot(confidence)
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from noisegate.curator.owner import Agreement
 from noisegate.desk.answer import Answer
 from noisegate.desk.card import Card
-from noisegate.desk.display.drawing import altair
+from noisegate.desk.display.drawing import Chart, altair
 from noisegate.desk.display.numbers import percent
 from noisegate.desk.display.plot import priced
 from noisegate.desk.noisy import HalfWidths
@@ -225,7 +225,7 @@ class OwnersRelease(Held):
             stated=record["standing"]["stated"],
         )  # fmt: skip
 
-    def plot(self, confidence: Numeric = 0.95, title: str | None = None) -> Any:  # noqa: ANN401
+    def plot(self, confidence: Numeric = 0.95, title: str | None = None) -> Chart:
         """The sum of each period in the band of its ±, an altair chart."""
         alt, shown, off = altair(), self.series(), self.margins(confidence)
         ends = zip(shown.tolist(), (shown - off).tolist(), (shown + off).tolist(), strict=True)

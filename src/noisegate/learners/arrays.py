@@ -4,7 +4,7 @@ No row is looked at but to convert it, and what cannot be converted is never quo
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from noisegate.errors import SpecError
 from noisegate.exact import Number
 
+Rows: TypeAlias = Any  # an array, a frame, or a `Matrix`
+Bounds: TypeAlias = Any  # (low, high), or such for each column
 TARGET: Final = "target"
 _MIXED: Final = (
     "A column holds values that are not numbers. Values of an argument must be numbers, or a "
@@ -20,7 +22,7 @@ _MIXED: Final = (
 )
 
 
-def frame_of(X: Any, y: Any = None, *, classes: Sequence[Any] | None = None) -> pa.Table:  # noqa: ANN401, N803 - scikit-learn's names
+def frame_of(X: Rows, y: Rows = None, *, classes: Sequence[Any] | None = None) -> pa.Table:
     """The columns x0, x1, … of an array, or those of a frame, and the target last.
 
     A class becomes its place among ``classes``; what is none of them has none.
@@ -47,7 +49,7 @@ def frame_of(X: Any, y: Any = None, *, classes: Sequence[Any] | None = None) -> 
         raise ValueError(_MIXED) from None
 
 
-def _columns(X: Any) -> list[tuple[str, Any]]:  # noqa: ANN401, N803
+def _columns(X: Rows) -> list[tuple[str, Any]]:
     if hasattr(X, "column_names"):
         return [(name, X.column(name)) for name in X.column_names]
     if hasattr(X, "columns"):
@@ -58,7 +60,7 @@ def _columns(X: Any) -> list[tuple[str, Any]]:  # noqa: ANN401, N803
     return [(f"x{place}", column) for place, column in enumerate(numbers_of(held).T)]
 
 
-def dense(X: Any) -> NDArray[Any]:  # noqa: ANN401, N803
+def dense(X: Rows) -> NDArray[Any]:
     """A plain array, a row for each unit."""
     if hasattr(X, "tocsr"):
         raise TypeError("Sparse data is not supported: give a dense array, such as X.toarray().")
@@ -105,7 +107,7 @@ def facts_of(
     return facts
 
 
-def _each(bounds: Any, names: Sequence[str]) -> list[dict[str, Any]]:  # noqa: ANN401
+def _each(bounds: Bounds, names: Sequence[str]) -> list[dict[str, Any]]:
     if bounds is None:
         raise SpecError(
             "The columns have no bounds.",
@@ -131,7 +133,7 @@ def _each(bounds: Any, names: Sequence[str]) -> list[dict[str, Any]]:  # noqa: A
     return [{"between": _pair(each)} for each in zip(lows, highs, strict=True)]
 
 
-def _pair(bounds: Any) -> list[float]:  # noqa: ANN401
+def _pair(bounds: Bounds) -> list[float]:
     low, high = (float(end) for end in bounds)
     if not low < high or not np.isfinite([low, high]).all():
         raise SpecError("The bounds are not in order.", fix="Give (low, high) with low below high.")
@@ -171,7 +173,7 @@ def scorer(
     if error_max is not None and not error_max > 0:
         raise SpecError("error_max is not above 0.", fix="Use a number such as 10.")
 
-    def score(estimator: Any, X: Any, y: Any) -> float:  # noqa: ANN401, N803 - scikit-learn's names
+    def score(estimator: Any, X: Rows, y: Rows) -> float:  # noqa: ANN401 - scikit-learn's names
         told, true = np.asarray(estimator.predict(X)).ravel(), np.asarray(y).ravel()
         if error_max is None:
             right = np.asarray(told == true, np.float64)

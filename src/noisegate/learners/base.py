@@ -18,11 +18,13 @@ from scipy.special import log_softmax, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
 
+from noisegate.desk.display.drawing import Chart
 from noisegate.desk.display.plot import priced
 from noisegate.desk.job import Progress
 from noisegate.desk.plan import Plan
 from noisegate.errors import SpecError, Unsupported
-from noisegate.learners.arrays import dense
+from noisegate.exact import Number
+from noisegate.learners.arrays import Bounds, Rows, dense
 from noisegate.learners.asking import Floats, RowsAsk
 from noisegate.learners.fitting import (
     REACH,
@@ -47,12 +49,12 @@ class Memory(Protocol):
 
     def matrix(
         self,
-        X: Any,  # noqa: ANN401, N803 - scikit-learn's name
-        y: Any = None,  # noqa: ANN401
+        X: Rows,
+        y: Rows = None,
         *,
-        bounds: Any,  # noqa: ANN401
+        bounds: Bounds,
         classes: Sequence[Any] | None = None,
-        target_bounds: Any = None,  # noqa: ANN401
+        target_bounds: Bounds = None,
     ) -> Matrix:
         """A handle of these rows, each one unit."""
 
@@ -81,12 +83,7 @@ class PrivateEstimator(Carded, BaseEstimator, ABC):  # type: ignore[misc]  # sci
         return tags
 
     def fit(
-        self,
-        X: Any,  # noqa: ANN401, N803 - a Matrix, or an array
-        y: Any = None,  # noqa: ANN401
-        *,
-        progress: Progress | None = None,
-        fresh: bool = False,
+        self, X: Rows, y: Rows = None, *, progress: Progress | None = None, fresh: bool = False
     ) -> Self:
         """Learn from a matrix, or from arrays within their budget."""
         matrix, number = self._matrix(X, y), self._told_by == "target_bounds"
@@ -104,13 +101,7 @@ class PrivateEstimator(Carded, BaseEstimator, ABC):  # type: ignore[misc]  # sci
         self._take(outcome.fitted)
         return self
 
-    def plan(
-        self,
-        X: Any,  # noqa: ANN401, N803 - a Matrix, or an array
-        y: Any = None,  # noqa: ANN401
-        *,
-        fresh: bool = False,
-    ) -> Plan[FitExpected]:
+    def plan(self, X: Rows, y: Rows = None, *, fresh: bool = False) -> Plan[FitExpected]:
         """The price of `fit`. Free: spends nothing, reads no row."""
         matrix = self._matrix(X, y)
         job = known_job(matrix, self._task(matrix), epsilon=self.epsilon, fresh=fresh)
@@ -129,7 +120,7 @@ class PrivateEstimator(Carded, BaseEstimator, ABC):  # type: ignore[misc]  # sci
     def _take(self, fitted: Fitted) -> None:
         """State what was fitted, in the units of the columns."""
 
-    def _matrix(self, X: Any, y: Any) -> Matrix:  # noqa: ANN401, N803
+    def _matrix(self, X: Rows, y: Rows) -> Matrix:
         if isinstance(X, Matrix):
             if self._told_by is not None and y is not None:
                 raise SpecError(
@@ -155,7 +146,7 @@ class PrivateEstimator(Carded, BaseEstimator, ABC):  # type: ignore[misc]  # sci
 
     # reading new points
 
-    def _points(self, X: Any) -> Floats:  # noqa: ANN401, N803
+    def _points(self, X: Rows) -> Floats:
         """New points as the learner saw the rows: from -1 to 1, clamped."""
         self._require_fitted()
         if isinstance(X, Matrix):
@@ -168,7 +159,7 @@ class PrivateEstimator(Carded, BaseEstimator, ABC):  # type: ignore[misc]  # sci
         found = [_number(each, columns[each.column]) for each in self.coordinates_]
         return np.clip(np.stack(found, axis=1), -1, 1)
 
-    def _columns_of(self, X: Any) -> dict[str, NDArray[Any]]:  # noqa: ANN401, N803
+    def _columns_of(self, X: Rows) -> dict[str, NDArray[Any]]:
         names = list(dict.fromkeys(each.column for each in self.coordinates_))
         if hasattr(X, "column_names"):  # Arrow
             X = X.to_pandas()  # noqa: N806
@@ -191,7 +182,7 @@ class PrivateEstimator(Carded, BaseEstimator, ABC):  # type: ignore[misc]  # sci
                 f"This {type(self).__name__} instance is not fitted yet. Call 'fit' first."
             )
 
-    def _framed(self, chart: Any, title: str) -> Any:  # noqa: ANN401 - a chart
+    def _framed(self, chart: Chart, title: str) -> Chart:
         """A chart with the price and the promise of the model above it."""
         return priced(chart, f"{type(self).__name__}: {title}", self.cost_, str(self.guarantee_))
 
@@ -226,10 +217,10 @@ class PrivateTransformer(TransformerMixin, PrivateEstimator):  # type: ignore[mi
     """An estimator that changes points."""
 
     @abstractmethod
-    def transform(self, X: Any) -> Floats:  # noqa: ANN401, N803
+    def transform(self, X: Rows) -> Floats:
         """Each point, changed."""
 
-    def fit_transform(self, X: Any, y: Any = None, **how: Any) -> Floats:  # noqa: ANN401, ARG002, N803
+    def fit_transform(self, X: Rows, y: Rows = None, **how: Any) -> Floats:  # noqa: ANN401, ARG002
         """Fit an array and change its rows. What comes out is as private as they are."""
         require_rows(X)
         return self.fit(X, **how).transform(X)
@@ -242,7 +233,7 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
     classes: Any = None  # a list, of an array's target
     _told_by: ClassVar[str | None] = "classes"
 
-    def _matrix(self, X: Any, y: Any) -> Matrix:  # noqa: ANN401, N803
+    def _matrix(self, X: Rows, y: Rows) -> Matrix:
         matrix = super()._matrix(X, y)
         if matrix.classes is None:
             raise SpecError(
@@ -252,7 +243,7 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
         self.classes_ = np.array(matrix.classes.keys if matrix is X else self.classes)
         return matrix
 
-    def predict(self, X: Any) -> NDArray[Any]:  # noqa: ANN401, N803
+    def predict(self, X: Rows) -> NDArray[Any]:
         """The class of each point."""
         scores = self._scores(self._points(X))
         found: NDArray[Any] = self.classes_[np.argmax(scores, axis=1)]
@@ -272,11 +263,7 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
         raise Unsupported("This classifier cannot be evaluated on private rows.", fix="Use arrays.")
 
     def confusion(
-        self,
-        matrix: Matrix,
-        *,
-        epsilon: Any,  # noqa: ANN401 - a number
-        fresh: bool = False,
+        self, matrix: Matrix, *, epsilon: Number | None, fresh: bool = False
     ) -> NDArray[np.float64]:
         """Noisy counts of rows by what they are (down) and what is predicted, for a price."""
         self._require_fitted()
@@ -296,12 +283,7 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
         return learn(matrix, task, epsilon=epsilon, fresh=fresh).fitted["table"]
 
     def score(
-        self,
-        X: Any,  # noqa: ANN401, N803 - a Matrix, or an array
-        y: Any = None,  # noqa: ANN401
-        sample_weight: Any = None,  # noqa: ANN401
-        *,
-        epsilon: Any = None,  # noqa: ANN401 - a number
+        self, X: Rows, y: Rows = None, sample_weight: Rows = None, *, epsilon: Number | None = None
     ) -> float:
         """The share of rows that are told right: of an array as it is, of a matrix for a price."""
         if not isinstance(X, Matrix):
@@ -313,12 +295,12 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
 class ProbableClassifier(PrivateClassifier):
     """A classifier whose scores are logarithms of probabilities, up to a constant."""
 
-    def predict_proba(self, X: Any) -> Floats:  # noqa: ANN401, N803
+    def predict_proba(self, X: Rows) -> Floats:
         """The probability of each class."""
         found: Floats = softmax(self._scores(self._points(X)), axis=1)
         return found
 
-    def predict_log_proba(self, X: Any) -> Floats:  # noqa: ANN401, N803
+    def predict_log_proba(self, X: Rows) -> Floats:
         """Its logarithm."""
         found: Floats = log_softmax(self._scores(self._points(X)), axis=1)
         return found

@@ -1,10 +1,11 @@
 """Parameters of estimators: what is usable, refused before anything is paid."""
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from noisegate.errors import SpecError
+from noisegate.learners.arrays import Rows
 from noisegate.learners.matrix import Matrix
 
 _ROUNDS_MAX: Final = 100
@@ -38,7 +39,7 @@ def require_one_of(value: object, name: str, known: tuple[str, ...]) -> str:
     return value
 
 
-def require_rows(X: Any) -> None:  # noqa: ANN401, N803 - scikit-learn's name
+def require_rows(X: Rows) -> None:
     """Refuse a handle where rows are needed."""
     if isinstance(X, Matrix):
         raise SpecError(

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from noisegate.desk.display.drawing import altair
+from noisegate.desk.display.drawing import Chart, altair
 from noisegate.errors import SpecError
 from noisegate.learners.asking import Floats
 from noisegate.learners.matrix import Coordinate
@@ -21,7 +21,7 @@ def centers(  # noqa: PLR0913 - what is drawn
     y: str | None,
     named: tuple[str, Sequence[Any]],
     areas: str,
-) -> Any:  # noqa: ANN401 - a chart
+) -> Chart:
     """Centres in two columns, by default those in which they differ most for their bounds.
 
     ``named``: what they are, and the name of each. Areas are weights; bars reach as far as
@@ -59,7 +59,7 @@ def centers(  # noqa: PLR0913 - what is drawn
     return alt.layer(*layers).properties(width=420, height=320)
 
 
-def loadings(names: Sequence[str], components: Floats, shares: Floats) -> Any:  # noqa: ANN401
+def loadings(names: Sequence[str], components: Floats, shares: Floats) -> Chart:
     """What each column adds to each component."""
     alt = altair()
     told = [f"{place + 1} ({share:.0%})" for place, share in enumerate(shares)]
@@ -77,12 +77,7 @@ def loadings(names: Sequence[str], components: Floats, shares: Floats) -> Any:  
     ).properties(width=180)
 
 
-def weights(
-    names: Sequence[str],
-    lines: Floats,
-    deviations: Floats,
-    told: Sequence[Any],
-) -> Any:  # noqa: ANN401 - a chart
+def weights(names: Sequence[str], lines: Floats, deviations: Floats, told: Sequence[Any]) -> Chart:
     """The weights of lines, each across half the bounds of its column, and their deviations.
 
     A column that was not asked about stands there without a weight.
@@ -113,7 +108,7 @@ def weights(
 
 def chances(
     columns: Sequence[tuple[str, Sequence[str], Floats]], classes: Sequence[Any], off: Floats
-) -> Any:  # noqa: ANN401 - a chart
+) -> Chart:
     """How likely each key of each column is in each class, and how far that may be ``off``.
 
     Of each column: its name, its keys, and a row of shares for each class.
@@ -142,7 +137,7 @@ def chances(
     return alt.concat(*drawn, columns=3)
 
 
-def curve(wrong: Floats, right: Floats) -> Any:  # noqa: ANN401 - a chart
+def curve(wrong: Floats, right: Floats) -> Chart:
     """Right alarms over false ones, and what chance alone would give."""
     alt = altair()
     points = [

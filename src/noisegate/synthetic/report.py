@@ -11,7 +11,7 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from noisegate.desk.display.drawing import altair, svg
+from noisegate.desk.display.drawing import Chart, altair, svg
 from noisegate.desk.display.numbers import ends, percent
 from noisegate.desk.display.plot import framed, inert, label_angle
 from noisegate.exact import Number, fraction
@@ -213,13 +213,13 @@ def table_of(made: SyntheticRows, axes: Axes) -> Floats:
     return counts * (made.fitted.rows / made.count)
 
 
-def picture(made: SyntheticRows, name: str, confidence: Number = 0.95) -> Any:  # noqa: ANN401
+def picture(made: SyntheticRows, name: str, confidence: Number = 0.95) -> Chart:
     """One column: bars are synthetic rows, points with error bars are what was measured."""
     title = f"{name}: synthetic rows (bars) and what was measured (points)"
     return framed(_chart(made, name, confidence), made.answer(0), title=title)
 
 
-def _chart(made: SyntheticRows, name: str, confidence: Number) -> Any:  # noqa: ANN401
+def _chart(made: SyntheticRows, name: str, confidence: Number) -> Chart:
     alt = altair()
     points = _points(made.fitted, made.fitted.layout.place(name), made, confidence)
     base = alt.Chart(alt.InlineData(values=points))

@@ -10,17 +10,18 @@ from collections.abc import Callable
 from functools import cache
 from importlib.util import find_spec
 from io import StringIO
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from noisegate.errors import NoisegateError
 from noisegate.extras import extra
 
+Chart: TypeAlias = Any  # of altair, which may be missing
 _GRADIENT: Final = re.compile(r"gradient_\d+")
 _SVG: Final = "image/svg+xml"
 ROWS_MIN: Final = 3  # of an answer that is worth a picture: fewer are read
 
 
-def altair() -> Any:  # noqa: ANN401 - it may be missing
+def altair() -> Chart:
     """The package that draws, an extra."""
     return extra("altair", "Plots", "plot")
 
@@ -31,7 +32,7 @@ def require_drawing() -> None:
     extra("vl_convert", "Pictures in files", "plot")
 
 
-def svg(chart: Any) -> str:  # noqa: ANN401 - a chart
+def svg(chart: Chart) -> str:
     """A chart as text: the same for the same chart, though gradients are numbered by process."""
     page = StringIO()
     chart.save(page, format="svg")
@@ -51,7 +52,7 @@ def image(plot: Callable[[], Any]) -> str:
     return f'<img style="max-width:100%" alt="chart" src="data:{_SVG};base64,{held}"/>'
 
 
-def offline(chart: Any) -> Any:  # noqa: ANN401 - a chart
+def offline(chart: Chart) -> Chart:
     """The same chart, which a notebook shows as an SVG; altair's own page asks the network."""
     kind: Any = type(chart)
     object.__setattr__(chart, "__class__", _offline(kind))  # its own sets a property

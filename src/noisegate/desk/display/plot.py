@@ -13,7 +13,7 @@ from typing import Any, Final, final
 import pyarrow as pa
 
 from noisegate.arrow import holds_numbers
-from noisegate.desk.display.drawing import altair, offline
+from noisegate.desk.display.drawing import Chart, altair, offline
 from noisegate.desk.display.numbers import CHOSEN, bare, ends, percent
 from noisegate.desk.noisy import HalfWidths, NoisyTable
 from noisegate.errors import SpecError, Unsupported
@@ -67,7 +67,7 @@ def plot(
     y: str | None = None,
     color: str | None = None,
     title: str | None = None,
-) -> Any:  # noqa: ANN401 - altair may be missing
+) -> Chart:
     """An altair chart; ``.save("x.png")``, ``.svg`` and ``.html`` write it to a file.
 
     By default the first column without error bars is ``x``, the others are the ``color``, and each
@@ -90,7 +90,7 @@ def drawn(
     x: str | None = None,
     y: str | None = None,
     color: str | None = None,
-) -> Any:  # noqa: ANN401 - a chart
+) -> Chart:
     """The same without a frame. What was paid for is never refused: of no row, it says so."""
     if not answer.table.num_rows:
         return nothing("There is no row to draw.")
@@ -99,7 +99,7 @@ def drawn(
     return parts[0] if len(parts) == 1 else altair().concat(*parts, columns=2)
 
 
-def _part(answer: NoisyTable, confidence: Number, picture: _Picture) -> Any:  # noqa: ANN401 - a chart
+def _part(answer: NoisyTable, confidence: Number, picture: _Picture) -> Chart:
     alt = altair()
     widths = answer.margins(confidence)
     if not (points := _points(answer, widths, picture)):
@@ -132,7 +132,7 @@ def _part(answer: NoisyTable, confidence: Number, picture: _Picture) -> Any:  # 
     return alt.layer(*layers).properties(width=560 if lines else width, height=300)
 
 
-def nothing(words: str) -> Any:  # noqa: ANN401 - a chart
+def nothing(words: str) -> Chart:
     """A picture that says why it is empty."""
     alt = altair()
     chart = alt.Chart(alt.InlineData(values=[{"words": words}])).mark_text(fontSize=14, color=_INK)
@@ -152,13 +152,13 @@ def _nothing() -> Unsupported:
 
 
 def framed(
-    chart: Any,  # noqa: ANN401
+    chart: Chart,
     answer: NoisyTable,
     *,
     title: str | None,
     notes: Sequence[str] = (),
     what: str = "",
-) -> Any:  # noqa: ANN401
+) -> Chart:
     """A chart with what it shows, its price and its promise above it.
 
     Without a title, it is ``what`` is shown where that is all rows of a table, else the SQL.
@@ -170,7 +170,7 @@ def framed(
     return priced(chart, title or said, cost, words)
 
 
-def priced(chart: Any, title: str, cost: ApproxDP | None, words: str) -> Any:  # noqa: ANN401
+def priced(chart: Chart, title: str, cost: ApproxDP | None, words: str) -> Chart:
     """A chart below its title, its price, if it has one, and what else is to be said.
 
     Every chart leaves through here, so that all its texts are inert.
@@ -189,12 +189,12 @@ def priced(chart: Any, title: str, cost: ApproxDP | None, words: str) -> Any:  #
     return offline(inert(_styled(chart).properties(title=title_and_price)))
 
 
-def plain(answer: NoisyTable, confidence: Number = 0.95) -> Any:  # noqa: ANN401 - a chart
+def plain(answer: NoisyTable, confidence: Number = 0.95) -> Chart:
     """The chart of an answer without words, where these stand beside it."""
     return offline(inert(_styled(drawn(answer, confidence))))
 
 
-def _styled(chart: Any) -> Any:  # noqa: ANN401 - a chart
+def _styled(chart: Chart) -> Chart:
     return (
         chart.properties(padding=_ROOM)
         .configure_view(stroke=None)
@@ -206,7 +206,7 @@ def _styled(chart: Any) -> Any:  # noqa: ANN401 - a chart
     )
 
 
-def write(chart: Any, file: Path) -> None:  # noqa: ANN401 - a chart
+def write(chart: Chart, file: Path) -> None:
     """A chart in the form of the file's ending, in small letters or capitals.
 
     A page holds its scripts, so that it needs no network, and has none.

@@ -7,9 +7,12 @@ from typing import Any, Final, final
 import numpy as np
 from numpy.typing import NDArray
 
+from noisegate.desk.display.drawing import Chart
 from noisegate.desk.display.plot import priced
 from noisegate.errors import SpecError
+from noisegate.exact import Number
 from noisegate.learners import plots
+from noisegate.learners.arrays import Rows
 from noisegate.learners.asking import Floats, RowsAsk
 from noisegate.learners.base import PrivateClassifier
 from noisegate.learners.fitting import REACH, Fitted, Task, learn
@@ -34,7 +37,7 @@ class LinearClassifier(PrivateClassifier):
         self.error_ = {"coef": fitted["deviations"] / self._halves}
         self.rows_ = float(fitted["rows"])
 
-    def decision_function(self, X: Any) -> Floats:  # noqa: ANN401, N803
+    def decision_function(self, X: Rows) -> Floats:
         """The scores: of the last class if there are two, else of each."""
         points = self._points(X)
         found: Floats = points @ self._lines[:, :-1].T + self._lines[:, -1]
@@ -57,7 +60,7 @@ class LinearClassifier(PrivateClassifier):
         self,
         matrix: Matrix,
         *,
-        epsilon: Any,  # noqa: ANN401 - a number
+        epsilon: Number,
         positive: Any = None,  # noqa: ANN401 - a class
         fresh: bool = False,
     ) -> "Curve":
@@ -99,7 +102,7 @@ class LinearClassifier(PrivateClassifier):
             guarantee=outcome.receipt.guarantee,
         )
 
-    def plot(self) -> Any:  # noqa: ANN401 - altair may be missing
+    def plot(self) -> Chart:
         """The weights of each column across its bounds, with two deviations of their noise."""
         self._require_fitted()
         weights, errors = self.coef_ * self._halves, self.error_["coef"] * self._halves
@@ -147,7 +150,7 @@ class Curve:
         moved = self.variances[0] * float(below @ below) / positives**2
         return float((moved + self.variances[1] * float(above @ above) / negatives**2) ** 0.5)
 
-    def plot(self) -> Any:  # noqa: ANN401 - altair may be missing
+    def plot(self) -> Chart:
         """The curve; its area with two standard deviations of the noise."""
         words = f"{self.positive}: area {self.area:.3f} ± {2 * self.deviation:.3f} by noise"
         return priced(plots.curve(*self.rates), words, self.cost, str(self.guarantee))

@@ -11,8 +11,11 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from sklearn.base import RegressorMixin
 
+from noisegate.desk.display.drawing import Chart
 from noisegate.errors import SpecError
+from noisegate.exact import Number
 from noisegate.learners import plots
+from noisegate.learners.arrays import Rows
 from noisegate.learners.asking import Floats, RowsAsk
 from noisegate.learners.base import PrivateEstimator
 from noisegate.learners.fitting import Algorithm, Fitted, Options, Task, learn
@@ -87,19 +90,14 @@ class LinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
     def _require_penalty(self) -> float:
         return 0.0
 
-    def predict(self, X: Any) -> Floats:  # noqa: ANN401, N803
+    def predict(self, X: Rows) -> Floats:
         """The number at each point, within the target's bounds."""
         level = self._points(X) @ self._line[:-1] + self._line[-1]
         found: Floats = self._middle + np.clip(level, -1, 1) * self._half
         return found
 
     def score(
-        self,
-        X: Any,  # noqa: ANN401, N803 - a Matrix, or an array
-        y: Any = None,  # noqa: ANN401
-        sample_weight: Any = None,  # noqa: ANN401
-        *,
-        epsilon: Any = None,  # noqa: ANN401 - a number
+        self, X: Rows, y: Rows = None, sample_weight: Rows = None, *, epsilon: Number | None = None
     ) -> float:
         """R²: exact for an array, noisy and paid for with a matrix."""
         if not isinstance(X, Matrix):
@@ -112,7 +110,7 @@ class LinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
         spread = squares - total**2 / max(rows, 1.0)
         return float(np.clip(1 - left / spread, -_WORST, 1)) if spread > 0 else 0.0
 
-    def plot(self) -> Any:  # noqa: ANN401 - altair may be missing
+    def plot(self) -> Chart:
         """The weights of each column across its bounds, with two standard errors."""
         self._require_fitted()
         weights, errors = self.coef_ * self._halves, self.error_["coef"] * self._halves

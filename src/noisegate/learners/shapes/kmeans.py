@@ -12,7 +12,7 @@ import warnings
 from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
 from functools import partial
-from typing import Any, Final, final
+from typing import Final, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,9 @@ from sklearn.base import ClusterMixin
 from sklearn.cluster import k_means
 from sklearn.exceptions import ConvergenceWarning
 
+from noisegate.desk.display.drawing import Chart
 from noisegate.learners import plots
+from noisegate.learners.arrays import Rows
 from noisegate.learners.asking import Floats, NoisySums, RowsAsk
 from noisegate.learners.base import PrivateTransformer
 from noisegate.learners.fitting import Algorithm, Fitted, Options
@@ -98,26 +100,26 @@ class KMeans(ClusterMixin, PrivateTransformer):  # type: ignore[misc]
         self.cluster_centers_ = self._unscaled(self._centers)
         self.error_ = {"centers": np.sqrt(fitted["variances"])[:, None] * self._halves}
 
-    def predict(self, X: Any) -> NDArray[np.intp]:  # noqa: ANN401, N803
+    def predict(self, X: Rows) -> NDArray[np.intp]:
         """The number of the nearest centre of each point."""
         found: NDArray[np.intp] = np.argmin(self.transform(X), axis=1)
         return found
 
-    def fit_predict(self, X: Any, y: Any = None) -> NDArray[np.intp]:  # noqa: ANN401, ARG002, N803
+    def fit_predict(self, X: Rows, y: Rows = None) -> NDArray[np.intp]:  # noqa: ARG002
         """Fit an array and number its rows. The numbers are as private as the rows are."""
         require_rows(X)
         return self.fit(X).predict(X)
 
-    def transform(self, X: Any) -> Floats:  # noqa: ANN401, N803
+    def transform(self, X: Rows) -> Floats:
         """The distance of each point from each centre."""
         points = self._points(X)
         return np.sqrt(_squares(points, self._centers))
 
-    def score(self, X: Any, y: Any = None) -> float:  # noqa: ANN401, ARG002, N803
+    def score(self, X: Rows, y: Rows = None) -> float:  # noqa: ARG002
         """Minus the sum of squared distances of given points from their centres."""
         return -float(np.sum(np.min(self.transform(X), axis=1) ** 2))
 
-    def plot(self, x: str | None = None, y: str | None = None) -> Any:  # noqa: ANN401 - altair may be missing
+    def plot(self, x: str | None = None, y: str | None = None) -> Chart:
         """The centres in two columns, by default those in which they differ most for their bounds.
 
         Areas are noisy numbers of rows; bars are two standard deviations of the noise.

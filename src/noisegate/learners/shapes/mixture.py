@@ -17,8 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp, softmax
 
+from noisegate.desk.display.drawing import Chart
 from noisegate.exact import EXACT_MAX
 from noisegate.learners import plots
+from noisegate.learners.arrays import Rows
 from noisegate.learners.asking import Floats, RowsAsk
 from noisegate.learners.base import PrivateEstimator
 from noisegate.learners.fitting import Algorithm, Fitted, Options
@@ -92,27 +94,27 @@ class GaussianMixture(PrivateEstimator):
         self.covariances_ = fitted["covariances"] * scale
         self.error_ = {"means": np.sqrt(fitted["variances"])[:, None] * half}
 
-    def predict_proba(self, X: Any) -> Floats:  # noqa: ANN401, N803
+    def predict_proba(self, X: Rows) -> Floats:
         """The probability of each component for each point."""
         found: Floats = softmax(self._logs(X), axis=1)
         return found
 
-    def predict(self, X: Any) -> NDArray[np.intp]:  # noqa: ANN401, N803
+    def predict(self, X: Rows) -> NDArray[np.intp]:
         """The most likely component of each point."""
         found: NDArray[np.intp] = np.argmax(self.predict_proba(X), axis=1)
         return found
 
-    def score_samples(self, X: Any) -> Floats:  # noqa: ANN401, N803
+    def score_samples(self, X: Rows) -> Floats:
         """The logarithm of the density at each point, in the units of the columns."""
         logs = self._logs(X)
         found: Floats = logsumexp(logs, axis=1) - float(np.sum(np.log(self._halves)))
         return found
 
-    def score(self, X: Any, y: Any = None) -> float:  # noqa: ANN401, ARG002, N803
+    def score(self, X: Rows, y: Rows = None) -> float:  # noqa: ARG002
         """The mean of these logarithms."""
         return float(np.mean(self.score_samples(X)))
 
-    def plot(self, x: str | None = None, y: str | None = None) -> Any:  # noqa: ANN401 - altair may be missing
+    def plot(self, x: str | None = None, y: str | None = None) -> Chart:
         """The means in two columns, by default those in which they differ most for their bounds.
 
         Areas are weights; bars are the standard deviations of the components.
@@ -133,7 +135,7 @@ class GaussianMixture(PrivateEstimator):
         )
         return self._framed(chart, "bars are standard deviations of the components")
 
-    def _logs(self, X: Any) -> Floats:  # noqa: ANN401, N803
+    def _logs(self, X: Rows) -> Floats:
         points = self._points(X)
         return self._clouds.logs(points)
 

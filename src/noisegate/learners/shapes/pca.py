@@ -12,13 +12,15 @@ columns: they hold more than directions that are noise alone.
 from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
 from functools import partial
-from typing import Any, Final, final
+from typing import Final, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from noisegate.desk.display.drawing import Chart
 from noisegate.errors import SpecError
 from noisegate.learners import plots
+from noisegate.learners.arrays import Rows
 from noisegate.learners.asking import Floats, RowsAsk
 from noisegate.learners.base import PrivateEstimator, PrivateTransformer
 from noisegate.learners.fitting import Algorithm, Fitted, Options
@@ -104,17 +106,17 @@ class PCA(PrivateTransformer):
         self.explained_variance_ratio_ = self.explained_variance_ / total
         self.error_ = {"variance": fitted["noise"]}
 
-    def transform(self, X: Any) -> Floats:  # noqa: ANN401, N803
+    def transform(self, X: Rows) -> Floats:
         """The coordinates of points along the components; points are clipped to the bounds."""
         return (self._unscaled(self._points(X)) - self.mean_) @ self.components_.T
 
-    def inverse_transform(self, X: Any) -> Floats:  # noqa: ANN401, N803
+    def inverse_transform(self, X: Rows) -> Floats:
         """Points with these coordinates, in the units of the columns."""
         self._require_fitted()
         found: Floats = self.mean_ + np.asarray(X) @ self.components_
         return found
 
-    def plot(self) -> Any:  # noqa: ANN401 - altair may be missing
+    def plot(self) -> Chart:
         """What each column adds to each component."""
         self._require_fitted()
         shares = self.explained_variance_ratio_

@@ -7,10 +7,11 @@ Least and largest values are not needed for scaling: bounds are declared.
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
+from noisegate.learners.arrays import Rows
 from noisegate.learners.asking import Floats, RowsAsk
 from noisegate.learners.base import PrivateTransformer
 from noisegate.learners.fitting import Algorithm, Fitted, Options
@@ -55,13 +56,13 @@ class StandardScaler(PrivateTransformer):
         self.rows_ = float(fitted["rows"])
         self.error_ = {"mean": fitted["of_mean"] * half, "var": fitted["of_var"] * half**2}
 
-    def transform(self, X: Any) -> Floats:  # noqa: ANN401, N803
+    def transform(self, X: Rows) -> Floats:
         """Points minus the mean, in standard deviations; points are clipped to the bounds."""
         points = self._unscaled(self._points(X))
         away, unit = self._change()
         return (points - away) / unit
 
-    def inverse_transform(self, X: Any) -> Floats:  # noqa: ANN401, N803
+    def inverse_transform(self, X: Rows) -> Floats:
         """Points in the units of the columns."""
         self._require_fitted()
         away, unit = self._change()

@@ -17,6 +17,8 @@ from typing import Any, Final
 import numpy as np
 from scipy.special import softmax
 
+from noisegate.desk.display.drawing import Chart
+from noisegate.learners.arrays import Rows
 from noisegate.learners.asking import Floats, RowsAsk
 from noisegate.learners.base import PrivateClassifier
 from noisegate.learners.fitting import REACH, Algorithm, Fitted, Options
@@ -94,7 +96,7 @@ class RandomForestClassifier(PrivateClassifier):
         noise, weights = fitted["noise"], np.maximum(fitted["counts"], 1e-9)
         self.error_ = {"means": float(np.sqrt(np.average(noise, weights=weights)))}
 
-    def plot(self, *, trees: int = 3, max_depth: int = 3) -> Any:  # noqa: ANN401 - altair may be missing
+    def plot(self, *, trees: int = 3, max_depth: int = 3) -> Chart:
         """The splits of the first trees, to some depth; widths are noisy numbers of rows."""
         self._require_fitted()
         pairs = zip(self.estimators_[:trees], self._leaves, strict=False)
@@ -103,7 +105,7 @@ class RandomForestClassifier(PrivateClassifier):
         ]
         return self._framed(grove(drawn, len(self.estimators_), max_depth), TITLE)
 
-    def predict_proba(self, X: Any) -> Floats:  # noqa: ANN401, N803
+    def predict_proba(self, X: Rows) -> Floats:
         """The probability of each class: the mean over the trees."""
         return self._scores(self._points(X))
 

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from itertools import pairwise
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from noisegate.desk.display.drawing import Chart
 from noisegate.learners import plots
 from noisegate.learners.asking import Floats, RowsAsk
 from noisegate.learners.base import ProbableClassifier
@@ -98,7 +99,7 @@ class GaussianNB(_NaiveBayes):
         whole = np.rint(table * (_SCORE_MAX / largest))
         return Nearest(Scores(Numbers.of(whole), "squares"), keyed=True), np.arange(len(counts))
 
-    def plot(self, x: str | None = None, y: str | None = None) -> Any:  # noqa: ANN401 - altair may be missing
+    def plot(self, x: str | None = None, y: str | None = None) -> Chart:
         """The classes' means in two columns, by default where they differ most for their bounds.
 
         Areas are noisy numbers of rows; bars are the standard deviations of the classes.
@@ -171,7 +172,7 @@ class CategoricalNB(_NaiveBayes):
         self._count(fitted["counts"])
         self.error_ = {"counts": float(np.sqrt(fitted["noise"]))}
 
-    def plot(self) -> Any:  # noqa: ANN401 - altair may be missing
+    def plot(self) -> Chart:
         """How likely each key is in each class, with two standard deviations of the noise."""
         self._require_fitted()
         tables = zip(self.coordinates_, self.feature_probabilities_, strict=True)

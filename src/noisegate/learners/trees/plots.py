@@ -6,7 +6,7 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from noisegate.desk.display.drawing import altair
+from noisegate.desk.display.drawing import Chart, altair
 from noisegate.learners.asking import Floats
 from noisegate.learners.fitting import REACH
 from noisegate.learners.matrix import Coordinate
@@ -91,7 +91,7 @@ def lines(drawn: Drawn, max_depth: int) -> Iterator[str]:
     return of(0)
 
 
-def chart(drawn: Drawn, max_depth: int) -> Any:  # noqa: ANN401 - altair may be missing
+def chart(drawn: Drawn, max_depth: int) -> Chart:
     """The tree as nested bars: the rows of a node stand under it, coloured by its largest class.
 
     What a node asks is written where it finds room; rows for which that holds go left.
@@ -133,7 +133,7 @@ def chart(drawn: Drawn, max_depth: int) -> Any:  # noqa: ANN401 - altair may be 
     return alt.layer(bars, words).properties(width=_WIDTH, height=height)
 
 
-def grove(trees: Sequence[Drawn], many: int, max_depth: int) -> Any:  # noqa: ANN401 - a chart
+def grove(trees: Sequence[Drawn], many: int, max_depth: int) -> Chart:
     """Trees below each other, the first of so many."""
     charts = [
         chart(tree, max_depth).properties(title=f"tree {place + 1} of {many}")

@@ -19,7 +19,9 @@ from typing import Any, Final, final
 import numpy as np
 from numpy.typing import NDArray
 
+from noisegate.desk.display.drawing import Chart
 from noisegate.errors import Bug
+from noisegate.learners.arrays import Rows
 from noisegate.learners.asking import Floats, RowsAsk
 from noisegate.learners.base import PrivateClassifier
 from noisegate.learners.fitting import REACH, Algorithm, Fitted, Options
@@ -114,11 +116,11 @@ class DecisionTreeClassifier(PrivateClassifier):
         noise = fitted["noise"] if "noise" in fitted else fitted["means_noise"]
         self.error_ = {of: float(np.sqrt(noise))}
 
-    def predict_proba(self, X: Any) -> Floats:  # noqa: ANN401, N803
+    def predict_proba(self, X: Rows) -> Floats:
         """The share of each class in the leaf of each point."""
         return self._scores(self._points(X))
 
-    def apply(self, X: Any) -> Whole:  # noqa: ANN401, N803
+    def apply(self, X: Rows) -> Whole:
         """The leaf of each point."""
         return self.tree_.places(np.rint(self._points(X) * REACH))
 
@@ -148,7 +150,7 @@ class DecisionTreeClassifier(PrivateClassifier):
         self._require_fitted()
         return "\n".join(plots.lines(self._drawn(), max_depth))
 
-    def plot(self, *, max_depth: int = 4) -> Any:  # noqa: ANN401 - altair may be missing
+    def plot(self, *, max_depth: int = 4) -> Chart:
         """A plot of the splits, down to some depth; widths are noisy numbers of rows."""
         self._require_fitted()
         return self._framed(plots.chart(self._drawn(), max_depth), plots.TITLE)

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final, Literal, Required, final
 
 from noisegate.desk.answer import Answer
 from noisegate.desk.desk import Desk
-from noisegate.desk.display.drawing import altair
+from noisegate.desk.display.drawing import Chart, altair
 from noisegate.desk.display.numbers import percent
 from noisegate.desk.display.plot import framed, label_angle
 from noisegate.desk.job import Job, derived
@@ -102,7 +102,7 @@ class BoxplotRelease(HeldAnswer):
         }
         return self.held.to_dict(confidence) | {"column": self.column} | ranks
 
-    def plot(self, confidence: Numeric = 0.95, title: str | None = None) -> Any:  # noqa: ANN401
+    def plot(self, confidence: Numeric = 0.95, title: str | None = None) -> Chart:
         """Boxes with whiskers, an altair chart."""
         alt = altair()
         widths = self.held.margins(confidence)

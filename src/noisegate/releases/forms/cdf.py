@@ -17,7 +17,7 @@ import pyarrow as pa
 from noisegate.desk.answer import Answer
 from noisegate.desk.based import Based
 from noisegate.desk.card import Card
-from noisegate.desk.display.drawing import altair
+from noisegate.desk.display.drawing import Chart, altair
 from noisegate.desk.display.numbers import percent
 from noisegate.desk.display.plot import framed, moment
 from noisegate.desk.noisy import HalfWidths
@@ -168,7 +168,7 @@ class CdfRelease(Held):
             "guarantee": self.promise,
         }
 
-    def plot(self, confidence: Numeric = 0.95, title: str | None = None) -> Any:  # noqa: ANN401
+    def plot(self, confidence: Numeric = 0.95, title: str | None = None) -> Chart:
         """Steps with their band, an altair chart."""
         alt = altair()
         axis, (low, high) = self.histogram.axes[0], self.band(confidence)

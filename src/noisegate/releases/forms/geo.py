@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from noisegate.desk.answer import also_in
-from noisegate.desk.display.drawing import altair
+from noisegate.desk.display.drawing import Chart, altair
 from noisegate.desk.display.plot import framed
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number
@@ -199,7 +199,7 @@ def map_picture(
     x: str | None = None,
     y: str | None = None,
     title: str | None = None,
-) -> Any:  # noqa: ANN401 - altair may be missing
+) -> Chart:
     """The boxes, coloured by their number for each cell."""
     alt = altair()
     found = map_of(release, confidence, x=x, y=y)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from noisegate.accounting.search import digits_up
 from noisegate.desk.answer import Answer
-from noisegate.desk.display.drawing import altair
+from noisegate.desk.display.drawing import Chart, altair
 from noisegate.desk.display.numbers import percent
 from noisegate.desk.display.plot import drawn, framed, inert, label_angle
 from noisegate.errors import SpecError
@@ -57,7 +57,7 @@ def picture(
     x: str | None = None,
     y: str | None = None,
     title: str | None = None,
-) -> Any:  # noqa: ANN401 - altair may be missing
+) -> Chart:
     """An altair chart of one or two axes; ``.save("x.png")``, ``.svg`` and ``.html`` write it.
 
     Of more axes, each has a part of the picture by itself, unless one or two are chosen.

@@ -21,7 +21,7 @@ from noisegate.algebra.relation import Sampled
 from noisegate.curator.measurement import Measurement
 from noisegate.desk.answer import Answer
 from noisegate.desk.desk import Desk
-from noisegate.desk.display.drawing import altair
+from noisegate.desk.display.drawing import Chart, altair
 from noisegate.desk.display.numbers import percent, with_margin
 from noisegate.desk.display.plot import framed
 from noisegate.desk.job import Measured, Receipt
@@ -223,7 +223,7 @@ class AboveRelease(Charged):
         ended = () if self.complete else ("The last yes that was paid for ended the run.",)
         return self.stating(table, lambda _: (None, None), (*ended, *self.words))
 
-    def plot(self, confidence: Number = 0.95, title: str | None = None) -> Any:  # noqa: ANN401
+    def plot(self, confidence: Number = 0.95, title: str | None = None) -> Chart:
         """What is known of the sum of each question beside the threshold, an altair chart.
 
         Of many questions, those that reach it. ``.save("x.png")`` writes it.
