@@ -69,8 +69,7 @@ def joined(low: Whole, high: Whole) -> Whole:
     ([-5, 1152921504606846976], array([1152921504606846976]))
     """
     carried = np.clip(high + (low >> _BITS), -(SUM_MAX >> _BITS) - 1, SUM_MAX >> _BITS)
-    found: Whole = np.clip((carried << _BITS) + (low & _LOW), -SUM_MAX, SUM_MAX)
-    return found
+    return np.clip((carried << _BITS) + (low & _LOW), -SUM_MAX, SUM_MAX)
 
 
 def _doubles(numbers: Whole) -> tuple[Halves | None, Halves | None]:

@@ -152,5 +152,4 @@ def _first_level(scale: Fraction, threshold: int, wanted: Fraction) -> int:
 
 
 def _priorities(values: Int64Array, marks: Int64Array) -> Int64Array:
-    ranks: Int64Array = (np.minimum(values, _LARGE) << (_BITS + 8)) // marks
-    return ranks
+    return (np.minimum(values, _LARGE) << (_BITS + 8)) // marks

@@ -324,8 +324,7 @@ def _curvature(asked: PerturbedLogistic, rows: Int64Array, at: Floats) -> Floats
             found[one, :, other] += block
             if other > one:
                 found[other, :, one] += block
-    whole: Floats = found.reshape(at.size, at.size) + float(asked.penalty) * np.eye(at.size)
-    return whole
+    return found.reshape(at.size, at.size) + float(asked.penalty) * np.eye(at.size)
 
 
 def _parts(

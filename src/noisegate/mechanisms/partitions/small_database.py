@@ -121,10 +121,7 @@ class SmallDatabase(base.Repeatable[Fraction]):
     def guesses(self) -> Int64Array:
         """What each database answers to each question, for so many rows."""
         asked = np.array(self.questions, np.int64).reshape(self.width, self.cells)
-        found: Int64Array = (2 * self.rows * (self.databases @ asked.T) + self.size) // (
-            2 * self.size
-        )
-        return found
+        return (2 * self.rows * (self.databases @ asked.T) + self.size) // (2 * self.size)
 
     def require(self, query: Query, place: int) -> None:  # noqa: ARG002 - there is one
         """One block of questions about the cells of one sum: as many as the databases answer."""

@@ -197,8 +197,7 @@ class Brackets(base.Repeatable[int]):
         over = self._safe(data, place, points, places - 1) - scale * self.rooms[place]
         error = np.minimum(error, most)
         total = np.minimum(np.maximum(np.maximum(short, over), error), most)
-        found: Int64Array = total - error
-        return found
+        return total - error
 
     def _safe(
         self, data: Int64Array, place: int, points: Int64Array, places: Int64Array
@@ -221,8 +220,7 @@ class Brackets(base.Repeatable[int]):
 
     def centres(self, released: Int64Array) -> Int64Array:
         """The points of what `sample` gave, a column for each level."""
-        found: Int64Array = released.reshape(*released.shape[:-1], -1, 2)[..., 0]
-        return found
+        return released.reshape(*released.shape[:-1], -1, 2)[..., 0]
 
     def ends(self, released: Int64Array, confidence: Number) -> tuple[Int64Array, Int64Array]:
         """Between which points the exact quantiles lie, each at this confidence on its own.
@@ -355,8 +353,7 @@ class EvenBrackets(Brackets):
         """See above; in two parts, since a radius of 2**58 times 4096 is beyond 64 bits."""
         radius, longer = self._radius(places), _LONGER[rung]
         scaled = (radius >> 10) * longer - (-(radius & 1023) * longer >> 10)
-        found: Int64Array = np.maximum(scaled, radius - (-rung // 4))
-        return found
+        return np.maximum(scaled, radius - (-rung // 4))
 
 
 def _lane(unit: Fraction, excess: Int64Array) -> Callable[[int], Fraction]:

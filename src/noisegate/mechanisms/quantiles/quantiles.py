@@ -277,8 +277,7 @@ def _tail(scales: Floats, reach: float) -> Floats:
     for scale in scales[scales > 0]:
         each = -np.expm1(-step / scale) * np.exp(-step / scale * np.arange(_STEPS))
         chances = np.append(0.0, np.convolve(chances, each)[:_STEPS])
-    found: Floats = 1 - np.cumsum(chances) + _DOUBLES
-    return found
+    return 1 - np.cumsum(chances) + _DOUBLES
 
 
 def _between(keys: Int64Array, cuts: tuple[int, int], *, open_end: bool) -> Int64Array:

@@ -112,8 +112,7 @@ def _points(runs: Runs, goal: RankGoal, times: int, bits: Bits) -> Int64Array:
     """Points of these runs alone: a run by its weight, and any of its points."""
     contest = Contest(runs.score, goal.factor / goal.tau.denominator, runs.length)
     winners = choose_times(contest, times, bits=bits)[:, 0]
-    found: Int64Array = runs.first[winners] + uniform_below_each(runs.length[winners], bits=bits)
-    return found
+    return runs.first[winners] + uniform_below_each(runs.length[winners], bits=bits)
 
 
 def runs_near(data: Int64Array, tau: Fraction, *, points: int, reach: int) -> tuple[Runs, bool]:

@@ -166,5 +166,4 @@ def _pull(held: Int64Array, sums: Int64Array, clip: int, at: Int64Array) -> Int6
     first = np.searchsorted(held, at - clip, side="left")
     last = np.searchsorted(held, at + clip, side="right")
     inside = sums[last] - sums[first] - at * (last - first)
-    found: Int64Array = inside + clip * (held.size - last - first)
-    return found
+    return inside + clip * (held.size - last - first)

@@ -114,5 +114,4 @@ def _around(values: Int64Array, tau: Fraction, noise: LocalNoise, reach: int) ->
         values.partition((first, last))
         values[first : last + 1].sort()
     held = np.concatenate(([noise.low], values, [noise.high]))
-    found: Int64Array = held[np.clip(places + 1, 0, count + 1)]
-    return found
+    return held[np.clip(places + 1, 0, count + 1)]

@@ -319,8 +319,7 @@ def _decays(beta: Fraction) -> tuple[int, ...]:
 
 def decays_of(noise: LocalNoise) -> Sequence[int]:
     """The decays of a smooth bound; of other noise none, so that all reaches count."""
-    found: Sequence[int] = getattr(noise, "decays", ())
-    return found
+    return getattr(noise, "decays", ())
 
 
 def chance_of(delta: Number) -> Fraction:

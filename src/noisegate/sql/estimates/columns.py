@@ -174,8 +174,7 @@ def truncated_bars(values: Floats, bars: Bars, top: int) -> Bars:
 
 def _reach(room: Floats, near: Floats, far: Floats) -> Floats:
     """How far a count may be from what is shown, towards an end that is ``room`` away."""
-    found: Floats = np.where(room <= 2 * near, near, np.minimum(far, room - near))
-    return found
+    return np.where(room <= 2 * near, near, np.minimum(far, room - near))
 
 
 def within_range(bars: Bars, top: int) -> Bars:

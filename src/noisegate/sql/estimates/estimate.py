@@ -101,8 +101,7 @@ class Estimate:
         if self.kind is Kind.TIMESTAMP:
             centre = centre.astype("datetime64[h]")
         centre = centre.astype(np.float64)
-        found: Floats = np.maximum(np.maximum(centre - ends[0], ends[1] - centre), 0.0)
-        return found
+        return np.maximum(np.maximum(centre - ends[0], ends[1] - centre), 0.0)
 
     def sum_margin(
         self, rows: Sequence[int], confidence: Fraction, *, noise: bool = False

@@ -290,8 +290,7 @@ def _gain(lost: Lost, recipe: Recipe, centre: Floats, groups: Floats | None = No
     else:
         part = np.array([groups @ size / kept])
         others = np.count_nonzero(groups == 0) / np.count_nonzero(groups)
-    found: Floats = np.hypot(1 + more * (1 - part), more * part * sqrt(others))
-    return found
+    return np.hypot(1 + more * (1 - part), more * part * sqrt(others))
 
 
 def _reach(
@@ -417,8 +416,7 @@ def average_off(
     inside = np.clip(point, low, high)
     least, most = inside - low, high - inside
     spread = np.minimum(_APART * np.sqrt(least * most), _NEARER * np.minimum(least, most))
-    found: Floats = normal(confidence) * spread * loss.average_off(rows / loss.kept)
-    return found
+    return normal(confidence) * spread * loss.average_off(rows / loss.kept)
 
 
 def widened(ratio: Interval, point: Floats, off: Floats, low: float, high: float) -> Interval:

@@ -28,8 +28,7 @@ _STEPS: Final = 40  # halvings of the range of s
 def rows_of(norms: Floats, alike: float, lump: float) -> Floats:
     """How many rows units of such norms have, if two lumps are ``alike`` with this chance."""
     half = lump * (1 - alike) / 2
-    found: Floats = (np.sqrt(half**2 + alike * norms**2) - half) / alike
-    return found
+    return (np.sqrt(half**2 + alike * norms**2) - half) / alike
 
 
 def alike_of(

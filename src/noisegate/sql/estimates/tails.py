@@ -163,8 +163,7 @@ class Loss:
         failure = float(1 - confidence)
         if share.size != at.size:
             alone = _read(share, at, _quantile(np.abs(off), failure))
-            found: Floats = np.hypot(alone, noise)
-            return found
+            return np.hypot(alone, noise)
         both = off + np.reshape(noise, (-1, 1)) / log(1 / failure) * even_laplace(_NOISE)
         return np.maximum(_quantile(np.abs(both), failure), noise)
 

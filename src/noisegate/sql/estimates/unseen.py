@@ -59,8 +59,7 @@ _FEW, _TERMS = 8.0, 28  # Poisson numbers of a smaller mean are found term by te
 @cache
 def even(dimension: int) -> Floats:
     """Points that are spread evenly over (0, 1), and over cubes with those of other dimensions."""
-    found: Floats = np.arange(1.0, DRAWS + 1) * sqrt(_PRIMES[dimension]) % 1.0
-    return found
+    return np.arange(1.0, DRAWS + 1) * sqrt(_PRIMES[dimension]) % 1.0
 
 
 @cache
@@ -109,8 +108,7 @@ def even_normal(dimension: int) -> Floats:
 def even_laplace(dimension: int) -> Floats:
     """The same for the Laplace law of scale 1."""
     side = 2 * even(dimension) - 1
-    found: Floats = -np.sign(side) * np.log1p(-np.abs(side))
-    return found
+    return -np.sign(side) * np.log1p(-np.abs(side))
 
 
 @final
@@ -175,8 +173,7 @@ class _Curves(ABC):
     @cached_property
     def _misfit(self) -> Floats:
         """How far curves may be off in the bins that they are fitted to, of what they expect."""
-        found: Floats = _MISFIT + _FARTHER * self._back
-        return found
+        return _MISFIT + _FARTHER * self._back
 
     @cached_property
     def _back(self) -> Floats:
@@ -233,8 +230,7 @@ class _Curves(ABC):
         at_end = off[:, self._last - self.first]
         at_end[piled] = np.minimum(at_end[piled], _PILED)
         off += np.log(spread, out=spread)
-        found: Floats = -off @ _FADING**self._back
-        return found
+        return -off @ _FADING**self._back
 
     def _share(self, curves: Floats) -> Floats:
         """What units beyond the last clear bin usually add up to, of what all others do."""

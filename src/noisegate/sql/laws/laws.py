@@ -147,8 +147,7 @@ def _inside(frequencies: Floats, terms: Floats, t: float) -> float:
 
 def _characteristic(noise: Noise, at: Floats) -> Floats:
     if isinstance(noise, Geometric):
-        found: Floats = 1 / (1 + 2 * noise_variance(noise) * np.sin(at / 2) ** 2)
-        return found
+        return 1 / (1 + 2 * noise_variance(noise) * np.sin(at / 2) ** 2)
     variance = float(noise.variance)
     if variance <= 1:
         places = np.arange(-12, 13)

@@ -66,8 +66,7 @@ def first_above(low: Whole, holds: Callable[[Whole], NDArray[np.bool_]]) -> Whol
 def _at_most(sampled: Whole, people: Whole, p: float) -> Chances:
     from scipy.special import bdtr  # noqa: PLC0415 - only when asked for
 
-    found: Chances = np.where(sampled >= people, 1.0, bdtr(sampled, np.maximum(people, 1), p))
-    return found
+    return np.where(sampled >= people, 1.0, bdtr(sampled, np.maximum(people, 1), p))
 
 
 def _at_least(sampled: Whole, people: Whole, p: float) -> Chances:
@@ -143,8 +142,7 @@ class Sampling:
             Rounding: to the last places of doubles.
         """
         p, length = float(self.probability), log(2 / failure)
-        found: Floats = np.sqrt(2 * (1 - p) / p * length * squares) + largest * length / (3 * p)
-        return found
+        return np.sqrt(2 * (1 - p) / p * length * squares) + largest * length / (3 * p)
 
     def average_strays(self, span: float, few: Floats, many: Floats, failure: float) -> Floats:
         """How far averages of the sample may be from those of all units.
@@ -200,5 +198,4 @@ def sample_words(p: Fraction, *, in_bars: bool) -> str:
 def _each(values: Floats, bound: Callable[[NDArray[np.int64]], NDArray[np.int64]]) -> Floats:
     """A bound for each of many values, of which few differ."""
     different, place = np.unique(values.astype(np.int64), return_inverse=True)
-    found: Floats = bound(different).astype(np.float64)[place.reshape(values.shape)]
-    return found
+    return bound(different).astype(np.float64)[place.reshape(values.shape)]
