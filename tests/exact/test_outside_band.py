@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from noisegate.accounting.zcdp import zcdp_loss
-from noisegate.mechanisms.selection import outside_band
+from noisegate.mechanisms.selection import above_threshold, outside_band
 from noisegate.mechanisms.selection.outside_band import OutsideBand, sum_tail
 
 SPAN = 100  # noise of an end beyond this weighs less than e^-40 below
@@ -165,7 +165,8 @@ def test_a_run_compares_as_its_law_says(monkeypatch):
         found, given[:] = given[:count], given[count:]
         return np.array(found, np.int64)
 
-    monkeypatch.setattr(outside_band, "discrete_laplace", drawn)
+    for drawing in (outside_band, above_threshold):  # the ends, and the questions of any run
+        monkeypatch.setattr(drawing, "discrete_laplace", drawn)
     band = OutsideBand(threshold=5, threshold_scale=1, query_scale=1, cutoff=2)
     given += [2, -1, 0, -1, 0, 0, 0, 9, -3]  # ends 7 and -4
     run = band.start()

@@ -12,6 +12,7 @@ Fraction(1, 1)
 """
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from threading import Lock
@@ -35,9 +36,44 @@ CUTOFF_MAX: Final = 1 << 31
 CUT: Final = -(1 << 62)  # no answer: the run was over
 
 
+class SparseVector(base.Repeatable[Fraction]):
+    """What questions are compared with: noise of its own, and noise of each question."""
+
+    __slots__ = ()
+    threshold: int
+    threshold_scale: Fraction
+    query_scale: Fraction
+    cutoff: int
+
+    def require_fields(self, *, least: int) -> None:
+        """Refuse a threshold below the least, and what no sampler takes."""
+        base.require_whole(self, "threshold", least=least, most=base.INPUT_MAX)
+        base.require_whole(self, "cutoff", least=1, most=CUTOFF_MAX)
+        for field in ("threshold_scale", "query_scale"):
+            base.store_positive(self, field, least=SCALE_MIN, most=SCALE_MAX)
+
+    def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
+        """A whole run on questions known in advance: 0 for each no, cut after the last yes."""
+        run = self.uses(exact, 1, bits=bits)
+        found: Int64Array = run[run != CUT]
+        return found
+
+
+def scales(epsilon: Number, *, sensitivity: Number, times: int) -> dict[str, Fraction]:
+    """Those whose run costs exactly ``epsilon``, where all yeses together cost so many sides.
+
+    Why: the variance of a comparison, 2(Δ/ε₁)² + 2(mΔ/ε₂)² with m = ``times``, is least at
+        ε₁ : ε₂ = 1 : m^(2/3) [LSL17, Sec. 4.2]. The ratio is a nearby fraction; any split is
+        private.
+    """
+    whole, reach = positive(epsilon, name="epsilon"), positive(sensitivity, name="sensitivity")
+    first = whole / (1 + Fraction(times ** (2 / 3)).limit_denominator(1000))
+    return {"threshold_scale": reach / first, "query_scale": times * reach / (whole - first)}
+
+
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AboveThreshold(base.Repeatable[Fraction]):
+class AboveThreshold(SparseVector):
     """Says for each question in turn whether its noisy value reaches a noisy threshold."""
 
     name: ClassVar[str] = "above-threshold/1"
@@ -49,10 +85,7 @@ class AboveThreshold(base.Repeatable[Fraction]):
     monotone: bool = False
 
     def __post_init__(self) -> None:
-        base.require_whole(self, "threshold", least=-base.INPUT_MAX, most=base.INPUT_MAX)
-        base.require_whole(self, "cutoff", least=1, most=CUTOFF_MAX)
-        for field in ("threshold_scale", "query_scale"):
-            base.store_positive(self, field, least=SCALE_MIN, most=SCALE_MAX)
+        self.require_fields(least=-base.INPUT_MAX)
         require_flag(self, "monotone")
 
     @classmethod
@@ -67,20 +100,11 @@ class AboveThreshold(base.Repeatable[Fraction]):
     ) -> "AboveThreshold":
         """Scales whose event costs exactly ``epsilon``, split between threshold and questions.
 
-        Why: the variance of a comparison, 2(Δ/ε₁)² + 2(mΔ/ε₂)² with m = 2 · cutoff, or cutoff if
-            monotone, is least at ε₁ : ε₂ = 1 : m^(2/3) [LSL17, Sec. 4.2]. The ratio is a nearby
-            fraction; any split is private.
+        All yeses together cost 2 · cutoff sides, or cutoff if monotone; see `scales`.
         """
-        whole, reach = positive(epsilon, name="epsilon"), positive(sensitivity, name="sensitivity")
         times = sides(monotone=monotone) * base.whole_count(cutoff, name="cutoff")
-        first = whole / (1 + Fraction(times ** (2 / 3)).limit_denominator(1000))
-        return cls(
-            threshold=threshold,
-            threshold_scale=reach / first,
-            query_scale=times * reach / (whole - first),
-            cutoff=cutoff,
-            monotone=monotone,
-        )
+        held = scales(epsilon, sensitivity=sensitivity, times=times)
+        return cls(threshold=threshold, cutoff=cutoff, monotone=monotone, **held)
 
     def require(self, query: Query, place: int) -> None:  # noqa: ARG002 - there is one
         """One block of questions about the cells of one sum, in the order of the block."""
@@ -118,12 +142,6 @@ class AboveThreshold(base.Repeatable[Fraction]):
         noise = int(discrete_laplace(self.threshold_scale, 1, bits=bits)[0])
         return SparseRun(self, bar=self.threshold + noise, bits=bits)
 
-    def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
-        """A whole run on questions known in advance: 1 for each yes, cut after the last allowed."""
-        run = self.uses(exact, 1, bits=bits)
-        found: Int64Array = run[run != CUT]
-        return found
-
     def uses(self, exact: Int64Array, count: int, *, bits: Bits = SYSTEM) -> Int64Array:
         """So many whole runs, a run a row; each has its own price. `CUT` is where a run is over."""
         values = asked(exact)
@@ -142,15 +160,13 @@ class AboveThreshold(base.Repeatable[Fraction]):
         return _half_width(self.threshold_scale, half) + _half_width(self.query_scale, half / count)
 
 
-@final
-class SparseRun:
-    """One run of questions, in order, until the cutoff. Of what it compared it shows gaps alone."""
+class Run:
+    """One run of questions, in order, until the cutoff."""
 
-    __slots__ = ("_bar", "_bits", "_left", "_lock", "_owner", "_spec")
+    __slots__ = ("_bits", "_left", "_lock", "_owner", "_spec")
 
-    def __init__(self, spec: AboveThreshold, *, bar: int, bits: Bits) -> None:
-        self._spec, self._bar, self._bits = spec, bar, bits
-        self._left = spec.cutoff
+    def __init__(self, spec: SparseVector, bits: Bits) -> None:
+        self._spec, self._bits, self._left = spec, bits, spec.cutoff
         self._lock, self._owner = Lock(), os.getpid()
 
     @property
@@ -158,15 +174,10 @@ class SparseRun:
         """Whether the last allowed yes was given; this is known to the asker anyway."""
         return self._left <= 0
 
-    def ask(self, values: Int64Array) -> NDArray[np.bool_]:
-        """Answers to the next questions, cut after the yes that ends the run.
-
-        Later questions may depend on these answers. The values are clamped to ±2**60.
-        """
-        return self.gaps(values) >= 0
-
-    def gaps(self, values: Int64Array) -> Int64Array:
-        """The same with the gap of each yes, from 0 on; -1 is a no."""
+    def _told(
+        self, values: Int64Array, how: Callable[[Int64Array], Int64Array], most: int = CUTOFF_MAX
+    ) -> Int64Array:
+        """What is made of the noisy values, 0 for no; cut after so many yeses, or the last."""
         exact = asked(values)
         if os.getpid() != self._owner:
             raise SpecError(
@@ -178,11 +189,32 @@ class SparseRun:
                     "This run has used its last positive answer.", fix="Pay for a new run."
                 )
             noise = discrete_laplace(self._spec.query_scale, exact.shape, bits=self._bits)
-            passed = np.maximum(exact + noise - self._bar, -1)
-            answers = cut_off((passed + 1)[None], self._left)
-            found: Int64Array = answers[answers != CUT] - 1
-            self._left -= int(np.count_nonzero(found >= 0))
+            answers = cut_off(how(exact + noise)[None], min(most, self._left))
+            found: Int64Array = answers[answers != CUT]
+            self._left -= int(np.count_nonzero(found))
             return found
+
+
+@final
+class SparseRun(Run):
+    """A run with one threshold. Of what it compared it shows gaps alone."""
+
+    __slots__ = ("_bar",)
+
+    def __init__(self, spec: AboveThreshold, *, bar: int, bits: Bits) -> None:
+        super().__init__(spec, bits)
+        self._bar = bar
+
+    def ask(self, values: Int64Array) -> NDArray[np.bool_]:
+        """Answers to the next questions, cut after the yes that ends the run.
+
+        Later questions may depend on these answers. The values are clamped to ±2**60.
+        """
+        return self.gaps(values) >= 0
+
+    def gaps(self, values: Int64Array) -> Int64Array:
+        """The same with the gap of each yes, from 0 on; -1 is a no."""
+        return self._told(values, lambda noisy: np.maximum(noisy - self._bar, -1) + 1) - 1
 
 
 def asked(values: Int64Array) -> Int64Array:

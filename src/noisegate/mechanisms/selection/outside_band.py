@@ -11,27 +11,24 @@ counts only rise, so only the upper end has to give way, and when it goes, only 
 Fraction(1, 1)
 """
 
-import os
 from dataclasses import dataclass
 from fractions import Fraction
-from threading import Lock
 from typing import ClassVar, final
 
 import numpy as np
 
-from noisegate.errors import SpecError
 from noisegate.exact import Number, Real, positive, real
 from noisegate.mechanisms import base
-from noisegate.mechanisms.selection.above_threshold import CUT, CUTOFF_MAX, asked, cut_off
+from noisegate.mechanisms.selection.above_threshold import Run, SparseVector, asked, cut_off, scales
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array
-from noisegate.noise.geometric import SCALE_MAX, SCALE_MIN, discrete_laplace
+from noisegate.noise.geometric import discrete_laplace
 from noisegate.privacy.event import AboveThresholdEvent
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OutsideBand(base.Repeatable[Fraction]):
+class OutsideBand(SparseVector):
     """Says for each difference in turn whether it is above (1), below (-1) or inside (0) a band.
 
     ``threshold`` is how far the ends are from 0, before their noise.
@@ -44,28 +41,16 @@ class OutsideBand(base.Repeatable[Fraction]):
     cutoff: int
 
     def __post_init__(self) -> None:
-        base.require_whole(self, "threshold", least=0, most=base.INPUT_MAX)
-        base.require_whole(self, "cutoff", least=1, most=CUTOFF_MAX)
-        for field in ("threshold_scale", "query_scale"):
-            base.store_positive(self, field, least=SCALE_MIN, most=SCALE_MAX)
+        self.require_fields(least=0)
 
     @classmethod
     def for_epsilon(
         cls, epsilon: Number, *, threshold: int, sensitivity: Number, cutoff: int
     ) -> "OutsideBand":
-        """Scales whose event costs exactly ``epsilon``, split as is best for a comparison.
-
-        Why: 2(Δ/ε₁)² + 2(cΔ/ε₂)² is least at ε₁ : ε₂ = 1 : c^(2/3) [LSL17, Sec. 4.2].
-        """
-        whole, reach = positive(epsilon, name="epsilon"), positive(sensitivity, name="sensitivity")
+        """Scales whose event costs exactly ``epsilon``: each yes costs one side; see `scales`."""
         times = base.whole_count(cutoff, name="cutoff")
-        first = whole / (1 + Fraction(times ** (2 / 3)).limit_denominator(1000))
-        return cls(
-            threshold=threshold,
-            threshold_scale=reach / first,
-            query_scale=times * reach / (whole - first),
-            cutoff=cutoff,
-        )
+        held = scales(epsilon, sensitivity=sensitivity, times=times)
+        return cls(threshold=threshold, cutoff=cutoff, **held)
 
     def event(self, sensitivity: Fraction, /) -> AboveThresholdEvent:
         """What a whole run is, however many differences it compares.
@@ -97,12 +82,6 @@ class OutsideBand(base.Repeatable[Fraction]):
         """A run: the noise of both ends is drawn here, once."""
         above, below = discrete_laplace(self.threshold_scale, 2, bits=bits).tolist()
         return BandRun(self, top=self.threshold + above, bottom=-self.threshold - below, bits=bits)
-
-    def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
-        """A whole run on differences known in advance, cut after the last allowed yes."""
-        run = self.uses(exact, 1, bits=bits)
-        found: Int64Array = run[run != CUT]
-        return found
 
     def uses(self, exact: Int64Array, count: int, *, bits: Bits = SYSTEM) -> Int64Array:
         """So many whole runs, a run a row; each has its own price. `CUT` is where a run is over."""
@@ -144,20 +123,14 @@ def sum_tail(one: Fraction, other: Fraction, least: int) -> Real:
 
 
 @final
-class BandRun:
-    """One run of comparisons, in order, until the cutoff. It never shows what it compared."""
+class BandRun(Run):
+    """A run of comparisons with a band. It never shows what it compared."""
 
-    __slots__ = ("_bits", "_bottom", "_left", "_lock", "_owner", "_spec", "_top")
+    __slots__ = ("_bottom", "_top")
 
     def __init__(self, spec: OutsideBand, *, top: int, bottom: int, bits: Bits) -> None:
-        self._spec, self._top, self._bottom, self._bits = spec, top, bottom, bits
-        self._left = spec.cutoff
-        self._lock, self._owner = Lock(), os.getpid()
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the last allowed yes was given; this is known to the asker anyway."""
-        return self._left <= 0
+        super().__init__(spec, bits)
+        self._top, self._bottom = top, bottom
 
     @property
     def yeses(self) -> int:
@@ -169,21 +142,7 @@ class BandRun:
 
         Later ones may depend on these answers. The differences are clamped to ±2**60.
         """
-        exact = asked(differences)
-        if os.getpid() != self._owner:
-            raise SpecError(
-                "This run belongs to another process.", fix="Pay for a new run.", about="process"
-            )
-        with self._lock:
-            if self.is_over:
-                raise SpecError(
-                    "This run has used its last positive answer.", fix="Pay for a new run."
-                )
-            noisy = exact + discrete_laplace(self._spec.query_scale, exact.shape, bits=self._bits)
-            sides = cut_off(_sides(noisy, self._top, self._bottom)[None], 1)
-            found: Int64Array = sides[sides != CUT]
-            self._left -= int(np.count_nonzero(found))
-            return found
+        return self._told(differences, lambda noisy: _sides(noisy, self._top, self._bottom), most=1)
 
 
 def _sides(noisy: Int64Array, top: Int64Array | int, bottom: Int64Array | int) -> Int64Array:
