@@ -29,6 +29,10 @@ class NoisegateError(Exception):
     code: str = "error"
     exit_code: ClassVar[int] = 1
 
+    def __init_subclass__(cls, code: str = "", exit_code: int = 0) -> None:
+        super().__init_subclass__()
+        cls.code, cls.exit_code = code or cls.code, exit_code or cls.exit_code
+
     def __init__(self, problem: str, *, fix: str, about: str = "") -> None:
         self.problem, self.fix = line(problem), line(fix)  # names in it come from anywhere
         self.about = about
@@ -36,121 +40,81 @@ class NoisegateError(Exception):
         super().__init__(f"{self.problem} {self.fix}")
 
 
-class UserError(NoisegateError):
+class UserError(NoisegateError, code="user-error", exit_code=2):
     """The analyst may read it and can mend it."""
 
-    code = "user-error"
-    exit_code = 2
 
-
-class SpecError(UserError):
+class SpecError(UserError, code="bad-parameter"):
     """A parameter is outside what the mechanism, loss or plan accepts."""
 
-    code = "bad-parameter"
 
-
-class Unsupported(UserError):  # noqa: N818 - the name is the refusal
+class Unsupported(UserError, code="unsupported"):  # noqa: N818 - the name is the refusal
     """Nothing is known about this step, so it is refused (unknown means no).
 
     ``start``: how many characters of the SQL stand before what it is about, where that is known.
     """
 
-    code = "unsupported"
     start: int | None = None
 
 
-class Forbidden(UserError):  # noqa: N818
+class Forbidden(UserError, code="forbidden"):  # noqa: N818
     """The policy does not allow this account to ask such questions. Nothing was spent."""
 
-    code = "forbidden"
 
-
-class OverBudget(UserError):  # noqa: N818
+class OverBudget(UserError, code="over-budget", exit_code=3):  # noqa: N818
     """The account cannot pay for this question. Nothing was spent by asking."""
 
-    code = "over-budget"
-    exit_code = 3
 
-
-class RequestConflict(UserError):  # noqa: N818
+class RequestConflict(UserError, code="request-conflict"):  # noqa: N818
     """The request id was already used for another question, or cannot be run again."""
 
-    code = "request-conflict"
 
-
-class Unauthenticated(UserError):  # noqa: N818
+class Unauthenticated(UserError, code="unauthenticated"):  # noqa: N818
     """Nobody known is asking."""
 
-    code = "unauthenticated"
 
-
-class NotFound(UserError):  # noqa: N818
+class NotFound(UserError, code="not-found"):  # noqa: N818
     """There is no such thing, or none that the caller may see: the two look the same."""
 
-    code = "not-found"
 
-
-class Paused(UserError):  # noqa: N818
+class Paused(UserError, code="paused"):  # noqa: N818
     """The steward has stopped all questions for now."""
 
-    code = "paused"
 
-
-class Busy(UserError):  # noqa: N818
+class Busy(UserError, code="busy"):  # noqa: N818
     """Too much is asked at once."""
 
-    code = "busy"
 
-
-class Cancelled(UserError):  # noqa: N818
+class Cancelled(UserError, code="cancelled"):  # noqa: N818
     """The run was cancelled. What was drawn before stays charged."""
 
-    code = "cancelled"
 
-
-class Waiting(UserError):  # noqa: N818
+class Waiting(UserError, code="waiting"):  # noqa: N818
     """A steward has to approve it first. Nothing was spent."""
 
-    code = "waiting"
 
-
-class OperatorError(NoisegateError):
+class OperatorError(NoisegateError, code="operator-error", exit_code=4):
     """The data steward may read it and can mend it."""
 
-    code = "operator-error"
-    exit_code = 4
 
-
-class PolicyError(OperatorError):
+class PolicyError(OperatorError, code="policy"):
     """The policy contradicts itself or the ledger."""
 
-    code = "policy"
 
-
-class SourceError(OperatorError):
+class SourceError(OperatorError, code="source"):
     """The rows cannot be reached. Decided by the file or server, never by a row's value."""
 
-    code = "source"
 
-
-class LedgerError(OperatorError):
+class LedgerError(OperatorError, code="ledger", exit_code=5):
     """The ledger cannot be read, written or trusted."""
 
-    code = "ledger"
-    exit_code = 5
 
-
-class InsecureBits(OperatorError):  # noqa: N818
+class InsecureBits(OperatorError, code="insecure-bits"):  # noqa: N818
     """A durable ledger was asked to vouch for noise that did not come from the system's entropy."""
 
-    code = "insecure-bits"
 
-
-class Bug(NoisegateError):  # noqa: N818
+class Bug(NoisegateError, code="bug", exit_code=70):  # noqa: N818
     """A promise inside noisegate does not hold. Please report it."""
-
-    code = "bug"
-    exit_code = 70
 
 
 def stumbled(wrong: BaseException) -> NoisegateError:

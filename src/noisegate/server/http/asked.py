@@ -93,10 +93,8 @@ _PLAIN: Final = (  # kinds that are JSON alone
 _WHOLE: Final = ("rows_per_unit", "groups_per_unit", "rows")  # terms of SQL that are whole numbers
 
 
-class Refused(UserError):  # noqa: N818 - the name is the refusal
+class Refused(UserError, code="request"):  # noqa: N818 - the name is the refusal
     """A request that HTTP itself has a status for."""
-
-    code = "request"
 
     def __init__(self, status: int, problem: str, *, fix: str, about: str) -> None:
         super().__init__(problem, fix=fix, about=about)

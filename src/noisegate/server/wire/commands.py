@@ -34,10 +34,8 @@ class _Spelled(Postgres):
         COMMANDS: ClassVar[set[TokenType]] = set()
 
 
-class ReadOnly(UserError):  # noqa: N818 - the name is the refusal
+class ReadOnly(UserError, code="read-only"):  # noqa: N818 - the name is the refusal
     """Something would be written. There is nothing here that can be."""
-
-    code = "read-only"
 
 
 class Nothing(NamedTuple):

@@ -44,53 +44,38 @@ _STATES: Final = {
 }
 
 
-class Unpriced(UserError):  # noqa: N818 - the name is the refusal
+class Unpriced(UserError, code="unpriced"):  # noqa: N818 - the name is the refusal
     """A question without a price. ``plan`` says what it would cost. Nothing was spent."""
 
-    code = "unpriced"
     plan: str = ""
 
 
-class NoCursor(UserError):  # noqa: N818
+class NoCursor(UserError, code="cursor"):  # noqa: N818
     """There is no such cursor."""
 
-    code = "cursor"
 
-
-class NoStatement(UserError):  # noqa: N818
+class NoStatement(UserError, code="statement"):  # noqa: N818
     """There is no such prepared statement."""
 
-    code = "statement"
 
-
-class Taken(UserError):  # noqa: N818
+class Taken(UserError, code="name-taken"):  # noqa: N818
     """There is a statement or a cursor of this name."""
 
-    code = "name-taken"
 
-
-class FailedTransaction(UserError):  # noqa: N818
+class FailedTransaction(UserError, code="failed-transaction"):  # noqa: N818
     """The transaction has failed; it has to be ended first."""
 
-    code = "failed-transaction"
 
-
-class TooMany(UserError):  # noqa: N818
+class TooMany(UserError, code="too-many"):  # noqa: N818
     """Too many connections."""
 
-    code = "too-many"
 
-
-class TooMuch(UserError):  # noqa: N818
+class TooMuch(UserError, code="too-much"):  # noqa: N818
     """More than a session may hold."""
 
-    code = "too-much"
 
-
-class NoEncryption(UserError):  # noqa: N818
+class NoEncryption(UserError, code="no-encryption"):  # noqa: N818
     """A connection from elsewhere without TLS."""
-
-    code = "no-encryption"
 
 
 @final

@@ -57,10 +57,8 @@ _KEPT_MAX: Final = 200
 _VALUE_MAX: Final = 1000
 
 
-class UnknownSetting(UserError):  # noqa: N818 - the name is the refusal
+class UnknownSetting(UserError, code="setting"):  # noqa: N818 - the name is the refusal
     """There is no such setting."""
-
-    code = "setting"
 
 
 @final
