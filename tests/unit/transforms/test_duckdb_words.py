@@ -9,7 +9,7 @@ import pytest
 from sqlglot import exp
 
 from noisegate.sources.duckdb.dialect import DUCKDB
-from noisegate.sources.writing.words import cast, col, number, whole
+from noisegate.sources.writing.words import cast, col, is_not_null, number, whole
 
 TYPES = ("BIGINT", "DOUBLE", "HUGEINT", "VARCHAR", "DATE", "TIMESTAMP", "BOOLEAN", "UBIGINT")
 
@@ -42,3 +42,19 @@ def test_a_number_after_a_minus_is_not_a_comment():
         assert connection.execute(f"SELECT {DUCKDB.text(two)}").fetchall() == [(2.0,)]
         wide = exp.Neg(this=whole(-(1 << 40)))
         assert connection.execute(f"SELECT {DUCKDB.text(wide)}").fetchall() == [(1 << 40,)]
+
+
+def test_a_value_that_must_be_there_is_written_as_the_planner_expects():
+    """Of NOT … IS NULL it expects few rows, and aggregates no longer before a join."""
+    assert DUCKDB.text(is_not_null(col("home", "h"))) == '(h."home") IS NOT NULL'
+
+
+@pytest.mark.parametrize("tested", [None, True, False])
+def test_nulls_are_told_apart_as_sqlglot_tells_them(tested):
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE t AS SELECT UNNEST([NULL, TRUE, FALSE]) AS x")
+        is_so = exp.Is(this=col("x", "t"), expression=exp.convert(tested))
+        for either in (is_so, exp.not_(is_so), exp.not_(exp.paren(is_so))):
+            written = DUCKDB.text(exp.select(either.copy()).from_("t"))
+            meant = exp.select(either).from_("t").sql("duckdb")
+            assert connection.execute(written).fetchall() == connection.execute(meant).fetchall()

@@ -32,6 +32,13 @@ class _Text(Words.Generator):  # type: ignore[misc]
         is_one = name == "BIGINT" and _WIDE.fullmatch(text)  # by itself
         return text if is_one else f"{safe_prefix or ''}CAST({text} AS {name})"
 
+    def not_sql(self, expression: exp.Not) -> str:
+        """IS NOT NULL, which the planner takes to be true of most rows; NOT … IS NULL, of few."""
+        inner = expression.this
+        if type(inner) is not exp.Is or inner.args.get("negate"):
+            return str(super().not_sql(expression))
+        return f"{self.sql(inner, 'this')} IS NOT {self.sql(inner, 'expression')}"
+
 
 @final
 class DuckDB(Dialect):
