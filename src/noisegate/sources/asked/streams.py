@@ -12,14 +12,18 @@ from noisegate.sources.stopping import cuttable
 Part = TypeVar("Part")
 Made = TypeVar("Made")
 _LOOK_S: Final = 0.1
+_ENOUGH: Final = 1 << 20  # bytes that are awaited at once; a long part comes alone
 
 
 def streamed(
-    stream: AsyncIterable[Part], seconds: float, use: Callable[[Iterator[Part]], Made]
+    stream: AsyncIterable[Part],
+    seconds: float,
+    use: Callable[[Iterator[Part]], Made],
+    length: Callable[[Part], int],
 ) -> Made:
-    """What ``use`` makes of the parts of a stream, each of which is awaited when it is asked for.
+    """What ``use`` makes of the parts of a stream, which are awaited when they are asked for.
 
-    It is cut after so many seconds, or when the question is to stop.
+    Short ones come together. It is cut after so many seconds, or when the question is to stop.
     """
     held = [aiter(stream)]
     del stream  # which ends when nobody has it
@@ -31,7 +35,7 @@ def streamed(
 
     def parts() -> Iterator[Part]:
         while held:
-            works[:] = [asyncio.run_coroutine_threadsafe(_next(held), _loop())]
+            works[:] = [asyncio.run_coroutine_threadsafe(_next(held, length), _loop())]
             while not wait(works, _LOOK_S).done:  # a signal may have woken another thread
                 pass
             yield from works[0].result()
@@ -44,13 +48,16 @@ def streamed(
         held.clear()
 
 
-async def _next(held: list[AsyncIterator[Part]]) -> list[Part]:
-    """The next part, or none at the end."""
+async def _next(held: list[AsyncIterator[Part]], length: Callable[[Part], int]) -> list[Part]:
+    """The next parts, or none at the end."""
+    found, size = list[Part](), 0
     try:
-        return [await anext(held[0])]
+        while size < _ENOUGH:
+            found.append(await anext(held[0]))
+            size += length(found[-1])
     except StopAsyncIteration:
         held.clear()
-        return []
+    return found
 
 
 @cache

@@ -11,6 +11,7 @@ from noisegate.sources.writing.relations import base_view
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_ROWS: Final = 1 << 14  # of a batch: however long their texts are, they fit into one
 _BYTES: Final = 1 << 30  # of each question; what has no room is spilt to disk, or fails
 
 
@@ -20,6 +21,7 @@ def session(tables: Iterable[Parquet] = ()) -> Any:  # noqa: ANN401 - a SessionC
     room = fusion.RuntimeEnvBuilder().with_disk_manager_os().with_fair_spill_pool(_BYTES)
     settings = fusion.SessionConfig({
         "datafusion.catalog.information_schema": "false",
+        "datafusion.execution.batch_size": str(_ROWS),
         "datafusion.execution.collect_statistics": "false",  # these know nothing of NaN
         "datafusion.execution.parquet.schema_force_view_types": "false",
         "datafusion.sql_parser.map_string_types_to_utf8view": "false",

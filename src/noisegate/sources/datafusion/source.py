@@ -100,6 +100,7 @@ class DataFusionSource(ArrowSource):
             frame.execute_stream(),
             self._seconds,
             lambda parts: use((part.to_pyarrow() for part in parts), schema),
+            lambda part: int(part.to_pyarrow().nbytes),
         )
 
 
