@@ -1,6 +1,6 @@
 # A fresh clone needs Python 3.11+ and make; everything else is installed into .venv, pinned by requirements.lock.
 .DEFAULT_GOAL := help
-.PHONY: help demo docs notebooks dist quick test check lint format audit fuzz bench bench-accuracy bench-peers bench-report bench-truth lock clean
+.PHONY: help demo docs notebooks dist quick test long check lint format audit fuzz bench bench-accuracy bench-peers bench-report bench-truth lock clean
 
 # The first interpreter on the path that is new enough; `make PYTHON=... demo` overrides it.
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
@@ -62,10 +62,14 @@ $(SPARK): tests/engines/spark.lock | $(STAMP)
 # constants for Hypothesis.
 # Three processes fill two cores: one of them often waits for a program's fixed time, a server or a disk. Four are not
 # faster. More threads for small matrices would only wait for each other.
+THREE := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(RUN)python -m pytest -q -n 3 --dist worksteal --durations=25
 test: lint $(BROWSER)  ## everything a contributor needs, under fifteen minutes on two cores
 	@mkdir -p .spark && touch .spark/.installing && { $(MAKE) -s $(SPARK) >.spark/log 2>&1; rm -f .spark/.installing; } &
 	@-$(RUN)python tests/compiled.py
-	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(RUN)python -m pytest -m "not audit" -q -n 3 --dist worksteal --durations=25
+	$(THREE) -m "not audit and not long"
+
+long: $(STAMP)  ## the same claims over many draws and cases, ten minutes; continuous integration runs both
+	$(THREE) -m "long and not audit"
 
 check: lint  ## format, lint, strict types, the rules of the house
 	$(RUN)python -m pytest -q -n 2 tests/house

@@ -213,6 +213,7 @@ def test_a_question_is_audited_through_the_door_on_a_unit_that_uses_all_of_its_c
     assert "No private row was read" in str(result)
 
 
+@pytest.mark.long
 def test_a_price_below_what_is_spent_is_a_violation():
     """The broken copy: a door that charges half of what the noise is worth."""
     audit = question_audit(opened, "SELECT COUNT(*) AS n FROM data", epsilon=4)

@@ -52,6 +52,7 @@ def test_the_audit_passes_sparse_vectors_and_sees_the_missing_cutoff(mechanism, 
 # --- quantiles ---------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("reach", [1, 2, None])
 def test_a_race_near_the_goal_has_the_law_of_the_whole_race(reach):
     """χ² on nine points; a false alarm once in 10⁹ runs. The small reach sends many draws far."""

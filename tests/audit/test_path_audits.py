@@ -42,6 +42,7 @@ def checked(audit, extent=None):
     assert broken.is_violation, str(broken)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", QUICK)
 def test_a_few_whole_recipes_lose_what_they_claim_and_no_more(name):
     checked(AUDITS[name](), FEWER)

@@ -152,6 +152,7 @@ def misses(p, q, bar, *, trials):
     return 1 - float((binom.pmf(hits, trials, p) * binom.cdf(low, trials, q)).sum())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CHANCES)
 def test_what_can_be_reached_is_derived_and_a_fifth_less_noise_is_seen(name):
     audit = audit_named(name)

@@ -204,6 +204,7 @@ AUDITS = [
 STANDARD = pytest.mark.parametrize("case", AUDITS, ids=[case.name for case in AUDITS])
 
 
+@pytest.mark.long
 @STANDARD
 def test_a_million_draws_follow_the_law_and_three_percent_more_is_seen(case):
     assert audit(case.draw(SHORT, Fraction(1)), case.cdf, centre=case.centre) > FALSE_ALARM
@@ -343,6 +344,7 @@ def large_binomials_follow_their_law(draws, shift):
     assert seen(binomial(trials, p + shift, draws)) < FALSE_ALARM_SMALL
 
 
+@pytest.mark.long
 def test_large_binomials_follow_the_law_and_a_shift_by_one_deviation_is_seen():
     large_binomials_follow_their_law(1500, Fraction(1, 2000))
 

@@ -89,6 +89,7 @@ def test_tallies_of_tables_of_persons_are_equal(engine, random):
     require_equal(random, made.shallow, engine)
 
 
+@pytest.mark.long
 @settings(made.OFTEN, max_examples=EXAMPLES)
 @given(random=made.RANDOMS)
 def test_tallies_of_deep_trees_are_equal(engine, random):
@@ -101,6 +102,7 @@ def test_tallies_of_rows_that_are_persons_are_equal(engine, random):
     require_equal(random, made.row_level, engine)
 
 
+@pytest.mark.long
 @settings(made.OFTEN, max_examples=2)
 @given(random=made.RANDOMS)
 def test_windows_and_partners_are_equal(engine, random):
@@ -279,6 +281,7 @@ def test_sums_of_nothing_but_zero_are_zero(engine, rows, grouped):
     assert source.sums(tally)[0].any()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rest", [False, True])
 @pytest.mark.parametrize(
     ("name", "keys"),

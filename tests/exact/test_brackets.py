@@ -111,6 +111,7 @@ def hard_tables(points):
         yield sorted([0] * half + chance.integers(0, points, count - half).tolist())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("tau", LEVELS)
 @pytest.mark.parametrize("slack", SLACKS)

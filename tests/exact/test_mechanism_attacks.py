@@ -353,6 +353,7 @@ def test_near_and_far_runs_hold_every_point_once_with_its_score(points, tau):
                 assert dict(found) == truth
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("data", "tau", "factor"),
     [((0, 0, 3, 3, 3, 5, 7, 7), Fraction(1, 3), Fraction(1, 2)),

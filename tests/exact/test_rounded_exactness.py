@@ -111,6 +111,7 @@ QUICK = [name for name in SHAPES if name != "lognormal"]  # which has no floats:
 CASES = [(name, scale) for name in QUICK for scale in SCALES] + [("lognormal", SCALES[0])]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "scale"), CASES, ids=str)
 def test_an_outcome_holds_for_every_continuation_of_the_bits_seen(name, scale):
     shape, cdf = SHAPES[name]
@@ -179,6 +180,7 @@ def test_float_tails_err_by_a_small_part_of_the_stated_bound(name, scale):
             assert abs(tail - true) <= allowed / part
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SHAPES)
 def test_extreme_scales_and_words_end_and_stay_in_range(name):
     shape, _ = SHAPES[name]

@@ -181,6 +181,7 @@ def tree_of(law, widths, *, by_cells):
     return exact_masses(lambda bits: int(table.sample(1, bits)[0]), max_bits=max_bits)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("by_cells", [False, True], ids=["search", "cells"])
 @pytest.mark.parametrize(("name", "law", "true_mass"), LAWS, ids=[name for name, _, _ in LAWS])
 def test_every_path_through_a_table_adds_up_to_the_law(name, law, true_mass, by_cells, inversions):

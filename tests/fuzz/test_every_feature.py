@@ -359,6 +359,7 @@ def outcome(gate, ask, of):
     return None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "of"), PLACES)
 def test_a_feature_succeeds_or_is_refused_with_nothing_charged(name, of):
     turns, done = cycle(analysts(name)), set()

@@ -30,6 +30,7 @@ def told(tally, name):
     return "\n".join(f"{what}\n{text!r}\n{words}" for what, (_, text, words) in found.items())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", TARGETS)
 def test_every_case_of_the_corpus_is_accepted_or_refused(name):
     tally = replay(target_of(name))
@@ -37,6 +38,7 @@ def test_every_case_of_the_corpus_is_accepted_or_refused(name):
     assert not tally.findings, told(tally, name)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", TARGETS)
 def test_other_cases_are_accepted_or_refused(name, monkeypatch):
     monkeypatch.setattr(sql_grammar, "written", lambda: [WRITTEN])

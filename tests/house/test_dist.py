@@ -43,6 +43,7 @@ def built(dist, tmp_path_factory):
     return one, two, public
 
 
+@pytest.mark.long
 def test_two_builds_give_the_same_bytes(built):
     one, two = ({file.name: file.read_bytes() for file in folder.iterdir()} for folder in built[:2])
     assert two.pop("SHA256SUMS.sig")
@@ -105,6 +106,7 @@ def test_nothing_is_signed_that_is_not_committed_or_not_ours(dist, tmp_path, mon
         dist.build(tmp_path)
 
 
+@pytest.mark.long
 def test_the_wheel_alone_answers(built, tmp_path):
     (wheel,) = built[0].glob("*.whl")
     with zipfile.ZipFile(wheel) as packed:

@@ -51,6 +51,7 @@ def drawn(shape, count, epsilon, tau, uses=USES):
     return mechanism, mechanism.uses(values, uses), exact_quantiles(values, tau)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("count", "epsilon", "tau"), [
     (100, "1", HALF), (2000, "1", HALF), (2000, "0.1", HALF), (1, "1", HALF),
     (2000, "1", Fraction(9, 10)),
@@ -64,6 +65,7 @@ def test_brackets_cover_on_every_shape(shape, count, epsilon, tau):
             assert np.sum((low <= truth) & (truth <= high)) >= FEWEST
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("shape", "uses"), [("uniform", 4_000), ("lognormal", 1_000), ("heavy tail", 1_000)]
 )

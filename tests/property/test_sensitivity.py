@@ -708,6 +708,7 @@ def test_questions_about_tables_of_persons_move_by_at_most_their_claim(source, r
     require_neighbours(random, shallow, source)
 
 
+@pytest.mark.long
 @settings(OFTEN, max_examples=DEEP)
 @given(random=RANDOMS)
 def test_questions_about_deep_trees_move_by_at_most_their_claim(source, random):
@@ -826,6 +827,7 @@ def partnered(random):
     return some_partners(random, below, other, pair, 1), 3
 
 
+@pytest.mark.long
 @settings(OFTEN, max_examples=6)  # the trees above hold them, too
 @given(random=RANDOMS)
 def test_windows_and_partners_move_by_at_most_their_claim(source, random):

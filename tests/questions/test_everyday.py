@@ -148,6 +148,7 @@ def checked(gate, con, asked):
     return held
 
 
+@pytest.mark.long
 def test_the_error_bars_at_epsilon_1_cover_duckdbs_answers(worlds):
     """One cell of each question, as cells of one question may share their noise.
 

@@ -33,6 +33,7 @@ def test_killed_and_racing_processes_lose_nothing_and_pass_no_budget(quick_path)
     assert min(counts["kills"], counts["races"]) > 10
 
 
+@pytest.mark.long
 def test_an_order_killed_at_random_is_charged_for_what_was_seen(quick_path):
     counted("order_storm.py", quick_path, 2, "", "many")
 

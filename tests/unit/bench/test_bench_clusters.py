@@ -2,8 +2,10 @@
 
 import numpy as np
 import pyarrow.parquet as pq
+import pytest
 
 
+@pytest.mark.long
 def test_fits_are_timed_in_processes_of_their_own(bench, monkeypatch):
     """One is; to load the learners takes longer than to fit, so the other is timed in this one."""
     clusters, started = bench("clusters"), []

@@ -5,8 +5,10 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 
+@pytest.mark.long
 def test_sparse_releases_are_timed_in_processes_of_their_own(bench):
     few, all_shown = bench("sparse").measure(1000)
     assert few["threshold"] > all_shown["threshold"]

@@ -27,6 +27,7 @@ FEWER = {  # rows and trials: the cells are the same
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("file", notebooks.notebooks(), ids=lambda file: file.stem)
 def test_a_notebook_runs_and_its_assertions_hold(file):
     """They fail by chance in fewer than one run in 1,000 together: each states its own rate."""

@@ -77,6 +77,7 @@ def answered(gate, ask):
     assert gate.spent.epsilon > 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", GATES)
 @pytest.mark.parametrize("name", learners.ESTIMATORS)
 def test_every_learner(name, kind):
@@ -88,6 +89,7 @@ def test_every_learner(name, kind):
         answered(gate, lambda: getattr(learners, name)(epsilon=epsilon).fit(matrix))  # noqa: B023
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", GATES)
 @pytest.mark.parametrize("name", [*RECIPES, *OTHERS])
 def test_every_release(name, kind):

@@ -47,6 +47,7 @@ def test_a_mean_far_from_the_middle_is_told_as_well_as_one_near_it():
     assert np.mean((np.array(found) - target.mean()) ** 2) ** 0.5 < 0.16
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("mean", "wide"), [(-0.6, 0.08), (0.8, 0.05), (0.0, 0.3), (0.3, 0.3)])
 def test_a_mean_for_a_small_price_is_as_good_as_the_target_is_narrow(mean, wide):
     """Rows times ε are 20: the quotient of a noisy sum and count is off by 0.0046 or more.

@@ -15,6 +15,7 @@ def places(spread):
     return np.clip(middle + coins.normal(0, spread, (ROWS, 2)), 0, 99.99)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("unit", [None, "who"])
 @pytest.mark.parametrize("spread", [2, 30])
 def test_the_total_of_a_sparse_histogram_is_that_of_the_rows(spread, unit):

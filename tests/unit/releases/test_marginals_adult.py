@@ -46,6 +46,7 @@ def counts(adult, axes):
     return found.reshape([sizes[a] for a in axes])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("gaussian", "price", "usual", "deviation"),
     [

@@ -173,6 +173,7 @@ def test_where_nearly_all_cells_are_empty_sums_of_them_have_no_smaller_factor():
     assert found.factor(cells((256,)), values, 1.0) > 2.16
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("method", "workload", "rows", "shape"),
     [
@@ -194,6 +195,7 @@ def test_the_exact_numbers_lie_within_the_margins(method, workload, rows, shape)
     assert np.mean(shares) > 0.85
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["adaptive", "privtree", "adaptive-grid"])
 def test_rectangles_have_margins_whatever_they_cut_through(method):
     """0.95 to 0.99 of the rectangles of a release, give or take 0.02 to 0.05; 0.6 is far from it."""
@@ -249,6 +251,7 @@ def test_margins_are_not_much_wider_than_needed():
     assert np.mean(widths) < 2.2 * np.quantile(away, 0.95)
 
 
+@pytest.mark.long
 def test_sums_of_several_parts_have_a_margin_of_their_own():
     """Over that of the parts together it is 0.76 ± 0.14 in a release, over that of the larger one
     1.28 ± 0.27 (190 tried): the means of 12 are more than 5 deviations from 1 and from 1/2."""

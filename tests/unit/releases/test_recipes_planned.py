@@ -472,6 +472,7 @@ def test_the_predicted_error_is_that_of_a_table_uneven_everywhere():
 # better than plain recipes where it should be
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shape", ["flat", "one spike", "hills"])
 def test_it_is_better_than_the_tree_where_rows_are_few(shape):
     """Mean squares over 10 releases each; the true ratio is below 0.4, 1 is 3 deviations away."""

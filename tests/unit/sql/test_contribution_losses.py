@@ -160,6 +160,7 @@ def _counts(shape, epsilon, random, step=None):
         yield abs(answer - sizes.sum()), np.hypot(3 * cap / rest * loss.factor, off)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_bars_of_found_caps_hold_the_truth_on_usual_tails(shape):
     """95 of 100 are claimed: 50 or fewer of 60 have a chance of 2e-4, five times below 1e-3.
@@ -173,12 +174,14 @@ def test_the_bars_of_found_caps_hold_the_truth_on_usual_tails(shape):
         assert sum(off <= width / 4 for off, width in found) < 50
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shape", HEAVY)
 def test_the_bars_hold_the_truth_where_few_units_have_most_rows(shape):
     """About 9 of 10 are held: 44 or fewer of 60 have a chance of 1e-4; the seeds are fixed."""
     assert _covered(shape, 1.0, np.random.default_rng(len(shape))) > 44
 
 
+@pytest.mark.long
 def test_sums_of_whole_numbers_have_empty_bins_between_them():
     """Between 1, 2, 3 and 4 there are bins that nobody can be in: they say nothing of a tail.
 
@@ -188,6 +191,7 @@ def test_sums_of_whole_numbers_have_empty_bins_between_them():
     assert _covered("few", 1.0, np.random.default_rng(8)) < 42
 
 
+@pytest.mark.long
 def test_a_group_of_large_units_that_noise_hides_is_allowed_for(monkeypatch):
     """150 units among 3,000, spread over so many sizes that none stands clear. About 52 of 60 are
     held, and 35 if no such group is thought of: both limits are three deviations away or more, and the seeds are fixed."""

@@ -45,6 +45,7 @@ def opened(accountant="pure", epsilon=20, **terms):
     )  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("sql", "within", "accountant"),
     [

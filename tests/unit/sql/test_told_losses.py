@@ -92,6 +92,7 @@ def counts(law):
     return np.array(found).reshape(60, 2, 2).transpose(1, 2, 0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("law", "part"), [("power law", 1.3), ("lognormal", 0.9)])
 def test_bars_of_heavy_tails_are_narrower_or_hold_more(law, part):
     """The seed is fixed. With five, told bars held 52 to 56 of 60 Zipf tables, where others held 45
@@ -103,6 +104,7 @@ def test_bars_of_heavy_tails_are_narrower_or_hold_more(law, part):
     assert np.exp(np.mean(np.log(bars / former))) < part
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("law", "most"), [("few", 20), ("fewer", 32)])
 def test_bars_of_small_tables_know_of_units_that_a_coarse_look_does_not_see(law, most):
     """No bin stands clear, and yet much was measured. The seed is fixed."""

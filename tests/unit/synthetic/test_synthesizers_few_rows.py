@@ -56,6 +56,7 @@ def median(made, rows, sizes, pairs):
     return np.median([off(fit, rows, sizes, pairs) for fit in made])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("gaussian", "amount"), [(False, 1), (True, ZCDP)])
 def test_little_is_lost_where_columns_are_independent(gaussian, amount):
     sizes = (4, 5, 3, 6, 2, 8)
@@ -68,6 +69,7 @@ def test_little_is_lost_where_columns_are_independent(gaussian, amount):
     assert found < 1.4 * alone
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("gaussian", "amount"), [(False, 1), (True, ZCDP)])
 def test_a_chain_is_found(gaussian, amount):
     sizes = (3, 3, 2, 3, 2, 3)
@@ -80,6 +82,7 @@ def test_a_chain_is_found(gaussian, amount):
     assert found < 0.45 * alone
 
 
+@pytest.mark.long
 def test_links_among_many_columns_are_found():
     """435 pairs, of which 22 are linked: 0.05 off, where columns alone are 0.4 off."""
     sizes = tuple(np.random.default_rng(1).integers(2, 6, 30).tolist())
