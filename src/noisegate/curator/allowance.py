@@ -90,10 +90,11 @@ class Allowance:
         priced: Priced,
         draw: Draw,
         require: Require,
+        plan: Require,
         sample: Fraction | None = None,
     ) -> None:
         self._entry, self._priced, self._draw, self._sample = entry, priced, draw, sample
-        self._require = require
+        self._require, self._require_plan = require, plan
         self._lock = threading.Lock()
         self._answer = entry.answer
         self._nothing = self._losses(NothingEvent())
@@ -166,6 +167,7 @@ class Allowance:
         for column, key in part.where:
             query = restrict(restricted.query, column=column, key=key)
             restricted = Measurement(query=query, mechanisms=measurement.mechanisms)
+        self._require_plan(restricted)
         with self._lock:
             self._require_open()
             self._require_known(part)

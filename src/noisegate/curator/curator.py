@@ -109,13 +109,14 @@ class Curator:
             from noisegate.curator.blocks import require_place  # noqa: PLC0415 - programs only
 
             require_place(measurement.query.tally, self._packages)
-        request_id = self._own_id(f"ask {request_id}" if request_id else digest(question))
-        event = measurement.event()
-        entry = self._reserve(request_id, question=question, event=event, kind="measurement")
+        own = self._own_id(f"ask {request_id}" if request_id else digest(question))
+        if request_id is None or self.ledger.find(own, question, self.account) is None:
+            self.require_plan(measurement)
+        entry = self._reserve(own, question=question, event=measurement.event(), kind="measurement")
         if entry.answer is not None:
-            return _release(entry.answer, question, request_id, free=True)
-        stored = entry.settle(self._draw(measurement, question, request_id).to_bytes())
-        return _release(stored, question, request_id, free=False)
+            return _release(entry.answer, question, own, free=True)
+        stored = entry.settle(self._draw(measurement, question, own).to_bytes())
+        return _release(stored, question, own, free=False)
 
     @contextmanager
     def allowance(
@@ -144,9 +145,8 @@ class Curator:
             entry = self._reserve(name, question=question, event=event, kind="allowance")
             kept = Kept(source)
             draw = partial(self._draw_inside, kept=kept)
-            allowance = Allowance(
-                entry, priced=self._priced, draw=draw, require=self._require_own, sample=sample
-            )
+            allowance = Allowance(entry, priced=self._priced, draw=draw, sample=sample,
+                                  require=self._require_own, plan=self.require_plan)  # fmt: skip
             with ended(allowance, kept):
                 yield allowance
 
@@ -193,6 +193,10 @@ class Curator:
         shown = Project(relation, tuple((f"x{n}", each) for n, each in enumerate(expressions)))
         one = Term(expression=Literal(1), grain=Fraction(1), low=1, high=1)
         self._source.require(Sums(relation=shown, terms=(one,)))
+
+    def require_plan(self, measurement: Asked) -> None:
+        """Refuse what the engine cannot plan, before any of several measurements is charged."""
+        self._source.require_plan(measurement.query.tally)
 
     def rehearse(self, measurement: "BlockMeasurement") -> "BlockMeasurement":
         """The same, ready to be asked; refuses a program that fails on made-up rows. Free."""

@@ -41,6 +41,10 @@ class Remembered(Source):
         """As the engine does."""
         self._source.require(tally)
 
+    def require_plan(self, tally: Tally | Blocks) -> None:
+        """As the engine does."""
+        self._source.require_plan(tally)
+
     def sums(self, tally: Sums) -> Whole:
         """The sums, of shape (terms, cells)."""
         return self._once(tally, lambda: self._source.sums(tally)).copy()

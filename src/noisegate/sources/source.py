@@ -78,6 +78,9 @@ class Source(ABC):
     def require(self, tally: "Tally | Blocks") -> None:  # noqa: B027 - most can do all
         """Refuse what this engine cannot compute. Reads no row: the door asks before it charges."""
 
+    def require_plan(self, tally: "Tally | Blocks") -> None:  # noqa: B027 - most plan as they read
+        """Refuse what this engine cannot plan. Reads no row: the door asks before it charges."""
+
     @abstractmethod
     def sums(self, tally: Sums) -> Whole:
         """The sums, of shape (terms, cells)."""

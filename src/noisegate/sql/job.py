@@ -172,6 +172,8 @@ class QuestionJob(Job[Collected, Answer, AnswerExpected]):
         measured = list(looked)
         try:
             require_room(curator, self.event)
+            for order in self.orders:
+                order.require_plan(curator)
             parcels = tuple(
                 fetched(curator, order, measured, fresh=self.fresh) for order in self.orders
             )

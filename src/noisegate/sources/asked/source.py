@@ -5,6 +5,7 @@ Why: the statement is the same tree (`sources/writing`); each engine's words are
     same (its dialect), and `require` refuses by name, before any charge, what has no such words.
 """
 
+import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
@@ -70,6 +71,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _WRITTEN_MAX: Final = 128  # statements that are kept
+_TEXT: Final = re.compile("'(?:[^']|'')*'")
+_NUMBER: Final = re.compile(r"\b(?![01]\b)\d+(?:\.\d+)?\b")
 
 
 class AskedSource(Source):
@@ -81,7 +84,7 @@ class AskedSource(Source):
         self, tables: Mapping[str, TableDomain], types: Mapping[str, Mapping[str, str]]
     ) -> None:
         self._tables, self._types = tables, types
-        self._written, self._able = dict[str, str](), set[str]()
+        self._written, self._able, self._planned = dict[str, str](), set[str](), set[str]()
         self._coins: Coins | None = None
 
     @abstractmethod
@@ -113,31 +116,20 @@ class AskedSource(Source):
 
     def sums(self, tally: Sums) -> Whole:
         """Sums of nothing but 0 are not asked for: engines fail where they work them out before."""
-        shape = tuple(grouping.size for grouping in tally.by)
-        held, sized = (
-            tuple(each for each in terms if each.constant != 0)
-            for terms in (tally.terms, tally.sized)
-        )
-        names = [f"i{place}" for place in range(len(shape))]
-        names += [f"s{place}" for place in range(len(held))]
-        found = self._whole(replace(tally, terms=held, sized=sized), names) if held else []
-        sums = (_filled(found, len(shape) + place, shape) for place in range(len(held)))
+        shape, asked = tuple(grouping.size for grouping in tally.by), _not_zero(tally)
+        found = self._whole(asked) if asked.terms else []
+        sums = (_filled(found, len(shape) + place, shape) for place in range(len(asked.terms)))
         none = np.zeros(tally.cells, np.int64)
         return np.stack([none if each.constant == 0 else next(sums) for each in tally.terms])
 
     def marginals(self, tally: Marginals) -> list[Whole]:  # noqa: D102 - see Source
-        used = sorted({place for each in tally.sets for place in each})
-        by = tuple(tally.by[place] for place in used)
-        sets = tuple(tuple(used.index(place) for place in each) for each in tally.sets)
-        asked = replace(tally, by=by, sets=sets)
-        names = [*(f"i{place}" for place in range(len(by))), "v"]
-        found = self._whole(asked, names)
-        return [_table_of(found, each, asked) for each in sets]
+        asked = _of_used(tally)
+        found = self._whole(asked)
+        return [_table_of(found, each, asked) for each in asked.sets]
 
     def values(self, tally: Values) -> list[Whole]:  # noqa: D102 - see Source
-        names = [*(f"i{place}" for place in range(len(tally.by))), "v"]
         grouped = is_grouped(tally, self.dialect)
-        found = self._whole(tally, [*names, "n"] if grouped else names)
+        found = self._whole(tally)
         value = found[len(tally.by)]
         if not tally.by:
             return [np.repeat(value, found[-1]) if grouped else value]
@@ -150,26 +142,39 @@ class AskedSource(Source):
 
     def distinct(self, tally: Distinct) -> Whole:  # noqa: D102 - see Source
         shape = tuple(grouping.size for grouping in tally.by)
-        places = [f"i{place}" for place in range(len(tally.by))]
-        found = self._whole(tally, [*places, "s0"])
-        return np.stack([_filled(found, len(shape), shape)])
+        return np.stack([_filled(self._whole(tally), len(shape), shape)])
 
     def cells(self, tally: Cells) -> HeldCells:  # noqa: D102 - see Source
-        high, low, counts = self._whole(tally, ["h", "c", "n"])
+        high, low, counts = self._whole(tally)
         cells = (high.astype(np.uint64) << np.uint64(32)) | low.astype(np.uint64)
         order = np.argsort(cells)
         return HeldCells(cells=cells[order], counts=counts[order])
 
     def rows(self, tally: Rows, use: Callable[[Iterator[Batch]], Used]) -> Used:  # noqa: D102 - see Source
-        names = [f"i{place}" for place in range(len(tally.by))]
-        names += [f"e{place}" for place in range(len(tally.terms))]
-        owned = self._writer(tally).over(tally.relation).is_owned
-        names += ["w"] if tally.rows_per_unit is not None and owned else []
+        names = self._names(tally)
         text = self._statement(tally, names)
         return self._parts(text, len(names), lambda parts: use(batches(parts, tally)))
 
+    def _names(self, tally: Tally) -> list[str]:
+        """The columns of whole numbers that are read of a tally's statement; none: all of them."""
+        places = [f"i{place}" for place in range(len(tally.by))]
+        if isinstance(tally, Sums):
+            return [*places, *(f"s{place}" for place in range(len(tally.terms)))]
+        if isinstance(tally, Rows):
+            owned = self._writer(tally).over(tally.relation).is_owned
+            weight = ["w"] if tally.rows_per_unit is not None and owned else []
+            return [*places, *(f"e{place}" for place in range(len(tally.terms))), *weight]
+        if isinstance(tally, Values):
+            return [*places, "v", *(["n"] if is_grouped(tally, self.dialect) else [])]
+        if isinstance(tally, Cells | Keys):
+            return ["h", "c", "n"] if isinstance(tally, Cells) else []
+        return [*places, "v" if isinstance(tally, Marginals) else "s0"]
+
+    def _dealing(self, tally: Blocks, key: str) -> str:
+        return self.dialect.text(self._placed(blocks_query(tally, self._writer(tally), key)))
+
     def blocks(self, tally: Blocks, key: str, use: Callable[[Iterator[Block]], Used]) -> Used:  # noqa: D102
-        text = self.dialect.text(self._placed(blocks_query(tally, self._writer(tally), key)))
+        text = self._dealing(tally, key)
         return self._batches(text, kinds_of(tally), lambda found: use(dealt_rows(found, tally)))
 
     @contextmanager
@@ -204,6 +209,40 @@ class AskedSource(Source):
                 self._able.clear()
             self._able.add(name)
 
+    def require_plan(self, tally: "Tally | Blocks") -> None:
+        """Let the engine plan the statement that will be asked, if it has planned none like it.
+
+        Claim: whether it is refused depends on no row. Why: planning runs no part of a statement.
+            A planner may look at its statistics and the ends of an index, and work out constants,
+            with functions of the dialect alone: these are total, so none of them fails at a value.
+            Nothing else of a plan is told than that there is one. How long it takes may depend on
+            statistics, so the door asks as a part of a question that is about to be charged, and
+            not for a plan.
+        """
+        if isinstance(tally, Blocks):
+            text = self._dealing(tally, "0" * 64)
+        else:
+            if sample_of(tally.relation) is not None:
+                tally = replace(tally, relation=keyed(tally.relation, "0" * 64))
+            if isinstance(tally, Sums) and not (tally := _not_zero(tally)).terms:
+                return
+            tally = _of_used(tally) if isinstance(tally, Marginals) else tally
+            text = self._statement(tally, self._names(tally))
+        if (shape := self._shape(text)) in self._planned:
+            return
+        self._plan(text)
+        if len(self._planned) >= _WRITTEN_MAX:
+            self._planned.clear()
+        self._planned.add(shape)
+
+    @abstractmethod
+    def _plan(self, text: str) -> None:
+        """Have the engine plan a statement, or refuse it."""
+
+    def _shape(self, text: str) -> str:
+        """What statements have in common that are planned once."""
+        return text
+
     def _query(self, tally: Tally) -> exp.Query:
         rules: dict[type, Callable[[Any, RelationWriter], exp.Query]] = {
             Sums: self._sums_query,
@@ -227,8 +266,9 @@ class AskedSource(Source):
                 part.set("materialized", value=False)
         return query
 
-    def _whole(self, tally: Tally, names: Sequence[str]) -> list[Whole]:
+    def _whole(self, tally: Tally) -> list[Whole]:
         """The whole numbers of a tally by column."""
+        names = self._names(tally)
         return self._numbers(self._statement(tally, names), len(names))
 
     def _listed(self, tally: Tally) -> exp.Query:
@@ -279,10 +319,32 @@ class AskedSource(Source):
         return self.dialect.text(self._placed(query.from_(base_view(self._place(table)))))
 
 
+def _not_zero(tally: Sums) -> Sums:
+    """The same without terms that are 0 in every row."""
+    held, sized = (
+        tuple(each for each in terms if each.constant != 0) for terms in (tally.terms, tally.sized)
+    )
+    return replace(tally, terms=held, sized=sized)
+
+
+def _of_used(tally: Marginals) -> Marginals:
+    """The same without groupings that are in no set."""
+    used = sorted({place for each in tally.sets for place in each})
+    sets = tuple(tuple(used.index(place) for place in each) for each in tally.sets)
+    return replace(tally, by=tuple(tally.by[place] for place in used), sets=sets)
+
+
 class ArrowSource(AskedSource):
     """An engine over Parquet files that answers in Arrow tables, or in a stream of their parts."""
 
     dialect: ClassVar[DecimalDialect]
+
+    def _shape(self, text: str) -> str:
+        """The statement without its constants but 0 and 1: planning takes as long as a small table.
+
+        Where other constants alone are what cannot be planned, that is told after the charge.
+        """
+        return _NUMBER.sub("2", _TEXT.sub("''", text))
 
     @abstractmethod
     def _table(self, text: str) -> "pa.Table":

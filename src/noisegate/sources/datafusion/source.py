@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 from noisegate.errors import DEBUG, NoisegateError, SourceError
 from noisegate.privacy.domain import TableDomain
 from noisegate.sources.asked.facts import FileFacts
-from noisegate.sources.asked.opening import AGAIN, UNREACHABLE
+from noisegate.sources.asked.opening import AGAIN, NOT_CHARGED, NOT_PLANNED, UNREACHABLE
 from noisegate.sources.asked.parquet import parquet_table, path_of, require_same
 from noisegate.sources.asked.pool import Pool
 from noisegate.sources.asked.source import ArrowSource
@@ -64,6 +64,28 @@ class DataFusionSource(ArrowSource):
     def _stream(self, text: str, use: "Callable[[Iterator[pa.RecordBatch]], Used]") -> Used:
         return self._run(text, lambda found, _: use(found))
 
+    def _plan(self, text: str) -> None:
+        """A physical plan: of the statistics of files it reads none."""
+        done = os.getpid() != self._process  # a forked child is told when it asks
+        with self._lines.taken() as line:
+            try:
+                if not done:
+                    self._session(line).sql_with_options(text, locked()).execution_plan()
+                done = True
+            except Exception:
+                if os.environ.get(DEBUG):
+                    raise
+            finally:
+                if not done:
+                    line.clear()
+        require_same(self._form.values())
+        if not done:
+            raise SourceError(NOT_PLANNED, fix=NOT_CHARGED, about="plan")
+
+    def _session(self, line: list[Any]) -> Any:  # noqa: ANN401 - a SessionContext
+        line[:] = line or [session(self._form.values())]
+        return line[0]
+
     def _run(self, text: str, use: "Callable[[Iterator[pa.RecordBatch], pa.Schema], Used]") -> Used:
         """What is made of the answer; else a refusal, and a new session for the next question."""
         done = False
@@ -93,8 +115,7 @@ class DataFusionSource(ArrowSource):
     ) -> Used:
         if os.getpid() != self._process:
             raise ChildProcessError("A forked child has none of the engine's threads.")
-        line[:] = line or [session(self._form.values())]
-        frame = line[0].sql_with_options(text, locked())
+        frame = self._session(line).sql_with_options(text, locked())
         schema = frame.schema()
         return streamed(
             frame.execute_stream(),

@@ -11,7 +11,7 @@ Claim: what a statement returns is what the same tally is on DuckDB, and moves b
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, final
@@ -23,7 +23,12 @@ from sqlglot import exp
 from noisegate.algebra.tally import Grouping, Keys
 from noisegate.errors import DEBUG, NoisegateError, SourceError
 from noisegate.privacy.domain import Key, Kind, TableDomain
-from noisegate.sources.asked.opening import require_public, shown_rows
+from noisegate.sources.asked.opening import (
+    NOT_CHARGED,
+    NOT_PLANNED,
+    require_public,
+    shown_rows,
+)
 from noisegate.sources.asked.pool import Pool
 from noisegate.sources.asked.source import AskedSource
 from noisegate.sources.postgres.dialect import POSTGRES
@@ -147,6 +152,31 @@ class PostgresSource(AskedSource):
                 table.set("this", exp.to_identifier(place.table, quoted=True))
                 table.set("db", exp.to_identifier(place.schema, quoted=True))
         return query
+
+    def _plan(self, text: str) -> None:
+        """By EXPLAIN, which runs nothing, in a transaction of its own."""
+        import psycopg  # noqa: PLC0415 - an extra
+
+        done = False
+        with self._links.taken() as link:
+            try:
+                connection = link.begun()
+                with cuttable(partial(cut, connection), self._seconds) as asked:
+                    connection.execute(f"EXPLAIN (COSTS OFF) {text}")
+                    connection.execute("ROLLBACK")
+                done = not asked.is_cut
+            except psycopg.Error:
+                if os.environ.get(DEBUG):
+                    raise
+            finally:
+                if not done:
+                    link.drop()
+            if not done:
+                require_going_on()
+                with suppress(psycopg.Error):
+                    self._require_form(link)
+        if not done:
+            raise SourceError(NOT_PLANNED, fix=NOT_CHARGED, about="plan")
 
     def _run(self, work: "Callable[[psycopg.Connection[Any]], Found]") -> Found:
         """What the work finds in the tables as they were opened; else a refusal."""

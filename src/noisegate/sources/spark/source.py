@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, final
 from noisegate.errors import DEBUG, NoisegateError, PolicyError, SourceError
 from noisegate.privacy.domain import TableDomain
 from noisegate.sources.asked.dialect import KIND_OF
-from noisegate.sources.asked.opening import AGAIN, UNREACHABLE
+from noisegate.sources.asked.opening import AGAIN, NOT_CHARGED, NOT_PLANNED, UNREACHABLE
 from noisegate.sources.asked.pool import Pool
 from noisegate.sources.asked.source import ArrowSource
 from noisegate.sources.source import Used
@@ -89,7 +89,10 @@ class SparkSource(ArrowSource):
     def _stream(self, text: str, use: "Callable[[Iterator[pa.RecordBatch]], Used]") -> Used:
         return self._run(text, lambda frame: use(_batches(frame)))
 
-    def _run(self, text: str, use: Callable[[Any], Used]) -> Used:
+    def _plan(self, text: str) -> None:
+        self._run(text, lambda frame: frame._explain_string(), planning=True)  # noqa: SLF001
+
+    def _run(self, text: str, use: Callable[[Any], Used], *, planning: bool = False) -> Used:
         """What is made of the answer of one job; else a refusal, and a new session for the next."""
         done = False
         with self._lines.taken() as line:
@@ -100,7 +103,7 @@ class SparkSource(ArrowSource):
                 session = line.session
                 with cuttable(partial(_stop, session), self._seconds) as asked:
                     found = use(session.sql(text))
-                done = self._is_whole(session, text)
+                done = planning or self._is_whole(session, text)
                 if asked.is_cut:
                     line.session = None  # what comes too late meets no other question
             except NoisegateError:
@@ -114,6 +117,8 @@ class SparkSource(ArrowSource):
                     _stop(session)
         if not done:
             require_going_on()
+            if planning:
+                raise SourceError(NOT_PLANNED, fix=NOT_CHARGED, about="plan")
             raise SourceError(UNREACHABLE, fix=AGAIN)
         return found
 

@@ -110,6 +110,12 @@ class Order:
             look = f"gate.caps({owner_table(block).name!r}, epsilon=...) estimates it, for a price"
         return (*capped, f"How much a contribution bound of {cap} rows loses is not known: {look}.")
 
+    def require_plan(self, curator: Curator) -> None:
+        """Refuse what the engine cannot plan of what is known to be measured."""
+        needed = (m for part in self.needed if (m := part.measurement) is not None)
+        for each in self.keys if self.found is None else needed:
+            curator.require_plan(each)
+
     def charges(self, blind: Collection[str], *, found: bool) -> Iterator[tuple[str, Event]]:
         """What is still to be paid for, by canonical texts; unless ``found``, if no group is found.
 
