@@ -204,8 +204,7 @@ def _open(
     block: Block, terms: Terms, accountant: str, found: Container[str], *, rho: bool
 ) -> list[Counted]:
     """What to look at, if the block has a cap and nobody said which; if asked, but the policy."""
-    declared, asked = caps_of(block, terms), "caps" in (terms.choose or ())
-    said = terms if asked else declared
+    said = terms if "caps" in (terms.choose or ()) else caps_of(block, terms)
     rows, looks = said.rows_per_unit, list[Counted]()
     sought = any(key.domain.keys is None for key in block.by)
     if has_both(block) and is_tight(terms.epsilon or Fraction(1), rho=rho):
@@ -394,7 +393,8 @@ def _cap(
     profile, each = _profile(block, counted, sight), price.among(parts)
     cells = cells_of(block, profile)
     if counted.sums:
-        return min(profile.best_part(each, cells=cells), Fraction(CAP_MAX))
+        part = profile.best_part(each, cells=cells)
+        return min(part if block.near else counted.whole(part), Fraction(CAP_MAX))
     most = limits.rows_per_unit or CAP_MAX if counted.sought else CAP_MAX
     if counted.steep:
         most = min(most, max(1, int(sum(sight.values) * each / (_FOUND * _SCALES))))

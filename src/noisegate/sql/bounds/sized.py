@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import hypot, prod, sqrt
+from math import ceil, hypot, prod, sqrt
 from typing import Final, TypeAlias, final
 
 from noisegate.algebra.expression import domain_of
@@ -41,7 +41,8 @@ _LOW: Final = 1 / 8  # of its bound: an average below is better a sum over a cou
 class Counted:
     """What to look at for a cap of a block: units by size, in ``part`` of a row.
 
-    ``step``: all sizes are multiples of that, where it is known. ``people``: the sizes are numbers
+    ``step``: all sizes are multiples of that, where it is known; ``least``: what 1 adds to a sum of
+    whole numbers, to that of the nearest bounds. ``people``: the sizes are numbers
     of groups, for counts of units by group. ``sums``: they are
     what units add to these sums, which are weighed apart. ``divides``: an average may be such a sum
     over a count. ``sought``: counts of units decide which groups are shown, above a threshold that
@@ -51,6 +52,7 @@ class Counted:
     query: Query
     part: Fraction = Fraction(1)
     step: Fraction | None = None
+    least: Fraction = Fraction(0)
     people: bool = False
     sums: tuple[Term, ...] = ()
     divides: bool = False
@@ -63,6 +65,10 @@ class Counted:
         if self.sums:
             return f"the cap on what one unit adds to {sums_words(self.sums)}"
         return f"the cap on {'groups' if self.people else 'rows'} per unit"
+
+    def whole(self, cap: Fraction) -> Fraction:
+        """A cap of sums under which a whole number is not rounded to 0, as it would be below 1."""
+        return ceil(cap / self.least) * self.least if self.least else cap
 
     def shown(self, cap: int | Fraction) -> str:
         """A cap in words: of one sum, in its own unit."""
@@ -193,20 +199,25 @@ def _of_sums(part: Part, rows: Relation, *, zeros: bool) -> Counted:
     tally = part.query.tally
     assert isinstance(tally, Sums)  # noqa: S101 - only they are weighed
     sized, by = () if _is_whole(part) else tally.sized, tally.by if tally.squares_per_unit else ()
+    steps = [_step(term, rows) for term in sized]
     return Counted(
         query=rows_per_unit_query(rows, sized, by=by, zeros=zeros),
         part=PART if sized else Fraction(1),
-        step=None if by else _step(sized, rows),
+        step=None if by or len(steps) != 1 else steps[0] or None,
+        least=max(steps, default=Fraction(0)),
         sums=() if part.apart is None else tally.terms,
     )
 
 
-def _step(sized: Sequence[Term], rows: Relation) -> Fraction | None:
-    """A part of what a row adds at most: all units add multiples of it, if values are whole."""
-    if len(sized) != 1 or domain_of(sized[0].expression, schema_of(rows)).kind is not Kind.INTEGER:
-        return None
-    found = 1 / (sized[0].reach * sized[0].grain)
-    return found if found > PART else None
+def _step(term: Term, rows: Relation) -> Fraction:
+    """A part of what a row adds at most, of which units add multiples; 0 if values are not whole.
+
+    So it is where bounds are far out: sizes are not seen so closely.
+    """
+    if domain_of(term.expression, schema_of(rows)).kind is not Kind.INTEGER:
+        return Fraction(0)
+    found = 1 / (term.reach * term.grain)
+    return found if found > PART else Fraction(0)
 
 
 def own_rows(block: Block) -> Relation:
