@@ -136,6 +136,30 @@ def test_a_folder_without_a_value_is_a_missing_one_on_spark_itself(spark, tmp_pa
         folder_cases.opened(folder, place, 'city = { type = "integer", between = [0, 9] }')
 
 
+def test_partitions_in_other_folders_than_their_catalogue_says_are_refused(spark, tmp_path):
+    """A folder of another value was read as that value, and one elsewhere not at all."""
+    session = connect(Place(spark.url, ""))
+    for name, at, why in (("plain", None, None), ("moved", "plain/ward=x", "folder"),
+                          ("away", "elsewhere", "file")):  # fmt: skip
+        session.sql(
+            f"CREATE TABLE {name}_parts (pid BIGINT, ward STRING) USING parquet PARTITIONED BY "
+            f"(ward) LOCATION '{tmp_path}/{name}'"
+        ).toArrow()
+        session.sql(f"INSERT INTO {name}_parts VALUES (1, 'a'), (2, 'b')").toArrow()
+        place = Place(spark.url, f"`{name}_parts`")
+        found = stored_table(session, place)
+        assert sorted(found.rows(session).toArrow()["ward"].to_pylist()) == ["a", "b"]
+        if at is None:
+            continue
+        where = f"{tmp_path}/{at}".replace("plain", name)
+        session.sql(
+            f"ALTER TABLE {name}_parts ADD PARTITION (ward = 'd') LOCATION '{where}'"
+        ).toArrow()
+        session.sql(f"INSERT INTO {name}_parts PARTITION (ward = 'd') VALUES (5)").toArrow()
+        with pytest.raises(SourceError, check=about(why)):
+            stored_table(session, place)
+
+
 def test_names_of_folders_that_are_not_plain_are_refused_on_spark_itself(spark, tmp_path):
     folder = folder_cases.written(tmp_path / "t", {"city=S%C3%A3o/a": {"id": [1]}})
     with pytest.raises(SourceError, check=about("file")):

@@ -235,9 +235,9 @@ def takes_any_text(session: Any) -> bool:  # noqa: ANN401 - a SparkSession
 
 def stored_table(session: Any, place: Place) -> Stored:  # noqa: ANN401 - a SparkSession
     """The files of a table and its columns, as of now. Reads no row."""
-    root, is_hive = (place.table, False) if place.is_folder else _location(session, place.table)
+    root, is_listed = (place.table, False) if place.is_folder else _location(session, place.table)
     files = _files(session, root.rstrip("/"))
-    if is_hive:
+    if is_listed:
         files = _registered(session, place.table, root)
     read = session.read.option("basePath", root)
     if _found(read, files) != files:
@@ -320,21 +320,21 @@ def _files(session: Any, root: str) -> tuple[str, ...]:  # noqa: ANN401 - a Spar
 
 
 def _registered(session: Any, table: str, root: str) -> tuple[str, ...]:  # noqa: ANN401
-    """The files of a Hive table: those of the partitions that its catalogue names, and no other."""
+    """The files of a table with partitions: those that its catalogue names, and no other."""
     if _Log(session, f"{root}/{delta.FOLDER}").files:
         raise delta.not_plain(delta.FOLDER)
     files: list[str] = session.table(table).inputFiles()
     below = _ROOT.sub(r"\1:///", root.rstrip("/")) + "/"
     if not all(_ROOT.sub(r"\1:///", file).startswith(below) for file in files):
         raise SourceError(
-            "A Hive table has partitions outside of its folder.", fix=delta.COPY, about="file"
+            "A table has partitions outside of its folder.", fix=delta.COPY, about="file"
         )
     folders = {"/".join(_folders(file, root)) for file in files} - {""}
     if folders:  # what they are called is what will be read
         listed = session.sql(f"SHOW PARTITIONS {table}").toArrow().column(0).to_pylist()
         if not folders <= set(listed):
             raise SourceError(
-                "A Hive table has partitions in folders that name other values.",
+                "A table has partitions in folders that name other values.",
                 fix=delta.COPY,
                 about="folder",
             )
@@ -384,7 +384,7 @@ class _Log:
 
 
 def _location(session: Any, table: str) -> tuple[str, bool]:  # noqa: ANN401 - a SparkSession
-    """The folder of a table of the catalogue, and whether it is one of Hive's own.
+    """The folder of a table of the catalogue, and whether this lists its partitions.
 
     Refuses what cannot be kept still. Hive's tables with transactions also hold rows of former
     versions, as those of other formats do that are read through Hive.
@@ -402,4 +402,5 @@ def _location(session: Any, table: str) -> tuple[str, bool]:  # noqa: ANN401 - a
             fix="Name a table that is stored so, or its folder: sc://…#/FOLDER.",
             about="view",
         )
-    return where, is_hive
+    listed = provider == "parquet" and "# partition information" in said
+    return where, is_hive or listed
