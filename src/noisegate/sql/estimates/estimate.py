@@ -131,6 +131,7 @@ class Estimates:
     grouping_id: tuple[int, ...] | None
     columns: Mapping[str, Estimate]
     is_raised: bool = False  # by what a cap loses, so that bars are more than noise
+    blind: frozenset[tuple[bool, bool, bool]] = frozenset()  # numbers of which no look saw any unit
     is_clipped: bool = False  # to found bounds, and bars hold what that loses
 
 
@@ -175,6 +176,7 @@ def estimate(
         grouping_id=ids if len(set(draft.block.sets)) > 1 else None,
         columns=columns,
         is_raised=bool(losses),
+        blind=frozenset(lost.kind for lost in losses if lost.blind),
         is_clipped=bool(clips),
     )
 

@@ -57,7 +57,7 @@ class Lost:
     about sums over rows; ``apart``: about direct sums that are weighed for themselves; ``own``:
     about such averages; ``is_norm``: sizes are norms. ``wide`` is the loss of numbers that hold all
     which the look has seen: they tell it themselves how much that is. ``spread``, of norms: the
-    loss in rows, by how many are left in how many groups.
+    loss in rows, by how many are left in how many groups. ``blind``: the look has seen nothing.
     """
 
     loss: Loss
@@ -69,6 +69,12 @@ class Lost:
     signed: frozenset[int] = frozenset()
     wide: Callable[[], Loss] | None = None
     spread: Callable[[float, int], Loss] | None = None
+    blind: bool = False
+
+    @property
+    def kind(self) -> tuple[bool, bool, bool]:
+        """Which numbers it is about."""
+        return self.people, self.apart, self.own
 
 
 def losses_of(bought: Purchase, profiles: Iterable[Profile]) -> tuple[Lost, ...]:
@@ -84,12 +90,12 @@ def lost_of(bought: Purchase, profile: Profile, *, own: bool = False) -> Lost | 
     """
     if bought.draft.decided is not None and profile.people and not own:
         loss = profile.loss(bought.keys[0].query.per_unit)
-        return Lost(loss=loss, people=True, units={}, signed=frozenset())
+        return Lost(loss=loss, people=True, blind=profile.is_blind)
     for part in bought.draft.parts:
         tally, cap = part.query.tally, Fraction(part.query.per_unit)
         rows = not profile.people and not profile.sums and not own
         if isinstance(tally, Values) and tally.rows_per_unit is not None and rows:
-            return Lost(loss=profile.loss(cap))
+            return Lost(loss=profile.loss(cap), blind=profile.is_blind)
         kind = part.is_people, part.apart is not None, part.own
         if not isinstance(tally, Sums) or kind != (profile.people, profile.sums, own):
             continue
@@ -108,6 +114,7 @@ def lost_of(bought: Purchase, profile: Profile, *, own: bool = False) -> Lost | 
             units={} if profile.part == 1 or any(map(is_count, tally.sized)) else reach,
             signed=frozenset(piece for piece, term, _ in pieces if term.low < 0 < term.high),
             wide=partial(profile.wide.loss, float(cap * least)),
+            blind=profile.is_blind,
         )
     return None
 

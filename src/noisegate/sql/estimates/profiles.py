@@ -214,6 +214,11 @@ class Profile:
         """More units than there are, in all but one of a thousand cases."""
         return max(1, ceil(sum(self.units) + 3 * self.scale * sqrt(2 * len(self.units)) + 1))
 
+    @property
+    def is_blind(self) -> bool:
+        """Whether noise hides all units: then nobody knows what a cap loses."""
+        return self.bars.is_blind and self.most is None
+
     def loss(self, cap: int | Fraction) -> Loss:
         """What a cap loses, and how sure that is."""
         found = self.bars.loss(float(cap))

@@ -259,7 +259,7 @@ class Sizes:
 
         Beyond these, units that noise may hide are guessed.
         """
-        counts, first = self._units, self._body
+        counts, first = self._units, self._body[0]
         end = first
         alarm, fading = _RARER if self._fine else (_ALARM, _FADING)
         while first < counts.size:
@@ -272,17 +272,19 @@ class Sizes:
         return end
 
     @cached_property
-    def _body(self) -> int:
-        """Where to search: one past the fewest neighbours that stand clear among all of them.
-
-        Where none do, at one row's worth; rows are searched from the first on.
-        """
+    def _body(self) -> tuple[int, bool]:
+        """Where to search: behind neighbours that stand clear, or not, at one row's worth."""
         for wide in _NEIGHBOURS if self._highs[0] < 1 else ():
             sums = np.convolve(self._units, np.ones(wide), "valid") / self._scale
             place = int(np.argmax(sums))
             if sums.size * noise_tail(wide, float(sums[place])) < _ALARM:
-                return place + wide
-        return int(np.searchsorted(self._highs, 1.0))
+                return place + wide, True
+        return int(np.searchsorted(self._highs, 1.0)), False  # rows: from the first on
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether nothing stands clear of noise, so that all there is may be of any size."""
+        return self._body == (self.end, False)
 
     @cached_property
     def _tails(self) -> tuple[int, Floats, NDArray[np.bool_]]:

@@ -124,13 +124,17 @@ def _zeros(block: Block, rows: int) -> dict[str, Any]:
 
 def _below(draft: Draft, estimates: Estimates) -> frozenset[str]:
     """Aggregates that a cap makes smaller, where nothing is known of by how much."""
-    measured = [part.pieces for part in draft.parts]
+    measured = [
+        (part.pieces, (part.is_people, part.apart is not None, part.own)) for part in draft.parts
+    ]
     if draft.decided is not None:
-        measured.append((draft.decided,))
+        measured.append(((draft.decided,), (True, False, False)))
     pieces = {
         piece
-        for each, drawn in zip(measured, draft.drawn, strict=True)
-        if isinstance(drawn[0].tally, Distinct) or not estimates.is_raised
+        for (each, kind), drawn in zip(measured, draft.drawn, strict=True)
+        if isinstance(drawn[0].tally, Distinct)
+        or not estimates.is_raised
+        or kind in estimates.blind
         if capped_words(draft.block, [drawn])
         for piece in each
     }

@@ -58,6 +58,12 @@ _MODEL: Final = (
     "model of how rows are distributed over units, and is not proven."
 )
 
+_BLIND: Final = (
+    "A private estimate from these rows shows no unit, since its noise hides as many as there are: "
+    "what the contribution bound loses of {lost} is not known, and the ± does not hold it. Counts, "
+    "and sums of non-negative values, that it bounds are lower bounds."
+)
+
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,14 +100,15 @@ class Order:
         capped = capped_words(block, self.bought.draft.drawn, known=bool(profiles))
         if not capped or cap is None:
             return capped
-        lost = [(each, lost_of(self.bought, each)) for each in profiles]
+        lost = [(_named(each), lost_of(self.bought, each)) for each in profiles]
         shares = [
-            f"{each.loss.share:.1%} of {_named(profile)}"
-            for profile, each in lost
-            if each is not None
+            f"{each.loss.share:.1%} of {name}" for name, each in lost if each and not each.blind
         ]
-        if shares:
-            return (*capped, _MODEL.format(lost=" and ".join(shares)))
+        hidden = [name for name, each in lost if each and each.blind]
+        if shares or hidden:
+            model = [_MODEL.format(lost=" and ".join(shares))] if shares else []
+            unseen = [_BLIND.format(lost=" and of ".join(hidden))] if hidden else []
+            return (*capped, *model, *unseen)
         look = (
             'choose="caps" in place of the cap estimates it from the rows of this question, and '
             "chooses"
