@@ -343,7 +343,8 @@ class Service:
         try:
             self._require_still(view, run)
             gate, planned = view.gate_for(run), None
-            before, order = _charge(gate), run.settled_order or run.order
+            before = gate.ledger.balance(gate.door.account).charge
+            order = run.settled_order or run.order
             if run.order.kind in UNPRICED:
                 planned = gate.plan(order, fresh=run.fresh).price
             with stopping(run.stop), nullcontext() if run.practice else settling(run.pause):
@@ -467,10 +468,6 @@ class Service:
             self._runs[run.id] = run
         self._submit(view, run)
         return True
-
-
-def _charge(gate: Gate) -> Charge:
-    return gate.ledger.balance(gate.door.account).charge
 
 
 def _lost(gate: Gate, before: Charge) -> Fraction:

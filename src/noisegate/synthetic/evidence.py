@@ -139,7 +139,7 @@ def _inside(
     With ``count``, other sums than the count may be there.
     """
     asked = replace(basis.query((0,)).tally, relation=relation)
-    own = _plain(counted(Query(asked).to_record()))
+    own = json.loads(json.dumps(counted(Query(asked).to_record())))
     for record in records:
         held = counted(record)
         if count:
@@ -178,10 +178,6 @@ def _other_rows() -> Unsupported:
         "where every row is a unit.",
         about="evidence-rows",
     )
-
-
-def _plain(record: Any) -> Any:  # noqa: ANN401 - JSON
-    return json.loads(json.dumps(record))
 
 
 def _columns(block: Block, axes: Sequence[Axis]) -> list[str]:

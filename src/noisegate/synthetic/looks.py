@@ -93,7 +93,9 @@ class Looks:
             bounds[name] = found or _NOT_YET
             based += Based.on([] if release is None else [release])
             missing += [] if found else [look.event()]
-            words.append(_words("bounds", name, found and " to ".join(map(_shown, found))))
+            words.append(
+                _words("bounds", name, found and " to ".join(f"{float(each):g}" for each in found))
+            )
         for name in self._uncut:
             limits = bounds.get(name) or self._wanted.domain.columns[name].between or _NOT_YET
             sql = self._sql(name, bounds.get(name))
@@ -179,10 +181,6 @@ def _words(what: str, name: str, found: str | None) -> str:
             "without it"
         )
     return f"the {what} of {name}, as estimated: {found}"
-
-
-def _shown(bound: Fraction) -> str:
-    return f"{float(bound):g}"
 
 
 def _decimal(number: Fraction) -> str:

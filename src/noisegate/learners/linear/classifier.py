@@ -1,8 +1,11 @@
 """What classifiers by linear scores share: weights in the columns' units, private curves, plots."""
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final, final
+from functools import partial
+from math import inf
+from typing import Any, ClassVar, Final, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,15 +18,18 @@ from noisegate.learners import plots
 from noisegate.learners.arrays import Rows
 from noisegate.learners.asking import Floats, RowsAsk
 from noisegate.learners.base import PrivateClassifier
-from noisegate.learners.fitting import REACH, Fitted, Task, learn
+from noisegate.learners.fitting import REACH, Algorithm, Fitted, Options, Task, learn
+from noisegate.learners.linear.moments import Loss, descended
 from noisegate.learners.linear.scores import cells_of_score, scores
 from noisegate.learners.matrix import Matrix
+from noisegate.learners.parameters import require_one_of, require_rounds
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP
 from noisegate.transforms.statistics.features import One
 from noisegate.transforms.statistics.statistic import Statistic
 from noisegate.transforms.statistics.weighings import Nearest, Weighing
 
+METHODS: Final = ("auto", "moments", "newton", "sulq")
 _CUTS: Final = 63  # of scores, for a curve
 
 
@@ -109,6 +115,41 @@ class LinearClassifier(PrivateClassifier):
         told = self.classes_[-len(self._lines) :].tolist()
         chart = plots.weights(self._names, weights, errors, told)
         return self._framed(chart, "weights; lines are two standard deviations of noise")
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class MarginClassifier(LinearClassifier):
+    """Linear scores with little loss: by class moments, and Newton steps where noise allows."""
+
+    _loss: ClassVar[Loss]
+
+    C: float = 1.0
+    method: str = "auto"
+    max_iter: int | None = None
+
+    @staticmethod
+    @abstractmethod
+    def _refined(ask: RowsAsk, *, penalty: float, rounds: int | None) -> Fitted:
+        """Lines from moments, and so many steps; by default as many as noise allows."""
+
+    def _plan(self, matrix: Matrix) -> tuple[Algorithm, Options]:  # noqa: ARG002 - any matrix
+        method = require_one_of(self.method, "method", METHODS)
+        penalty, rounds = self._penalty(), require_rounds(self.max_iter)
+        options = {"penalty": penalty, "method": method, "rounds": rounds}
+        if method == "sulq":
+            steps = rounds or 10
+            return partial(descended, loss=self._loss, rounds=steps, penalty=penalty), options
+        fixed = {"moments": 0, "newton": rounds or 3}.get(method, rounds)
+        return partial(self._refined, penalty=penalty, rounds=fixed), options
+
+    def _penalty(self) -> float:
+        """One over C."""
+        given = self.C
+        if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given < inf:
+            raise SpecError(
+                "C is not a positive number.", fix="Use 1.0, or less for smaller weights."
+            )
+        return 1.0 / given
 
 
 @final

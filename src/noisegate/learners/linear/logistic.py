@@ -15,7 +15,7 @@ from noisegate.exact import fraction
 from noisegate.learners.asking import NoisySums, RowsAsk
 from noisegate.learners.base import ProbableClassifier
 from noisegate.learners.fitting import Algorithm, Fitted, Options
-from noisegate.learners.linear.margin_classifier import METHODS, MarginClassifier
+from noisegate.learners.linear.classifier import METHODS, MarginClassifier
 from noisegate.learners.linear.moments import COUNT, LOGISTIC, Loss, count, measure, refined
 from noisegate.learners.matrix import Matrix
 from noisegate.learners.parameters import require_one_of

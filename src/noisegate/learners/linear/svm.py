@@ -12,7 +12,7 @@ import numpy as np
 
 from noisegate.learners.asking import Floats, RowsAsk
 from noisegate.learners.fitting import Fitted
-from noisegate.learners.linear.margin_classifier import MarginClassifier
+from noisegate.learners.linear.classifier import MarginClassifier
 from noisegate.learners.linear.moments import Loss, Moments, curvatures, measure, refined
 
 _CORNER: Final = 0.5  # how far around a margin of 1 the hinge is bent

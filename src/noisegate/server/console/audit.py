@@ -151,13 +151,9 @@ def _line(each: Access) -> dict[str, Any]:
         "seq": each.seq, "at": each.at[:19].replace("T", " "), "person": each.person,
         "token": each.token or "", "face": each.face, "action": each.action,
         "dataset": each.dataset or "", "purpose": order.get("purpose") or "",
-        "price": "" if paid is None else _price(str(paid)),
+        "price": "" if paid is None else up(float(Fraction(str(paid)))),
         "what": str(what), "refused": each.detail.get("refused") or "", "hash": each.hash,
     }  # fmt: skip
-
-
-def _price(text: str) -> str:
-    return up(float(Fraction(text)))
 
 
 def _checks(visit: Visit, only: View | None = None) -> list[dict[str, Any]]:

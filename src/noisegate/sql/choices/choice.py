@@ -118,7 +118,7 @@ class ChoiceExpected:
     def method(self) -> str:
         """How it is chosen."""
         alike = isinstance(self.selection, TopK | PriorExponential | StretchChoice)
-        return "exponential" if alike else _name(self.selection)
+        return "exponential" if alike else self.selection.name.partition("/")[0]
 
     def shortfall(self, confidence: Number = USUAL) -> float:
         """How far a chosen score may be below the best that was left, at this confidence."""
@@ -434,10 +434,6 @@ def _best(funds: Funds, k: int, count: int, *, gap: bool) -> Method:
     if funds.gaussian or 1 < k == count:
         return "exponential"
     return "permute-and-flip" if k == 1 else "noisy-max"
-
-
-def _name(selection: Selection) -> str:
-    return selection.name.partition("/")[0]
 
 
 def _shown(candidate: Candidate) -> str:

@@ -239,7 +239,8 @@ def groups_of(
     for tally, keys in zip(asked, found or (), strict=False):
         names = [name for name, _ in tally.by]
         for place, name in enumerate(names):
-            known[name] = tuple(sorted({key[place] for key in keys}, key=_order))
+            values = {key[place] for key in keys}
+            known[name] = tuple(sorted(values, key=lambda value: (value is None, value)))
         if len(names) > 1:
             columns = tuple(j for j, key in enumerate(block.by) if key.name in names)
             shown = columns, frozenset(keys)
@@ -251,10 +252,6 @@ def _keys(key: GroupKey, known: dict[str, tuple[Key, ...]]) -> tuple[Key, ...]:
     if listed is None:
         return known.get(key.name, (None,))
     return (*listed, None) if key.domain.nullable and None not in listed else listed
-
-
-def _order(key: Key) -> tuple[bool, object]:
-    return key is None, key
 
 
 def _require_few(block: Block) -> None:

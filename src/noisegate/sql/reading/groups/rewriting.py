@@ -167,7 +167,11 @@ def _shown(block: Block, kinds: list[Aggregate], conditions: list[Expression]) -
     """One row for each group, with a column for each aggregate as it was written."""
     keys = [exp.column(key.name, quoted=True) for key in block.by]
     items = [
-        exp.alias_(_picked(each, kinds.index(_kind(each)), conditions), each.name, quoted=True)
+        exp.alias_(
+            _picked(each, kinds.index(replace(each, name="", where=None)), conditions),
+            each.name,
+            quoted=True,
+        )
         for each in block.aggregates
     ]
     select = exp.select(*keys, *items)
@@ -182,10 +186,6 @@ def _picked(aggregate: Aggregate, column: int, conditions: list[Expression]) -> 
     if aggregate.function in (Function.SUM, Function.AVG):  # NULL of no rows
         return found
     return exp.Coalesce(this=found, expressions=[exp.Literal.number(0)])
-
-
-def _kind(aggregate: Aggregate) -> Aggregate:
-    return replace(aggregate, name="", where=None)
 
 
 _LEAVES_NULLS_OUT: Final = (
