@@ -262,9 +262,7 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
         del reach
         raise Unsupported("This classifier cannot be evaluated on private rows.", fix="Use arrays.")
 
-    def confusion(
-        self, matrix: Matrix, *, epsilon: Number | None, fresh: bool = False
-    ) -> NDArray[np.float64]:
+    def confusion(self, matrix: Matrix, *, epsilon: Number | None, fresh: bool = False) -> Floats:
         """Noisy counts of rows by what they are (down) and what is predicted, for a price."""
         self._require_fitted()
         weighing, means = self._rule(REACH)

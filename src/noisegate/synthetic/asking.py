@@ -10,7 +10,6 @@ from fractions import Fraction
 from typing import Any, Final, Protocol, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from noisegate.algebra.tally import Marginals, Sums
 from noisegate.curator.allowance import Scope
@@ -21,7 +20,7 @@ from noisegate.mechanisms.base import NoiseMechanism
 from noisegate.mechanisms.selection.exponential import Exponential
 from noisegate.privacy.distance import L1, L2
 from noisegate.releases.ask.asking import Moved, Noisy
-from noisegate.releases.cells.workload import Floats
+from noisegate.releases.cells.workload import Floats, Ints
 from noisegate.releases.fit.residuals import Axes, Sizes
 from noisegate.transforms.distances import GUESS_MAX, WEIGHT_MAX, Distances
 from noisegate.transforms.query import Query
@@ -196,7 +195,7 @@ def distances_of(
     )
 
 
-def coarse(values: NDArray[np.int64], noise: NoiseMechanism[Any]) -> Noisy:
+def coarse(values: Ints, noise: NoiseMechanism[Any]) -> Noisy:
     """Noisy distances in grains again, rounded."""
     rounded = np.rint(values / FINE).astype(np.int64)
     return Noisy(rounded, variance_of(noise) / FINE**2 + 1 / 12)
@@ -221,7 +220,7 @@ def _weight(part: Fraction) -> int:
     return max(1, round(part * WEIGHT_MAX))
 
 
-def _whole(values: Floats) -> NDArray[np.int64]:
+def _whole(values: Floats) -> Ints:
     scaled = np.rint(np.ravel(values) * FINE)
     if not np.isfinite(scaled).all():
         raise SpecError("A guess is not finite.", fix="Check the model.", about="finite")

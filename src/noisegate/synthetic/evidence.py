@@ -24,7 +24,7 @@ from noisegate.privacy.loss import ApproxDP
 from noisegate.releases.cells.axes import Axis
 from noisegate.releases.cells.estimate import tail_factor
 from noisegate.releases.cells.grid import axes_of, counted
-from noisegate.releases.cells.workload import Floats, all_ranges, cells
+from noisegate.releases.cells.workload import Floats, Ints, all_ranges, cells
 from noisegate.releases.fit.residuals import Axes, Sizes, box_variance
 from noisegate.releases.forms.cube import CubeRelease
 from noisegate.releases.forms.table import TableRelease
@@ -306,7 +306,7 @@ def _evidence(
     ]
     shape = [axes[place].size for place in own]
     sums = np.transpose(values, own).ravel() / grain
-    labels: NDArray[np.int64] = np.zeros((), np.int64)
+    labels: Ints = np.zeros((), np.int64)
     for groups, size in zip(maps, shape, strict=True):
         held = (labels[..., None] >= 0) & (groups >= 0)
         labels = np.where(held, labels[..., None] * size + groups, -1)
@@ -324,9 +324,7 @@ def _evidence(
     return Evidence(columns, sums[used], spread, None if plain else final)
 
 
-def _cut(
-    columns: Axes, labels: NDArray[np.int64], inside: Inside, sizes: Sizes
-) -> tuple[Axes, NDArray[np.int64]]:
+def _cut(columns: Axes, labels: Ints, inside: Inside, sizes: Sizes) -> tuple[Axes, Ints]:
     """Labels of the cells that a WHERE leaves, over its columns too; -1 for the others."""
     every = tuple(sorted({*columns, *inside[0]}))
     if prod(sizes[axis] for axis in every) > CELLS_MAX:
@@ -340,7 +338,7 @@ def _cut(
     return every, np.where(right, left, -1)
 
 
-def _groups(axis: Axis, coding: Coding) -> NDArray[np.int64]:
+def _groups(axis: Axis, coding: Coding) -> Ints:
     """For each cell of a column the group of a released axis that holds it; -1: none does."""
     own, found = coding.axis, []
     for cell, key in enumerate(own.keys):

@@ -139,7 +139,7 @@ def simplices(rows: Floats, totals: Floats) -> Floats:
     return np.where(totals[:, None] > 0, np.maximum(rows - cut[:, None], 0.0), 0.0)
 
 
-def whole(values: Floats, total: int | None = None) -> NDArray[np.int64]:
+def whole(values: Floats, total: int | None = None) -> Ints:
     """Whole numbers from non-negative ones, each less than 1 away, with the given total.
 
     The total is by default the nearest whole number to the sum. Largest remainders are rounded up;
@@ -159,9 +159,7 @@ def whole(values: Floats, total: int | None = None) -> NDArray[np.int64]:
     return found
 
 
-def finish(
-    cells: Floats, workload: Workload, *, is_whole: bool, signed: bool
-) -> NDArray[np.int64] | Floats:
+def finish(cells: Floats, workload: Workload, *, is_whole: bool, signed: bool) -> Ints | Floats:
     """The numbers that are released, in the unit of the question."""
     single = bool(np.array_equal(workload.lows, workload.highs))
     table = np.asarray(cells, np.float64)
@@ -206,7 +204,7 @@ def halved(cells: Floats, total: float) -> Floats:
     return mended[tuple(slice(0, size) for size in cells.shape)]
 
 
-def rounded(cells: Floats) -> NDArray[np.int64]:
+def rounded(cells: Floats) -> Ints:
     """Whole numbers whose running totals are the nearest to the given ones."""
     totals = np.rint(np.cumsum(cells, axis=None))
     return np.diff(totals, prepend=0).astype(np.int64).reshape(cells.shape)

@@ -16,7 +16,6 @@ from math import prod, sqrt
 from typing import Final, TypeAlias, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
 from noisegate.releases.ask.asking import Ask, Noisy
@@ -188,7 +187,7 @@ def mended(parts: Parts, sets: Sequence[Axes]) -> dict[Axes, Floats]:
     return tables
 
 
-def agreeing(sizes: Sizes, tables: Mapping[Axes, NDArray[np.float64]]) -> Parts:
+def agreeing(sizes: Sizes, tables: Mapping[Axes, Floats]) -> Parts:
     """The nearest tables that agree on what they share, in closed form."""
     return combine(sizes, [(Question(axes), Noisy(t, 1.0)) for axes, t in tables.items()])  # type: ignore[arg-type]
 

@@ -21,10 +21,9 @@ from math import prod
 from typing import Final, TypeAlias, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from noisegate.releases.ask.asking import Noisy
-from noisegate.releases.cells.workload import Floats
+from noisegate.releases.cells.workload import Floats, Ints
 from noisegate.transforms.strategy import Block, Groups, Matrix
 
 Axes: TypeAlias = tuple[int, ...]  # in ascending order
@@ -109,7 +108,7 @@ class Question:
             if self.covers(part)
         }
 
-    def _factor(self, axis: int, size: int) -> NDArray[np.int64]:
+    def _factor(self, axis: int, size: int) -> Ints:
         if axis not in self.kept:
             return np.ones((1, size), np.int64)
         if axis not in self.bare:
@@ -147,14 +146,12 @@ class Parts:
         """Of each cell of the table over some axes."""
         return float(self.variance(axes, np.ones((1, len(axes)), np.int64))[0])
 
-    def variance(self, axes: Axes, counts: NDArray[np.int64]) -> Floats:
+    def variance(self, axes: Axes, counts: Ints) -> Floats:
         """Of sums over ``counts[i, j]`` values of the j-th axis; infinite if a part is unknown."""
         return box_variance(self.sizes, self.precision, axes, counts)
 
 
-def box_variance(
-    sizes: Sizes, precision: Mapping[Axes, float], axes: Axes, counts: NDArray[np.int64]
-) -> Floats:
+def box_variance(sizes: Sizes, precision: Mapping[Axes, float], axes: Axes, counts: Ints) -> Floats:
     """The variance of sums over boxes of ``counts[i, j]`` values of each axis.
 
     A box is a product of 0/1 vectors b. Its share of a part is the product of the even share

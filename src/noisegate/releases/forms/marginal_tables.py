@@ -21,7 +21,7 @@ from noisegate.exact import fraction
 from noisegate.mechanisms.base import failure_of
 from noisegate.releases.cells.axes import Axis, chosen_cells, require_names
 from noisegate.releases.cells.estimate import tail_factor
-from noisegate.releases.cells.workload import Floats, Workload
+from noisegate.releases.cells.workload import Floats, Ints, Workload
 from noisegate.releases.fit.marginals import (
     AskOf,
     TablesPlan,
@@ -46,7 +46,7 @@ class MarginalTable:
     """One of the tables, or a marginal of one."""
 
     axes: tuple[Axis, ...]
-    values: NDArray[np.int64]
+    values: Ints
     measured: Floats  # by least squares alone: unbiased, with the variance below
     value: str
     gaussian: bool
@@ -68,18 +68,14 @@ class MarginalTable:
         half = self._half(float(self.measured[cells].sum()), shown, counts, confidence)
         return Number(value=shown, margin=int(half[0]), confidence=fraction(confidence))
 
-    def margins(self, confidence: Numeric = 0.95) -> NDArray[np.int64]:
+    def margins(self, confidence: Numeric = 0.95) -> Ints:
         """The ± of every cell, each by itself."""
         ones = np.ones((1, len(self.axes)), np.int64)
         return self._half(self.measured, self.values, ones, confidence)
 
     def _half(
-        self,
-        raw: float | Floats,
-        shown: int | NDArray[Any],
-        counts: NDArray[np.int64],
-        confidence: Numeric,
-    ) -> NDArray[np.int64]:
+        self, raw: float | Floats, shown: int | NDArray[Any], counts: Ints, confidence: Numeric
+    ) -> Ints:
         """Half-widths around what is shown.
 
         Claim: the exact sum lies within, with the confidence, each by itself. Why: least squares
@@ -109,7 +105,7 @@ class MarginalTable:
         found: list[int] = half.tolist()
         return found
 
-    def to_numpy(self) -> NDArray[np.int64]:
+    def to_numpy(self) -> Ints:
         """The numbers, in the shape of the axes; a copy."""
         return self.values.copy()
 
@@ -131,7 +127,7 @@ class Marginals:
 
     axes: tuple[Axis, ...]
     sets: tuple[Axes, ...]
-    values: tuple[NDArray[np.int64], ...]
+    values: tuple[Ints, ...]
     measured: tuple[Floats, ...]
     precision: Mapping[Axes, float]
     gaussian: bool

@@ -44,7 +44,7 @@ from noisegate.privacy.loss import ApproxDP
 from noisegate.releases.cells.axes import Axis, require_names
 from noisegate.releases.cells.estimate import tail_factor
 from noisegate.releases.cells.grid import Grid
-from noisegate.releases.cells.workload import Floats
+from noisegate.releases.cells.workload import Floats, Ints
 from noisegate.releases.forms.numbers import Number
 from noisegate.releases.forms.table import TableExpected
 from noisegate.sql.laws.sampling import Sampling, sample_words, sampling_of
@@ -69,7 +69,7 @@ class Totals:
             each.flags.writeable = False
 
 
-def totals_of(counter: Counter, answers: Sequence[NDArray[np.int64]]) -> Totals:
+def totals_of(counter: Counter, answers: Sequence[Ints]) -> Totals:
     """The totals after each measured period. Those of earlier periods never change."""
     values, variances, base, spread = [], [], 0.0, 0.0
     for epoch in counter.epochs:
@@ -87,7 +87,7 @@ def totals_of(counter: Counter, answers: Sequence[NDArray[np.int64]]) -> Totals:
     return Totals(np.concatenate(values), np.concatenate(variances))
 
 
-def _tree(epoch: Epoch, answers: Sequence[NDArray[np.int64]], variance: float) -> Totals:  # noqa: ARG001
+def _tree(epoch: Epoch, answers: Sequence[Ints], variance: float) -> Totals:  # noqa: ARG001
     """Every complete node with all that is below it, then the sum of the largest ones."""
     held: list[tuple[float, float]] = []  # of complete subtrees, the largest first
     values, variances = [], []
@@ -105,7 +105,7 @@ def _tree(epoch: Epoch, answers: Sequence[NDArray[np.int64]], variance: float) -
     return Totals(np.array(values), np.array(variances) * variance)
 
 
-def _root(epoch: Epoch, answers: Sequence[NDArray[np.int64]], variance: float) -> Totals:
+def _root(epoch: Epoch, answers: Sequence[Ints], variance: float) -> Totals:
     """B y, where B is the matrix of running totals times the inverse of the whole-number factor."""
     count = len(answers)
     factor = np.array(root_factor(epoch.size)[:count], np.float64)

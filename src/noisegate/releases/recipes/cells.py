@@ -5,11 +5,10 @@ from fractions import Fraction
 from typing import ClassVar, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from noisegate.releases.ask.asking import Ask, each_cell
 from noisegate.releases.cells.estimate import Estimate, Predicted
-from noisegate.releases.cells.workload import Floats, Workload
+from noisegate.releases.cells.workload import Floats, Ints, Workload
 
 
 @final
@@ -32,7 +31,7 @@ class Cells:
         """One round."""
         (noisy,) = ask.sums([each_cell(ask.shape)], [Fraction(1)])
 
-        def variance(lows: NDArray[np.int64], highs: NDArray[np.int64]) -> Floats:
+        def variance(lows: Ints, highs: Ints) -> Floats:
             sizes: Floats = np.prod(highs - lows + 1, axis=1) * noisy.variance
             return sizes
 

@@ -7,13 +7,12 @@ from math import floor, log2, prod
 from typing import ClassVar, Final, final
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from noisegate.errors import SpecError
 from noisegate.releases.ask.asking import Ask
 from noisegate.releases.cells.estimate import Estimate, Predicted
-from noisegate.releases.cells.workload import Floats, Workload, ranges
+from noisegate.releases.cells.workload import Floats, Ints, Workload, ranges
 from noisegate.releases.recipes import require_same
 from noisegate.transforms.strategy import SUM_MAX, Matrix
 
@@ -55,7 +54,7 @@ class Convex:
         (noisy,) = ask.sums([found.block], [Fraction(1)])
         cells = found.inverse @ noisy.values.astype(np.float64)
 
-        def variance(lows: NDArray[np.int64], highs: NDArray[np.int64]) -> Floats:
+        def variance(lows: Ints, highs: Ints) -> Floats:
             return found.spread(ranges(ask.shape, lows, highs)) * noisy.variance
 
         return Estimate(cells.reshape(ask.shape), variance, ("questions found by optimisation",))

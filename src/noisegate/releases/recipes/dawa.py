@@ -14,7 +14,7 @@ from noisegate.mechanisms.partitions.dawa_partition import DawaPartition, walk
 from noisegate.releases.ask.asking import Ask
 from noisegate.releases.ask.shares import Law
 from noisegate.releases.cells.estimate import Estimate, Predicted, rounded
-from noisegate.releases.cells.workload import Floats, Workload
+from noisegate.releases.cells.workload import Floats, Ints, Workload
 from noisegate.releases.recipes import Exact, require_parts, require_same
 from noisegate.releases.recipes.tree import Tree, best_plan, measure
 from noisegate.releases.trees.levels import spread_rms
@@ -87,7 +87,7 @@ class Dawa(Exact):
         plan = best_plan((sizes.size,), cache(needs), law)
         levels, _ = measure(ask, plan, share=1 - first, labels=labels)
 
-        def mend(grain: float) -> NDArray[np.int64]:
+        def mend(grain: float) -> Ints:
             sums = not_negative(plan.nest, [level * grain for level in levels])
             table = np.empty(cells, np.int64)
             table[order] = rounded(np.repeat(sums / sizes, sizes))
@@ -106,7 +106,7 @@ class Dawa(Exact):
         return ceil(float(self.thrift) * noise)
 
 
-def coverage(workload: Workload, labels: NDArray[np.int32], sizes: NDArray[np.int64]) -> Floats:
+def coverage(workload: Workload, labels: NDArray[np.int32], sizes: Ints) -> Floats:
     """How much of each group some questions of a workload ask for, from 0 to 1."""
     count = min(_LOOKED_AT, workload.size, max(8, _AT_ONCE // labels.size))
     chosen = np.linspace(0, workload.size - 1, count).astype(np.int64)

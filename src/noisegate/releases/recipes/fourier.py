@@ -14,7 +14,6 @@ from math import floor, inf, log, log2, sqrt
 from typing import ClassVar, Final, final
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from noisegate.errors import SpecError
@@ -396,9 +395,7 @@ def block(cells: int, low: int, high: int, bits: int = _BITS) -> Matrix:
     return Matrix(csr_array(rows))
 
 
-def rebuild(
-    blocks: list[Matrix], answers: list[NDArray[np.int64]], cells: int, bits: int = _BITS
-) -> Floats:
+def rebuild(blocks: list[Matrix], answers: list[Ints], cells: int, bits: int = _BITS) -> Floats:
     """The smallest series that has these waves. Rounded waves are not quite orthogonal: mended."""
     found = np.zeros(cells)
     for _ in range(1 + _REFINEMENTS):

@@ -15,7 +15,7 @@ from noisegate.errors import SpecError
 from noisegate.releases.ask.asking import Ask
 from noisegate.releases.ask.shares import exact_shares, separate
 from noisegate.releases.cells.estimate import Coefficients, Estimate, Predicted
-from noisegate.releases.cells.workload import Floats, Workload, ranges
+from noisegate.releases.cells.workload import Floats, Ints, Workload, ranges
 from noisegate.releases.recipes import require_same
 from noisegate.releases.recipes.tree import sample
 from noisegate.transforms.strategy import Matrix
@@ -72,7 +72,7 @@ class Haar:
             found += answer.values[labels] * (signs / _length(ask.shape, levels))
         held = _Plan(ask.shape, plan.levels, plan.shares, tuple(a.variance for a in answers))
 
-        def variance(lows: NDArray[np.int64], highs: NDArray[np.int64]) -> Floats:
+        def variance(lows: Ints, highs: Ints) -> Floats:
             return held.variance(ranges(ask.shape, lows, highs))
 
         kept = [axis for axis, level in enumerate(plan.levels[0]) if level is None]
@@ -121,7 +121,7 @@ class _Plan:
         return found
 
 
-def _coefficients(plan: _Plan, told: Sequence[NDArray[np.int64]]) -> Coefficients:
+def _coefficients(plan: _Plan, told: Sequence[Ints]) -> Coefficients:
     """Each coefficient by its level and its stretch of cells along each axis."""
     columns: dict[str, list[int | str | None]] = {
         f"{name}{axis}": [] for axis in range(len(plan.shape)) for name in ("level", "from", "to")
@@ -169,7 +169,7 @@ def _needed(shape: tuple[int, ...], levels: tuple[Level, ...], workload: Workloa
     return found
 
 
-def _along(n: int, level: Level, low: NDArray[np.int64], end: NDArray[np.int64]) -> Floats:
+def _along(n: int, level: Level, low: Ints, end: Ints) -> Floats:
     """Of one axis. Only the stretches at the two ends of a range are cut unevenly."""
     if level is None:
         return (end - low).astype(np.float64)
@@ -177,7 +177,7 @@ def _along(n: int, level: Level, low: NDArray[np.int64], end: NDArray[np.int64])
         return ((end - low) / (1 << (n - 1).bit_length())) ** 2
     first, last = low >> level, (end - 1) >> level
 
-    def tilt(stretch: NDArray[np.int64]) -> Floats:
+    def tilt(stretch: Ints) -> Floats:
         start = stretch << level
         middle, stop = start + (1 << (level - 1)), start + (1 << level)
         left = np.clip(np.minimum(end, middle) - np.maximum(low, start), 0, None)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from noisegate.errors import SpecError
 from noisegate.releases.ask.asking import Ask
 from noisegate.releases.cells.estimate import Estimate, Predicted, simplex
-from noisegate.releases.cells.workload import Floats, Workload
+from noisegate.releases.cells.workload import Floats, Ints, Workload
 from noisegate.releases.fit.allocation import Design, design
 from noisegate.releases.fit.residuals import Axes, Parts, box_variance, closure, combine, known
 
@@ -69,10 +69,10 @@ class Marginals:
         ask.done(0.5, "measured")
         parts = combine(sizes, zip(plan.questions, answers, strict=True))
 
-        def variance(lows: NDArray[np.int64], highs: NDArray[np.int64]) -> Floats:
+        def variance(lows: Ints, highs: Ints) -> Floats:
             return parts.variance(every, highs - lows + 1)
 
-        def mend(grain: float) -> NDArray[np.int64]:
+        def mend(grain: float) -> Ints:
             return whole_table(fitted(parts.scaled(grain), sets, weights), sets)
 
         words = (f"measured as {plan.words}", "sums other than these marginals are a guess")
@@ -132,7 +132,7 @@ def fitted(parts: Parts, sets: Sequence[Axes], weights: Sequence[float]) -> Floa
     return table
 
 
-def whole_table(table: Floats, sets: Sequence[Axes]) -> NDArray[np.int64]:
+def whole_table(table: Floats, sets: Sequence[Axes]) -> Ints:
     """Whole numbers with the same total, whose marginals stay near.
 
     Running totals are rounded. Then units move, from a cell of the marginal that has most too many
@@ -164,7 +164,7 @@ def _plan(ask: Ask, workload: Workload) -> Design:
 
 
 def _best(
-    over: dict[Axes, Floats], axes: Axes, cell: int, found: NDArray[np.int64], sign: int = 1
+    over: dict[Axes, Floats], axes: Axes, cell: int, found: Ints, sign: int = 1
 ) -> tuple[tuple[int, ...], float]:
     """The cell of the table, inside one of a marginal, whose marginals have most too many.
 

@@ -58,7 +58,7 @@ class Hashes:
         """What each row of sums says about each cell, of shape (depth, cells)."""
         return np.take_along_axis(sums, self.places.astype(np.int64), axis=1) * self.signs
 
-    def sums(self, cells: NDArray[np.int64], values: Floats) -> Floats:
+    def sums(self, cells: Ints, values: Floats) -> Floats:
         """The sums that some cells alone would make."""
         rows = [
             np.bincount(place[cells], sign[cells] * values, minlength=self.width)
@@ -180,7 +180,7 @@ class Sensing:
         return Estimate(out.reshape(ask.shape), words=(words,), guess=guess)
 
 
-def pursuit(made: Hashes, sums: Floats, deviation: float = 0) -> tuple[NDArray[np.int64], Floats]:
+def pursuit(made: Hashes, sums: Floats, deviation: float = 0) -> tuple[Ints, Floats]:
     """The cells that explain the sums, and their numbers, none negative.
 
     In each round all cells join whose median over what is left stands clear of its noise, stated or
@@ -207,7 +207,7 @@ def pursuit(made: Hashes, sums: Floats, deviation: float = 0) -> tuple[NDArray[n
     return found, values
 
 
-def _level(made: Hashes, found: NDArray[np.int64], left: Floats) -> tuple[float, Floats]:
+def _level(made: Hashes, found: Ints, left: Floats) -> tuple[float, Floats]:
     """The level of all cells but those found that explains most of the sums, and what it leaves."""
     others = np.delete(np.arange(made.places.shape[1]), found)
     ones = made.sums(others, np.ones(others.size))
@@ -251,7 +251,7 @@ def median_law(errors: Floats, depth: int) -> tuple[float, float]:
     return mean, float(chances @ (ordered - mean) ** 2)
 
 
-def _columns(made: Hashes, found: NDArray[np.int64]) -> csr_array:
+def _columns(made: Hashes, found: Ints) -> csr_array:
     depth = made.places.shape[0]
     rows = made.places[:, found] + np.arange(depth)[:, None] * made.width
     columns = np.broadcast_to(np.arange(found.size), rows.shape)

@@ -15,7 +15,7 @@ from noisegate.errors import SpecError
 from noisegate.releases.ask.asking import Ask
 from noisegate.releases.ask.shares import NOISELESS, Law, exact_shares, nested
 from noisegate.releases.cells.estimate import Estimate, Predicted, rounded
-from noisegate.releases.cells.workload import Floats, Workload, ranges
+from noisegate.releases.cells.workload import Floats, Ints, Workload, ranges
 from noisegate.releases.recipes import require_same
 from noisegate.releases.trees.nested import (
     Nest,
@@ -67,10 +67,10 @@ class Tree:
         plan = self._plan(ask, workload)
         levels, weights = measure(ask, plan)
 
-        def variance(lows: NDArray[np.int64], highs: NDArray[np.int64]) -> Floats:
+        def variance(lows: Ints, highs: Ints) -> Floats:
             return box_variance(plan.nest, weights, ranges(ask.shape, lows, highs))
 
-        def mend(grain: float) -> NDArray[np.int64]:
+        def mend(grain: float) -> Ints:
             return rounded(not_negative(plan.nest, [level * grain for level in levels]))
 
         return Estimate(levels[0], variance, (plan.words,), mend=mend)

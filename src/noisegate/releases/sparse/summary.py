@@ -30,7 +30,7 @@ from noisegate.mechanisms.keys.sparse_geometric import SparseGeometric, shown_ch
 from noisegate.mechanisms.keys.sparse_priority import GRAINS, SparsePriority
 from noisegate.planning.calibrate import geometric_error
 from noisegate.releases.cells.axes import require_names
-from noisegate.releases.cells.workload import Floats
+from noisegate.releases.cells.workload import Floats, Ints
 from noisegate.releases.sparse.axes import Places, SparseAxis, places_of
 from noisegate.sheets import csv_table
 from noisegate.sql.laws import selected
@@ -79,7 +79,7 @@ class SparseRelease(Charged):
     endings: ClassVar[tuple[str, ...]] = tuple(each for each in ENDINGS if each != ".json")
     axes: tuple[SparseAxis, ...]
     cells: Places
-    values: NDArray[np.int64]
+    values: Ints
     noise: SparseGeometric | SparsePriority
     words: tuple[str, ...]
     sampling: Sampling | None
@@ -421,7 +421,7 @@ def scaled_up(sampling: Sampling, low: int, high: int, failure: Fraction) -> tup
     return floor(least[0]), ceil(most[0])
 
 
-def least_error(noise: SparseGeometric, values: NDArray[np.int64]) -> int:
+def least_error(noise: SparseGeometric, values: Ints) -> int:
     """The threshold from which on shown cells have the least Σ|shown - exact|, as far as they tell.
 
     Of n cells without rows, n α^t / (1 + α) are shown from t on, whose values add up to

@@ -11,11 +11,10 @@ from math import inf, prod
 from typing import TypeAlias, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
 from noisegate.releases.cells.estimate import simplex, simplices
-from noisegate.releases.cells.workload import Floats, Workload
+from noisegate.releases.cells.workload import Floats, Ints, Workload
 from noisegate.transforms.strategy import Groups
 
 Sides: TypeAlias = tuple[int, ...]
@@ -144,7 +143,7 @@ def not_negative(nest: Nest, levels: Sequence[Floats]) -> Floats:
 # --- what a workload needs of each level ----------------------------------------------------------
 
 
-def along(low: NDArray[np.int64], high: NDArray[np.int64], side: int) -> Floats:
+def along(low: Ints, high: Ints, side: int) -> Floats:
     """Σ over boxes of one axis of (cells inside the range)² / side."""
     first, last = low // side, high // side
     head, tail = (first + 1) * side - low, high + 1 - last * side

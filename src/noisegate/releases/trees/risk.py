@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from noisegate.releases.cells.workload import Floats, Ints
 from noisegate.releases.trees.dyadic_row import Bins, Halves, Levels, pairs
@@ -44,7 +43,7 @@ class Boxes:
     ends: Ints  # (2, boxes): cells before the box, and with it
 
     @classmethod
-    def of(cls, tree: Halves, lows: NDArray[np.int64], highs: NDArray[np.int64]) -> "Boxes":
+    def of(cls, tree: Halves, lows: Ints, highs: Ints) -> "Boxes":
         """``highs`` are inside."""
         return cls(tree, np.stack((lows.ravel(), highs.ravel() + 1)))
 

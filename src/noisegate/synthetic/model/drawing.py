@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.releases.cells.chance import Coins, public_coins
-from noisegate.releases.cells.workload import Floats
+from noisegate.releases.cells.workload import Floats, Ints
 from noisegate.releases.fit.residuals import Axes, Sizes
 from noisegate.synthetic.model.junction import Clique
 
@@ -51,7 +51,7 @@ def numbers(columns: NDArray[Any], axes: Axes, sizes: Sizes) -> NDArray[Any]:
     return found
 
 
-def _even_steps(rows: Floats, group: NDArray[np.int64], chance: Coins) -> NDArray[np.int64]:
+def _even_steps(rows: Floats, group: Ints, chance: Coins) -> Ints:
     """For rows in order of their group, a column of its row of ``rows`` at even steps."""
     counts = np.bincount(group, minlength=len(rows))
     held = np.flatnonzero(counts)
@@ -64,5 +64,5 @@ def _even_steps(rows: Floats, group: NDArray[np.int64], chance: Coins) -> NDArra
     upto += np.arange(held.size)[:, None]
     found = np.searchsorted(upto.ravel(), steps + place, side="right")
     last = rows.shape[1] - 1
-    values: NDArray[np.int64] = np.minimum(found - place * rows.shape[1], last)
+    values: Ints = np.minimum(found - place * rows.shape[1], last)
     return values
