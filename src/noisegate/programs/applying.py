@@ -12,7 +12,7 @@ from fractions import Fraction
 from math import ceil
 from threading import Event, Thread
 from time import monotonic
-from typing import Any, ClassVar, Final, Literal, Required, TypeAlias, TypedDict, final
+from typing import Any, ClassVar, Final, Literal, Required, TypeAlias, final
 
 from noisegate.algebra.blocks import STEPS, Blocks, Program
 from noisegate.algebra.relation import Relation
@@ -38,7 +38,7 @@ from noisegate.privacy.guarantee import Guarantee, guarantee_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.release import Release as Measurements
 from noisegate.programs.applied import Applied, widths_of, words_of
-from noisegate.programs.order import ApplyExpected, Ends, ProgramOrder
+from noisegate.programs.order import ApplyExpected, Ends, ProgramOrder, ProgramTerms
 from noisegate.sql.question import Function as Aggregation
 from noisegate.sql.question import Question
 from noisegate.sql.reading.reader import read
@@ -51,33 +51,18 @@ _PRICED: Final = "Give two of epsilon, within and blocks; within is for a mean o
 Aggregate: TypeAlias = Literal["mean", "median", "center"]
 
 
-class ApplyTerms(TypedDict, total=False):
-    """What is said beside the program; see `ApplyOrder`.
-
-    ``imports`` are modules that it uses and no line of it names.
-    """
+class ApplyTerms(ProgramTerms, total=False):
+    """What is said beside the program; see `ApplyOrder`."""
 
     range: Required[Ends | Sequence[Ends]]
-    table: str | None
-    columns: Sequence[str] | None
-    where: str | None
     names: Sequence[str] | None
-    blocks: int | None
-    rows: int | None
     resample: int
     narrow: bool
     aggregate: Aggregate
-    epsilon: Number | None
     delta: Number | None
     within: Number | None
     confidence: Number
     default: Number | Sequence[Number] | None
-    seconds: Number
-    memory: int
-    imports: Sequence[str]
-    trusted: bool
-    workers: int
-    rehearse: bool
 
 
 @final

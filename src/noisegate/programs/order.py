@@ -6,6 +6,7 @@ from typing import (
     Any,
     Self,
     TypeAlias,
+    TypedDict,
     final,
 )
 
@@ -23,6 +24,26 @@ from noisegate.programs.applied import widths_of
 from noisegate.programs.text import Function, completed, program_of
 
 Ends: TypeAlias = Sequence[Number]  # of one number: (0, 120)
+
+
+class ProgramTerms(TypedDict, total=False):
+    """Which rows a program sees, and how it is run.
+
+    ``imports`` are modules that it uses and no line of it names.
+    """
+
+    table: str | None
+    columns: Sequence[str] | None
+    where: str | None
+    blocks: int | None
+    rows: int | None
+    epsilon: Number | None
+    seconds: Number
+    memory: int
+    imports: Sequence[str]
+    trusted: bool
+    workers: int
+    rehearse: bool
 
 
 @final

@@ -10,7 +10,7 @@ once the steward may vouch for a sensitivity, and every promise says so.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import ClassVar, Required, TypedDict, final
+from typing import ClassVar, Required, final
 
 from noisegate.algebra.blocks import STEPS
 from noisegate.curator.blocks import BlockMeasurement
@@ -25,30 +25,18 @@ from noisegate.privacy.guarantee import Guarantee, guarantee_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.release import Release as Measurements
 from noisegate.programs.applying import ApplyOrder, drawn_blocks, sql_of, tally_of
-from noisegate.programs.order import Ends, ProgramOrder, require_all_rows
+from noisegate.programs.order import Ends, ProgramOrder, ProgramTerms, require_all_rows
 from noisegate.sql.choices.choice import Choice, ChoiceExpected, ChoiceJob
 from noisegate.transforms.blocks import BlockQuery
 
 
-class ScoreTerms(TypedDict, total=False):
+class ScoreTerms(ProgramTerms, total=False):
     """What is said beside the program; see `ScoreOrder`."""
 
     candidates: Required[Sequence[str]]
     range: Required[Ends]
-    table: str | None
-    columns: Sequence[str] | None
-    where: str | None
-    blocks: int | None
-    rows: int | None
-    epsilon: Number | None
     default: Number | None
     sensitivity: Number | None
-    trusted: bool
-    seconds: Number
-    memory: int
-    imports: Sequence[str]
-    workers: int
-    rehearse: bool
 
 
 @final
