@@ -35,6 +35,7 @@ _SETTINGS: Final = {
     "lock_timeout": "'30s'",
     "client_min_messages": "error",
     "jit": "off",
+    "enable_tidscan": "on",  # pages are read by their numbers
     "work_mem": "'128MB'",  # of one sort or hash table: owners are grouped by the million
 }
 _TABLES: Final = """
@@ -45,7 +46,8 @@ _TABLES: Final = """
                         r.oid, c.oid, 'INSERT, UPDATE, DELETE, TRUNCATE')
                     OR pg_catalog.has_any_column_privilege(r.oid, c.oid, 'INSERT, UPDATE'))),
         CASE WHEN c.relkind IN ('v', 'm') THEN pg_catalog.pg_get_viewdef(c.oid) ELSE '' END,
-        c.relkind IN ('r', 'p', 'v') AND pg_catalog.has_table_privilege(c.oid, 'SELECT')
+        c.relkind IN ('r', 'p', 'v') AND pg_catalog.has_table_privilege(c.oid, 'SELECT'),
+        c.relkind = 'r' AND c.relam = 2  -- heap, whose number is fixed
     FROM unnest(%s::text[], %s::text[]) WITH ORDINALITY AS p(schema, name, at)
     JOIN pg_catalog.pg_namespace n ON n.nspname = p.schema
     JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = p.name
@@ -122,7 +124,8 @@ class Stored:
     ``is_stored``: its rows lie in this database, each by itself. ``parts`` are the tables that they
     lie in, itself and its partitions. ``guarded``: a rule of the server hides some of them.
     ``locks``: LOCK TABLE takes it, which needs a right to the whole table. ``view`` is the
-    definition of one. ``own_casts``: somebody made a cast between types that are read.
+    definition of one. ``in_pages``: its rows lie in pages of the usual kind, and in no other table.
+    ``own_casts``: somebody made a cast between types that are read.
     """
 
     oid: int
@@ -131,6 +134,7 @@ class Stored:
     guarded: bool
     writes: bool
     locks: bool
+    in_pages: bool
     view: str
     own_casts: bool
     types: Mapping[str, str]
@@ -138,6 +142,11 @@ class Stored:
     hidden: frozenset[str]
     unique: frozenset[frozenset[str]]
     comments: Mapping[str, str]
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all of its rows may be read by their places in its pages."""
+        return self.in_pages and self.is_stored and self.locks and not self.guarded
 
 
 def url_of(data: Mapping[str, Place]) -> str:
@@ -289,6 +298,7 @@ def stored_tables(
             guarded=guarded,
             writes=writes,
             locks=locks,
+            in_pages=heap and parts[oid][1] == [oid],
             view=view,
             own_casts=casts,
             types={n: t for o, n, t, _, seen, _ in columns if o == oid and seen and t in KIND_OF},
@@ -299,5 +309,5 @@ def stored_tables(
             if kind == "p" or parts[oid][1] == [oid] else frozenset(),  # an heir has no such index
             comments={n: note for o, n, *_, note in columns if o == oid and note},
         )
-        for at, oid, kind, guarded, writes, view, locks in sorted(found)
+        for at, oid, kind, guarded, writes, view, locks, heap in sorted(found)
     }  # fmt: skip

@@ -20,7 +20,8 @@ from weakref import WeakSet
 import numpy as np
 from sqlglot import exp
 
-from noisegate.algebra.tally import Grouping, Keys
+from noisegate.algebra.relation import Table, all_of
+from noisegate.algebra.tally import Grouping, Keys, Values
 from noisegate.errors import DEBUG, NoisegateError, SourceError
 from noisegate.privacy.domain import Key, Kind, TableDomain
 from noisegate.sources.asked.opening import (
@@ -31,10 +32,12 @@ from noisegate.sources.asked.opening import (
 )
 from noisegate.sources.asked.pool import Pool
 from noisegate.sources.asked.source import AskedSource
+from noisegate.sources.asked.statements import is_grouped, whole_rows
 from noisegate.sources.postgres.dialect import POSTGRES
 from noisegate.sources.postgres.found import packed, typed_rows, whole_columns
 from noisegate.sources.postgres.link import Link, Once, cut
 from noisegate.sources.postgres.opening import checked
+from noisegate.sources.postgres.pages import by_ranges, in_ranges
 from noisegate.sources.postgres.server import (
     AGAIN,
     UNREACHABLE,
@@ -96,6 +99,26 @@ class PostgresSource(AskedSource):
 
         return Held(counts=counts, take=take)
 
+    def values(self, tally: Values) -> list[Whole]:
+        """Those of rows of one table by its pages, where they are sent one by one."""
+        text = self._by_pages(tally)
+        if text is None:
+            return super().values(tally)
+        found = self._run(lambda connection: [v for (v,) in _copied(connection, text, 1)])
+        return [np.concatenate([np.zeros(0, np.int64), *found])]
+
+    def _by_pages(self, tally: Values) -> str | None:
+        """The statement; None where rows are not read so."""
+        tables = {each.domain.name for each in all_of(tally.relation) if type(each) is Table}
+        if tally.by or self._coins is not None or is_grouped(tally, self.dialect):
+            return None
+        if len(tables) != 1 or not self._form[name := tables.pop()].is_plain:
+            return None
+        query = whole_rows(self._query(tally), ["v"])
+        if not in_ranges(query, base_view(self._place(name))):
+            return None
+        return by_ranges(self.dialect.text(self._placed(query)), self._form[name].oid)
+
     @contextmanager
     def still(self) -> Iterator[Self]:
         """The tables at one moment, in one transaction of its own connection; see `Source.still`.
@@ -131,7 +154,7 @@ class PostgresSource(AskedSource):
         return shown_rows(columns, rows)
 
     def _parts(self, text: str, columns: int, use: Callable[[Iterator[list[Whole]]], Used]) -> Used:
-        return self._run(lambda c: use(_copied(c, text, columns)))
+        return self._run(lambda c: use(_copied(c, packed(text, columns), columns)))
 
     def _batches(
         self,
@@ -289,6 +312,6 @@ def _changed() -> SourceError:
 def _copied(
     connection: "psycopg.Connection[Any]", text: str, columns: int
 ) -> Iterator[list[Whole]]:
-    copying = f"COPY ({packed(text, columns)}) TO STDOUT (FORMAT BINARY)"
+    copying = f"COPY ({text}) TO STDOUT (FORMAT BINARY)"
     with connection.cursor() as cursor, cursor.copy(copying) as copied:
         yield from whole_columns(copied, columns)
