@@ -305,13 +305,14 @@ def test_a_question_that_a_killed_server_lost_is_answered_later_for_one_charge(t
     real, killed = source._statement, threading.Timer(2, dying.close)
     slow = "(SELECT sum(sin(a.id * b.id)) FROM range(9000000) a, range(9000) b)"
     source._statement = lambda *asked: f"SELECT * FROM ({real(*asked)}) WHERE 9 > {slow}"
-    killed.start()
+    plan = source._plan  # before the charge: the server is lost after it
+    source._plan = lambda text: (plan(text), killed.start())
     with pytest.raises(SourceError) as refusal:
         gate.sql(question, epsilon=10)
     killed.join()
     assert refusal.value.__cause__ is refusal.value.__context__ is None
     assert gate.spent.epsilon == price
-    source._statement, line.port = real, spark.port
+    source._statement, source._plan, line.port = real, plan, spark.port
     assert round(gate.sql(question, epsilon=10).to_pandas().iloc[0, 0]) in range(50, 70)
     assert gate.spent.epsilon == price
     line.close()
