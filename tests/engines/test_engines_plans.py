@@ -13,7 +13,7 @@ from noisegate.algebra.expression import Literal
 from noisegate.algebra.relation import Table
 from noisegate.algebra.tally import Sums, Term, Values
 from noisegate.curator.measurement import Measurement
-from noisegate.errors import SourceError
+from noisegate.errors import OverBudget, SourceError
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.transforms.query import Query
 from refusals import about
@@ -93,6 +93,27 @@ def test_what_cannot_be_planned_costs_nothing_and_is_told_without_words(
         assert WORD not in f"{told.value!r}"
     assert gate.spent.epsilon == 0
     assert WORD not in caplog.text + "".join(capfd.readouterr())
+
+
+def test_the_numbers_are_planned_before_an_estimate_is_paid_for(clinic):
+    gate = opened(clinic())
+    broken(gate.door._source, Values)
+    with pytest.raises(SourceError, check=about("plan")):
+        gate.sql("SELECT MEDIAN(cost), COUNT(*) FROM visits", epsilon=1, choose="caps")
+    assert gate.spent.epsilon == 0
+
+
+def test_nothing_is_planned_for_an_account_that_cannot_pay(clinic):
+    """How long planning takes may depend on statistics: nobody may ask for it again and again."""
+    gate = noisegate.open(clinic(), analyst="bob", ledger=":memory:")
+    source, planned = gate.door._source, []
+    source._plan = planned.append
+    one = Term(expression=Literal(1), grain=Fraction(1), low=0, high=1)
+    query = Query(Sums(relation=Table(gate.door.tables["people"]), terms=(one,), rows_per_unit=1))
+    noise = Geometric.for_epsilon(11, sensitivity=query.l1s[0])
+    with pytest.raises(OverBudget):
+        gate.door.measure(Measurement(query=query, mechanisms=(noise,)))
+    assert not planned
 
 
 def test_a_steward_sees_the_words_of_the_engine(clinic, monkeypatch):

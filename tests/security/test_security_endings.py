@@ -139,7 +139,9 @@ def test_rows_that_are_gone_meanwhile_are_a_refusal(people):
         (
             "vl_convert",
             "noisegate-dp[plot]",
-            lambda _: __import__("noisegate.desk.display.plot", fromlist=["x"]).require_drawing(),
+            lambda _: __import__(
+                "noisegate.desk.display.drawing", fromlist=["x"]
+            ).require_drawing(),
         ),
     ],
     ids=lambda each: each if isinstance(each, str) else "",

@@ -98,8 +98,8 @@ class Curator:
     def measure(self, measurement: Asked, *, request_id: str | None = None) -> Release:
         """Answer a question: from the ledger if it was answered before, else for its price.
 
-        Without a ``request_id`` the question is its own id, so that it is drawn and paid for once
-        however often it is asked. With an id of its own it is a new draw, and so a new charge.
+        Without a ``request_id`` the question is its own id: it is drawn and paid for once, however
+        often it is asked. With an id of its own it is a new draw, and so a new charge.
         """
         self._require_own(measurement)
         question = measurement.question()
@@ -110,7 +110,8 @@ class Curator:
 
             require_place(measurement.query.tally, self._packages)
         own = self._own_id(f"ask {request_id}" if request_id else digest(question))
-        if request_id is None or self.ledger.find(own, question, self.account) is None:
+        if self._source.plans and self.ledger.find(own, question, self.account) is None:
+            self.ledger.require_room(self.paying(measurement.event()), account=self.account)
             self.require_plan(measurement)
         entry = self._reserve(own, question=question, event=measurement.event(), kind="measurement")
         if entry.answer is not None:

@@ -41,6 +41,11 @@ class Remembered(Source):
         """As the engine does."""
         self._source.require(tally)
 
+    @property
+    def plans(self) -> bool:
+        """As the engine does."""
+        return self._source.plans
+
     def require_plan(self, tally: Tally | Blocks) -> None:
         """As the engine does."""
         self._source.require_plan(tally)

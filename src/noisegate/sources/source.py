@@ -78,6 +78,11 @@ class Source(ABC):
     def require(self, tally: "Tally | Blocks") -> None:  # noqa: B027 - most can do all
         """Refuse what this engine cannot compute. Reads no row: the door asks before it charges."""
 
+    @property
+    def plans(self) -> bool:
+        """Whether it has statements planned before they are charged, in `require_plan`."""
+        return False
+
     def require_plan(self, tally: "Tally | Blocks") -> None:  # noqa: B027 - most plan as they read
         """Refuse what this engine cannot plan. Reads no row: the door asks before it charges."""
 

@@ -35,9 +35,9 @@ from noisegate.privacy.guarantee import Guarantee, names_of, units_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.release import Release
 from noisegate.sql.bounds.sized import has_both, sums_of
-from noisegate.sql.drafts.within import SINCE, ZEROS_SINCE, has_zeros, is_narrowed
+from noisegate.sql.drafts.within import SINCE, is_narrowed
 from noisegate.sql.estimates.accuracy import Goal
-from noisegate.sql.estimates.profiles import CAPS_SINCE, NEAR_SINCE, OWN_SINCE
+from noisegate.sql.estimates.profiles import CAPS_SINCE, OWN_SINCE, SUMS_SINCE
 from noisegate.sql.plan import AnswerExpected, AnswerPlan
 from noisegate.sql.question import Question, sampled
 from noisegate.sql.reaching import MOST, goal_of, least, require_foreseen, require_reached
@@ -122,7 +122,9 @@ class QuestionJob(Job[Collected, Answer, AnswerExpected]):
 
     def ready(self) -> "QuestionJob":
         """The same with numbers that were measured first, and bounds and caps that were found."""
-        job, looked = self, list[Release]()
+        job, looked, curator = self, list[Release](), self.desk.curator
+        for order in self.orders:  # as far as it is known: caps that are looked for may be others
+            order.require_plan(curator)
         if self.firsts:
             known = {each.sql: each for each in self.asked.reading.firsts}
             for place, (sql, first) in enumerate(self.firsts.items()):
@@ -134,7 +136,9 @@ class QuestionJob(Job[Collected, Answer, AnswerExpected]):
                 raise after_paying(refusal) from None
         while job.asked.missing:
             ready = [look.measurement for look in job.asked.missing if not look.waits]
-            looked += [self.desk.curator.measure(measurement) for measurement in ready]
+            for measurement in ready:
+                curator.require_plan(measurement)
+            looked += [curator.measure(measurement) for measurement in ready]
             job = job.again()
         if self.goal is not None:
             try:
@@ -288,17 +292,15 @@ def _known(desk: Desk, reading: Reading, terms: Terms, *, fresh: bool) -> Questi
         return job
     begun = desk.read_as(Ledger.begun)
     wide = (False, True) if begun < SINCE and any(map(is_narrowed, blocks)) else (False,)
-    zeros = (False, True) if begun < ZEROS_SINCE and any(map(has_zeros, blocks)) else (False,)
-    caps = [_Formerly()]
+    ways, was = [_Formerly()], _Formerly(near=True, noisy_zeros=True)
+    ways += [was] * (begun < SUMS_SINCE and any(map(sums_of, blocks)))
     if job.asked.looks:
-        caps += [_Formerly(near=True)] * (begun < NEAR_SINCE and any(map(sums_of, blocks)))
         own = begun < OWN_SINCE and any(map(has_both, blocks))
-        caps += [_Formerly(near=True, shared=True)] * own
-        caps += [_Formerly(near=True, shared=True, former=True)] * (begun < CAPS_SINCE)
-    for was, *way in list(product(caps, wide, zeros))[1:]:
+        ways += [was._replace(shared=True)] * own
+        ways += [was._replace(shared=True, former=True)] * (begun < CAPS_SINCE)
+    for way, at in list(product(ways, wide))[1:]:
         with suppress(NoisegateError):
-            read = was._replace(wide=way[0], noisy_zeros=way[1]).read(reading)
-            other = _job(desk, read, terms, fresh=fresh)
+            other = _job(desk, way._replace(wide=at).read(reading), terms, fresh=fresh)
             if other.is_paid(desk.curator):
                 return other
     return job

@@ -275,9 +275,9 @@ def test_sums_under_the_cap_of_counts_are_found_in_older_ledgers(monkeypatch, tm
         was = job._Formerly(near=True)
         once.setattr(job, "_reading", lambda *args: was.read(read(*args)))
         bought = opened().sql(sql, epsilon=1)
-    monkeypatch.setattr(job, "NEAR_SINCE", "2000-01-01")
+    monkeypatch.setattr(job, "SUMS_SINCE", "2000-01-01")
     assert not opened().plan(sql, epsilon=1).free
-    monkeypatch.setattr(job, "NEAR_SINCE", "9999-12-31")
+    monkeypatch.setattr(job, "SUMS_SINCE", "9999-12-31")
     gate = opened()
     assert gate.plan(sql, epsilon=1).free
     assert gate.sql(sql, epsilon=1).rows == bought.rows

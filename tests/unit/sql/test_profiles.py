@@ -146,7 +146,7 @@ def test_a_sum_is_looked_at_by_what_units_add_to_it():
     answer = door.sql(total, epsilon=SURE, choose="caps")
     assert answer.rows[0][0] == pytest.approx(6000, abs=10)  # noise of scale 31 / 800
     assert "the cap on what one unit adds to SUM(x), as estimated: 31" in answer.caveats
-    assert "adds to SUM(x) counts up to 30.4688; a unit with more" in " ".join(answer.caveats)
+    assert "adds to SUM(x) counts up to 31; a unit with more" in " ".join(answer.caveats)
     assert "the contribution bound loses about 0.0%" in " ".join(answer.caveats)
     counted = door.sql("SELECT COUNT(*) AS n FROM t", epsilon=SURE, choose="caps")
     assert counted.rows[0][0] == pytest.approx(6000, abs=10)

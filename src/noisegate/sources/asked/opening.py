@@ -14,8 +14,8 @@ UNREACHABLE: Final = "The engine could not read the table."
 AGAIN: Final = "Nothing was released; ask again with the same request id."
 NOT_PLANNED: Final = "The engine cannot plan this question, or cannot be reached."
 NOT_CHARGED: Final = (
-    "This was not charged. Ask again, or in another way; with NOISEGATE_DEBUG=1 a steward sees the "
-    "engine's words."
+    "What cannot be planned is not charged. Ask again, or in another way; with NOISEGATE_DEBUG=1 a "
+    "steward sees the engine's words."
 )
 _OWNER_KINDS: Final = (Kind.INTEGER, Kind.TEXT)
 

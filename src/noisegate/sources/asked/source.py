@@ -209,6 +209,10 @@ class AskedSource(Source):
                 self._able.clear()
             self._able.add(name)
 
+    @property
+    def plans(self) -> bool:  # noqa: D102 - see Source
+        return True
+
     def require_plan(self, tally: "Tally | Blocks") -> None:
         """Let the engine plan the statement that will be asked, if it has planned none like it.
 
@@ -227,13 +231,17 @@ class AskedSource(Source):
             if isinstance(tally, Sums) and not (tally := _not_zero(tally)).terms:
                 return
             tally = _of_used(tally) if isinstance(tally, Marginals) else tally
-            text = self._statement(tally, self._names(tally))
+            text = self._text(tally)
         if (shape := self._shape(text)) in self._planned:
             return
         self._plan(text)
         if len(self._planned) >= _WRITTEN_MAX:
             self._planned.clear()
         self._planned.add(shape)
+
+    def _text(self, tally: Tally) -> str:
+        """The statement that is sent for a tally."""
+        return self._statement(tally, self._names(tally))
 
     @abstractmethod
     def _plan(self, text: str) -> None:

@@ -21,7 +21,7 @@ import numpy as np
 from sqlglot import exp
 
 from noisegate.algebra.relation import Table, all_of
-from noisegate.algebra.tally import Grouping, Keys, Values
+from noisegate.algebra.tally import Grouping, Keys, Tally, Values
 from noisegate.errors import DEBUG, NoisegateError, SourceError
 from noisegate.privacy.domain import Key, Kind, TableDomain
 from noisegate.sources.asked.opening import (
@@ -106,6 +106,10 @@ class PostgresSource(AskedSource):
             return super().values(tally)
         found = self._run(lambda connection: [v for (v,) in _copied(connection, text, 1)])
         return [np.concatenate([np.zeros(0, np.int64), *found])]
+
+    def _text(self, tally: Tally) -> str:
+        by_pages = self._by_pages(tally) if isinstance(tally, Values) else None
+        return super()._text(tally) if by_pages is None else by_pages
 
     def _by_pages(self, tally: Values) -> str | None:
         """The statement; None where rows are not read so."""

@@ -20,7 +20,6 @@ from noisegate.sql.reading.conditions.facts import Facts
 from noisegate.sql.reading.conditions.narrowing import facts_of, narrowed
 
 SINCE: Final = "2026-11-18"  # ledgers that began later hold no sums with wider bounds
-ZEROS_SINCE: Final = "2026-11-19T04"  # ledgers that began later hold no sums of nothing but 0
 _KINDS: Final = (Kind.INTEGER, Kind.NUMBER, Kind.DATE, Kind.TIMESTAMP)
 
 
@@ -54,11 +53,6 @@ def is_narrowed(block: Block) -> bool:
     """Whether conditions leave less of any column that is aggregated."""
     whole = schema_of(block.relation)
     return any(schema_within(block, each.where) != whole for each in block.aggregates)
-
-
-def has_zeros(block: Block) -> bool:
-    """Whether any of its sums is of nothing but 0."""
-    return any(_is_zero(each, block) for each in block.aggregates)
 
 
 def _is_zero(aggregate: Aggregate, block: Block) -> bool:

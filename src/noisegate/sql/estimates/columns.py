@@ -223,7 +223,8 @@ class Clipped:
         found: Floats = share * self.inner * log(1 / float(1 - confidence))
         for loss in self.beyond:
             found = np.hypot(found, loss.most(share, confidence))
-        return found * unit
+        with np.errstate(over="ignore"):  # of a look that kept nothing, nobody knows
+            return found * unit
 
     def wider(self, values: NDArray[Any], rows: Floats | None, bars: Bars) -> Bars:
         """Bars of sums, or of averages over ``rows``, of values that were not moved."""

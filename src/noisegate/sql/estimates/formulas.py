@@ -196,6 +196,8 @@ def quotient_of(recipe: Recipe, parts: Quotient, *, lossless: bool = False) -> t
 
 def _places(points: Floats, far: float) -> list[Fraction]:
     """Where widths are taken: close together around the averages, and up to the bound."""
+    if not far:  # all values are 0
+        return [Fraction(0)]
     held = np.clip(points, far * _NEAREST, far)
     first, last = float(held.min()) / 2, min(2 * float(held.max()), far)
     near = np.geomspace(first, last, _PLACES).tolist()

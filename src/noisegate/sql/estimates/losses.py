@@ -250,10 +250,13 @@ def _scaled(lost: Lost, recipe: Recipe, centre: Floats) -> tuple[float, float]:
 
     Why: groups that hold all rows add up to what is kept, with noise of their own and not that of
         the look; where that is mostly noise, or cancels, the look tells more. Where it is not known
-        what a row's worth is, all groups together are taken to be what is kept.
+        what a row's worth is, all groups together are taken to be what is kept. So they are where
+        the look saw nobody, as of values that are all 0: at least one row.
     """
     unit = _unit(lost, recipe)
     measured = max(float(np.abs(centre).sum()), 1e-300)
+    if not lost.loss.kept:
+        return max(measured, unit or 1.0), unit or 1.0
     if unit is not None and _is_signed(lost, recipe):
         return lost.loss.kept * unit, unit
     if unit is None or (lost.is_norm and _is_all(lost, recipe)):
