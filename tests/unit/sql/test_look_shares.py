@@ -245,7 +245,10 @@ def fares(coins, units=3000):
 
 @pytest.mark.parametrize("accountant", ["pure", "zcdp"])
 def test_a_sum_beside_a_count_is_about_as_accurate_as_alone(accountant):
-    """Its bounds are near, its values far below them: the noise was 40 times as wide, once."""
+    """Its bounds are near, its values far below them: the noise was 40 times as wide, once.
+
+    In twelve tries the medians of five were .2 to 2.7 times each other: caps differ.
+    """
     rows, told = fares(np.random.default_rng(5)), []
     for sql in ("SELECT SUM(fare) AS s FROM t", "SELECT COUNT(*) AS n, SUM(fare) AS s FROM t"):
         noise = []

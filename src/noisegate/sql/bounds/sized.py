@@ -41,10 +41,10 @@ _LOW: Final = 1 / 8  # of its bound: an average below is better a sum over a cou
 class Counted:
     """What to look at for a cap of a block: units by size, in ``part`` of a row.
 
-    ``step``: all sizes are multiples of that, where it is known; ``least``: what 1 adds to a sum of
-    whole numbers, to that of the nearest bounds. ``people``: the sizes are numbers
-    of groups, for counts of units by group. ``sums``: they are
-    what units add to these sums, which are weighed apart. ``divides``: an average may be such a sum
+    ``step``: all sizes are multiples of that, where it is known; ``least``: the
+    largest size that a value of 1 has in a sum of whole numbers. ``people``: the sizes are numbers
+    of groups, for counts of units by group. ``sums``: they are what units add to these sums, which
+    are weighed apart. ``divides``: an average may be such a sum
     over a count. ``sought``: counts of units decide which groups are shown, above a threshold that
     grows with the cap if ``steep``, and else with its root.
     """
@@ -160,7 +160,7 @@ def _is_loose(term: Term, block: Block) -> bool:
     cap on rows has noise for rows of the largest value. On three laws of sizes by six of values
     (ε = 1 and .3) a second look made sums 1.2 to 100 times more accurate where values may be near 0
     and lie below a quarter of their bound, up to 2 times less where they lie at the middle; counts
-    beside them erred by .4 to 2 times as much. Once that was looked at with bounds far out alone.
+    beside them erred by .4 to 2 times as much. Formerly only bounds far out led to a second look.
     """
     if term.reach * term.grain >= _LOOSE:
         return True
@@ -210,10 +210,7 @@ def _of_sums(part: Part, rows: Relation, *, zeros: bool) -> Counted:
 
 
 def _step(term: Term, rows: Relation) -> Fraction:
-    """A part of what a row adds at most, of which units add multiples; 0 if values are not whole.
-
-    So it is where bounds are far out: sizes are not seen so closely.
-    """
+    """The size of a value of 1, where values are whole; 0 elsewhere, or if looks are coarser."""
     if domain_of(term.expression, schema_of(rows)).kind is not Kind.INTEGER:
         return Fraction(0)
     found = 1 / (term.reach * term.grain)
