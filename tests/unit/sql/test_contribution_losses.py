@@ -10,8 +10,9 @@ from scipy.special import ndtri
 
 import noisegate as ng
 from noisegate.sql.estimates import unseen
+from noisegate.sql.estimates.bounded import Loss
 from noisegate.sql.estimates.profiles import PART, PARTS, STEPS, Profile
-from noisegate.sql.estimates.tails import Loss, Sizes, noise_tail
+from noisegate.sql.estimates.tails import Sizes, noise_tail
 
 SURE = Fraction(95, 100)
 EVEN = np.concatenate([[0], STEPS])

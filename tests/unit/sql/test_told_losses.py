@@ -9,8 +9,8 @@ import pytest
 
 import noisegate as ng
 from noisegate.sql.estimates import estimate
+from noisegate.sql.estimates.bounded import Loss
 from noisegate.sql.estimates.profiles import STEPS, Profile
-from noisegate.sql.estimates.tails import Loss
 from noisegate.sql.estimates.unseen import DRAWS
 
 SURE = Fraction(95, 100)

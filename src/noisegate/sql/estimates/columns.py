@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from noisegate.algebra.tally import Term
 from noisegate.privacy.domain import WHOLE_MAX, Kind
 from noisegate.sql.drafts.recipe import Mean, Recipe
-from noisegate.sql.estimates.tails import Loss, Sizes
+from noisegate.sql.estimates.bounded import Loss
+from noisegate.sql.estimates.tails import Sizes
 from noisegate.sql.laws.known import Bars, is_brackets
 from noisegate.sql.laws.laws import Floats, Interval
 from noisegate.sql.laws.sampling import Sampling

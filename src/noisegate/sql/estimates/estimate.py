@@ -35,7 +35,8 @@ from noisegate.sql.estimates.columns import (
     within_range,
 )
 from noisegate.sql.estimates.formulas import average_of, quotient_of
-from noisegate.sql.estimates.losses import Lost, RowSums, quotient, raised, spread, told
+from noisegate.sql.estimates.losses import Lost, quotient, raised, spread, told
+from noisegate.sql.estimates.sums import RowSums
 from noisegate.sql.laws.known import (
     Bars,
     Known,
@@ -66,7 +67,8 @@ class Estimate:
     ``kind`` DATE and TIMESTAMP have datetime64 values; their ends are in days and hours since 1970,
     and their ± in days and hours. ``bars`` and ``ranks`` are those of the grouping sets, one after
     the other; ``rows`` says which of their cells are shown. ``noise`` are the proven part of the
-    bars, without what contribution bounds lose. ``scale``: digits behind the point of a decimal.
+    bars, without what contribution bounds lose. ``sums``: what weighted sums over groups are off.
+    ``scale``: digits behind the point of a decimal.
     """
 
     name: str
@@ -75,7 +77,7 @@ class Estimate:
     bars: tuple[Bars, ...] = ()
     noise: tuple[Bars, ...] = ()
     ranks: tuple[Ranks, ...] = ()
-    sums: RowSums | None = None  # where groups err by themselves
+    sums: RowSums | None = None
     rows: NDArray[np.bool_] = field(default_factory=lambda: np.ones(0, np.bool_))
     scale: int = 0
 
@@ -103,14 +105,11 @@ class Estimate:
         centre = centre.astype(np.float64)
         return np.maximum(np.maximum(centre - ends[0], ends[1] - centre), 0.0)
 
-    def sum_margin(
-        self, rows: Sequence[int], confidence: Fraction, *, noise: bool = False
-    ) -> float | None:
-        """The half-width of a sum over rows; None where it is not known."""
-        if self.sums is None:
-            return None
-        groups = np.flatnonzero(self.rows)[list(rows)].tolist()
-        return self.sums.half_width(groups, confidence, noise=noise)
+    def weights(self, rows: Mapping[int, float]) -> Floats:
+        """Those of all its groups, by those of the rows that are shown."""
+        found = np.zeros(self.rows.size)
+        found[np.flatnonzero(self.rows)[list(rows)]] = list(rows.values())
+        return found
 
     def rank_error(self, confidence: Number) -> int | None:
         """By how many ranks a quantile may be off; None for everything else."""

@@ -21,8 +21,8 @@ from typing import Final
 import numpy as np
 
 from noisegate.sql.drafts.recipe import VARIANCES, Mean, Recipe
+from noisegate.sql.estimates.bounded import Loss
 from noisegate.sql.estimates.losses import Ends, Quotient, average_off, widened
-from noisegate.sql.estimates.tails import Loss
 from noisegate.sql.laws.known import Bars, Known
 from noisegate.sql.laws.laws import Floats, Interval, combined
 from noisegate.sql.laws.sampling import Sampling

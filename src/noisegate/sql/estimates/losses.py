@@ -5,7 +5,6 @@ loses is estimated by the model of `tails.py`, and has quantiles: it may be much
 and never less than nothing. Both are independent, so their ± is that of their sum.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -22,11 +21,11 @@ from noisegate.privacy.domain import Kind
 from noisegate.sql.drafts.purchase import Purchase
 from noisegate.sql.drafts.recipe import COUNTS, Recipe
 from noisegate.sql.drafts.terms import is_count
+from noisegate.sql.estimates.bounded import Loss
 from noisegate.sql.estimates.profiles import Profile
-from noisegate.sql.estimates.tails import Loss
 from noisegate.sql.estimates.unseen import even_normal
 from noisegate.sql.laws.known import Bars, Known, grains_of
-from noisegate.sql.laws.laws import Floats, Interval, Law, combined
+from noisegate.sql.laws.laws import Floats, Interval, combined
 from noisegate.sql.question import Function
 
 Numbers: TypeAlias = NDArray[Any]
@@ -193,7 +192,7 @@ def told(lost: Lost, recipe: Recipe, values: Numbers, bars: Bars) -> Lost:
     unit = _unit(lost, recipe)
     if lost.wide is None or unit is None or recipe.sampled:
         return lost
-    if not _is_all(lost, recipe) or _is_signed(lost, recipe):
+    if not _is_all(lost, recipe) or is_signed(lost, recipe):
         return lost
     if lost.is_norm:
         return spread(lost, values.astype(np.float64) / unit)
@@ -220,7 +219,7 @@ def _unit(lost: Lost, recipe: Recipe) -> float | None:
 def raised(lost: Lost, recipe: Recipe, values: Numbers, bars: Bars) -> tuple[Numbers, Bars, Bars]:
     """Counts or sums of all there is, their bars, and those of the noise alone."""
     centre = values.astype(np.float64)
-    factor, gain = _factor(lost, recipe, centre), _gain(lost, recipe, centre)
+    factor, gain = factor_of(lost, recipe, centre), _gain(lost, recipe, centre)
     shown: Numbers = centre * factor
     step = 0.0
     if recipe.kind is Kind.INTEGER:
@@ -245,7 +244,7 @@ def raised(lost: Lost, recipe: Recipe, values: Numbers, bars: Bars) -> tuple[Num
     )
 
 
-def _scaled(lost: Lost, recipe: Recipe, centre: Floats) -> tuple[float, float]:
+def scaled(lost: Lost, recipe: Recipe, centre: Floats) -> tuple[float, float]:
     """What a cap keeps of all there is, and what a row's worth is, in the unit of the number.
 
     Why: groups that hold all rows add up to what is kept, with noise of their own and not that of
@@ -257,7 +256,7 @@ def _scaled(lost: Lost, recipe: Recipe, centre: Floats) -> tuple[float, float]:
     measured = max(float(np.abs(centre).sum()), 1e-300)
     if not lost.loss.kept:
         return max(measured, unit or 1.0), unit or 1.0
-    if unit is not None and _is_signed(lost, recipe):
+    if unit is not None and is_signed(lost, recipe):
         return lost.loss.kept * unit, unit
     if unit is None or (lost.is_norm and _is_all(lost, recipe)):
         return measured, measured / lost.loss.kept
@@ -275,32 +274,26 @@ def _is_all(lost: Lost, recipe: Recipe) -> bool:
     return (alone or (counted and asked.where is None)) and not lost.people
 
 
-def _factor(lost: Lost, recipe: Recipe, centre: Floats) -> float:
+def factor_of(lost: Lost, recipe: Recipe, centre: Floats) -> float:
     """What bounded numbers are multiplied by, so that they estimate all there is."""
-    kept, unit = _scaled(lost, recipe, centre)
+    kept, unit = scaled(lost, recipe, centre)
     return 1 + lost.loss.lost * unit / kept
 
 
-def _gain(lost: Lost, recipe: Recipe, centre: Floats, groups: Floats | None = None) -> Floats:
+def _gain(lost: Lost, recipe: Recipe, centre: Floats) -> Floats:
     """What the noise of bounded numbers is multiplied by when these are raised.
-
-    ``groups``: how often each is in one sum; without them each group is one.
 
     Why: let Σ c be what is kept. A group of share p is raised to c + c L / Σ c for a loss L, which
         moves by 1 + (1 - p) L / Σ c with its own noise, and by -p L / Σ c with that of each other
         group. All groups together are raised by L, whatever their noise is.
     """
-    kept, unit = _scaled(lost, recipe, centre)
+    kept, unit = scaled(lost, recipe, centre)
     more = lost.loss.lost * unit / kept
     size = np.abs(centre)
     if kept != size.sum():
-        return np.full(centre.shape if groups is None else (1,), 1 + more)
-    if groups is None:
-        part, others = size / kept, float(centre.size - 1)
-    else:
-        part = np.array([groups @ size / kept])
-        others = np.count_nonzero(groups == 0) / np.count_nonzero(groups)
-    return np.hypot(1 + more * (1 - part), more * part * sqrt(others))
+        return np.full(centre.shape, 1 + more)
+    part = size / kept
+    return np.hypot(1 + more * (1 - part), more * part * sqrt(centre.size - 1))
 
 
 def _reach(
@@ -310,19 +303,20 @@ def _reach(
 
     ``centre`` are all groups.
     """
-    kept, unit = _scaled(lost, recipe, centre)
-    signed = _is_signed(lost, recipe)
+    kept, unit = scaled(lost, recipe, centre)
+    signed = is_signed(lost, recipe)
     return lost.loss.off(of / kept, confidence, signed=signed, noise=noise / unit) * unit
 
 
 def _ends(lost: Lost, recipe: Recipe, values: Floats, confidence: Fraction) -> Ends:
     """How far below and above, of each of all groups."""
-    kept, unit = _scaled(lost, recipe, values)
-    down, up = lost.loss.ends(values / kept, confidence, signed=_is_signed(lost, recipe))
+    kept, unit = scaled(lost, recipe, values)
+    down, up = lost.loss.ends(values / kept, confidence, signed=is_signed(lost, recipe))
     return down * unit, up * unit
 
 
-def _is_signed(lost: Lost, recipe: Recipe) -> bool:
+def is_signed(lost: Lost, recipe: Recipe) -> bool:
+    """Whether what is lost may be of either sign."""
     return recipe.direct in lost.signed or any(mean.low < 0 < mean.high for mean in recipe.means)
 
 
@@ -355,7 +349,7 @@ def quotient(recipe: Recipe, total: Known, count: Known, sums: Lost, rows: Lost)
         )
         for known, lost, each in ((total, sums, of_sum), (count, rows, of_rows))
     ]
-    factors = [_factor(lost, each, values) for _, values, lost, each in parts]
+    factors = [factor_of(lost, each, values) for _, values, lost, each in parts]
     raised_total, raised_count = (
         Known(values * factor, combined([(Fraction(factor), known.law)]))
         for (known, values, _, _), factor in zip(parts, factors, strict=True)
@@ -366,52 +360,6 @@ def quotient(recipe: Recipe, total: Known, count: Known, sums: Lost, rows: Lost)
         return first, second
 
     return Quotient(raised_total, raised_count, doubts)
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowSums:
-    """Sums of a released column over groups, as free SQL makes them: their half-widths.
-
-    ``values`` are those of all groups before they are raised, each with an independent error of
-    the same ``law``; each is shown as a multiple of ``step``, half of which it may be off.
-    """
-
-    law: Law
-    values: Floats
-    step: float
-    recipe: Recipe
-    lost: Lost | None
-    bars: Bars | None = None  # of groups that are shown for their noisy numbers
-
-    def half_width(self, groups: Sequence[int], confidence: Fraction, *, noise: bool) -> float:
-        """That of a sum over groups; one that is there k times counts k times.
-
-        Why: noise of groups is independent, so its law is that of the sum; given that they are
-            shown for their noise, bars that hold all at once add up. What a cap loses of the groups
-            together is lost of one group that is all of them.
-        """
-        times = Counter(groups)
-        if not times:
-            return 0.0
-        if self.bars is None:
-            law = combined([(Fraction(count), self.law) for count in times.values()])
-            wide = law.half_width(confidence)
-        else:
-            ends = self.bars(1 - (1 - confidence) / max(1, len(times)))
-            off = np.maximum(self.values - ends.low, ends.high - self.values)
-            wide = float(sum(count * off[group] for group, count in times.items()))
-        steps = len(groups) * self.step / 2
-        if self.lost is None:
-            return wide + steps
-        of = np.array([self.values[list(groups)].sum()])
-        factor = _factor(self.lost, self.recipe, self.values)
-        held = np.bincount(groups, minlength=self.values.size).astype(np.float64)
-        (gain,) = _gain(self.lost, self.recipe, self.values, held)
-        off = np.array([wide]) * gain
-        if not noise:
-            off = _reach(self.lost, self.recipe, self.values, of, confidence, off)
-        return float(off[0]) + steps * (1 + factor)
 
 
 def average_off(

@@ -20,7 +20,8 @@ from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import Grouping, Sums, Term
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import WHOLE_MAX
-from noisegate.sql.estimates.tails import DIFFER, Loss, Model, Sizes
+from noisegate.sql.estimates.bounded import Loss
+from noisegate.sql.estimates.tails import DIFFER, Model, Sizes
 from noisegate.transforms.query import Query
 from noisegate.transforms.stability import stability_of
 

@@ -14,16 +14,22 @@ Nothing can certify that nobody has a million rows: one unit is invisible at any
 it. `bench/truth.py` holds the model to account, by how often the ± covers the exact answer.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
-from fractions import Fraction
 from functools import cached_property
-from math import ceil, inf, log, log10, sqrt
+from math import ceil, inf, sqrt
 from typing import Final, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from noisegate.sql.estimates.bounded import (
+    STRANGE_ALL,
+    STRANGE_ONE,
+    STRANGERS,
+    Loss,
+    median,
+)
 from noisegate.sql.estimates.norms import alike_of, lump_of, rows_of
 from noisegate.sql.estimates.unseen import (
     DRAWS,
@@ -31,8 +37,6 @@ from noisegate.sql.estimates.unseen import (
     Bins,
     Hidden,
     Unseen,
-    drawn,
-    even_laplace,
     even_normal,
 )
 from noisegate.sql.laws.laws import Floats
@@ -46,11 +50,6 @@ _RARER: Final = (0.005, 0.6)  # both, where empty bins are weighed by the model
 _DOUBT: Final = 1e-6  # the least such chance
 _FARTHEST: Final = 16  # bins beyond the last clear one in which a bound may lie
 _UNLIKE: Final = 0.25  # of what is lost: how far large units differ from others, for caps
-# The same for bars; and where norms say that units are in one group, or in all alike. By how much
-# what aeroplanes lose differs from their rows by group (`bench/truth_worlds.py`, caps that lose .2
-# to .5): .02 by month, .3 by hour, .2 to .4 by origin, .5 to .6 by destination, 1 by carrier; and
-# averages of large ones differ from others as much. Of made-up tables it is 0.
-_STRANGERS, _STRANGE_ONE, _STRANGE_ALL = 0.33, 0.6, 0.15
 # Of how far draws are off their median, how far the truth is: less, the less noise hides. Chosen
 # on tables of made-up shapes, so that 95 of 100 exact answers are covered. The most: on 14 laws
 # of sizes (14 draws each, seed 1, ε = .1) bars held 0.93 at 0.8, of 2.8 times the error, and 0.94
@@ -64,156 +63,9 @@ _APART: Final = 0.5  # the same of groups: those that all are in lose least, at 
 _TYPICAL: Final = 0.96  # of all draws: those that are no farther off, for the choice of a bound
 _RARE: Final = (0.88, 1.55)  # the same as a quantile; how many deviations that is of normal laws
 _SPREAD: Final = 1.5  # times their mean distance from the middle, about a standard deviation
-_SHARES: Final = np.concatenate([[0.0], np.geomspace(1e-6, 1.0, 48)])  # between: a straight line
-_NOISE: Final = 39  # the dimension of draws of noise: others are those of units and groups
-_FEW: Final = 0.01  # of all draws: those that quantiles are read off
 _STEEP: Final = 6.0  # the most that logarithms of densities fall or rise within one of sizes
 _ODD: Final = 1 / 8  # of a bin's width over √12: how far its mean may be off where sizes are smooth
-_TWO: Final = 1.96  # standard deviations at 95 %
-_AROUND: Final = (0.15, 0.3, 0.6, 1.2, 2.4, 4.8)  # of how far draws are off their middle, usually
-_LEAST: Final = 100  # draws that are to count when they are told what was measured
-_STANDS: Final = 3.0  # scales of noise from which on a sum stands clear of it
 DIFFER: Final = 0.1  # of the half-width of bounds: by what averages of units differ, about
-_SURE: Final = Fraction(95, 100)
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Loss:
-    """What a bound ``cap`` loses, in rows' worth: ``kept`` and ``lost`` add up to all there is.
-
-    ``drawn`` are even draws of what may be lost, and ``lost`` is their median. ``squares`` are Σ e²
-    over units that lose e, in each draw: how unevenly they may spread over groups. ``near``: what
-    part of the distance between draws and their median bars hold, beside the doubt ``within`` bins:
-    of a draw with a hidden group of units, all of it if the look is coarse. ``held`` are what is
-    kept in each draw. ``about``: what is lost, in place of the median.
-    """
-
-    cap: float
-    kept: float
-    drawn: Floats
-    squares: Floats
-    unlike: float = _STRANGERS
-    near: Floats | float = 1.0
-    within: float = 0.0
-    held: Floats | None = None
-    about: float | None = None
-
-    @property
-    def lost(self) -> float:
-        """What is lost, about: as likely less as more, unless another number was shown."""
-        return _median(self.drawn) if self.about is None else self.about
-
-    @property
-    def factor(self) -> float:
-        """What bounded sums are multiplied by, so that they estimate all there is."""
-        return 1 + self.lost / self.kept
-
-    @property
-    def share(self) -> float:
-        """What is lost, of all there is."""
-        return self.lost / (self.kept + self.lost)
-
-    def given(self, kept: float, noise: float, *, about: float) -> "Loss":
-        """The same, if ``kept`` is what was measured, with Laplace noise of about such a scale.
-
-        What is lost is still taken to be ``about`` what it was: noise that adds to a sum speaks for
-        a longer tail, so both would be off to the same side.
-
-        Why: each draw says what a bound keeps of it and what it loses. By Bayes' rule those that
-            keep about what was measured are the likelier ones. So a bounded sum tells how much lies
-            between the last clear bin and the bound, which the look alone leaves to the model, and
-            by that how a tail goes on. A draw stands for others around it, as far around as it
-            takes to leave the weight of `_LEAST`; where all are far away, none tells more than
-            another. A sum that stands clear of its noise is what is kept, else draws tell more.
-        """
-        assert self.held is not None  # noqa: S101 - all but those of made-up losses have it
-        off, wide = np.abs(self.held - kept), _median(np.abs(self.held - _median(self.held)))
-        for around in _AROUND:
-            fit = -off / max(float(np.hypot(noise, around * wide)), 1e-9)
-            weight = np.exp(fit - fit.max())
-            if weight.sum() ** 2 >= _LEAST * (weight @ weight):
-                break
-        else:
-            fit = np.zeros_like(off)
-        at = drawn(fit, off.size)
-        held = self.held[at]
-        known = kept if kept >= _STANDS * noise else max(_median(held), self.kept / 2)
-        near = self.near[at] if isinstance(self.near, np.ndarray) else self.near
-        return replace(
-            self, kept=known, drawn=self.drawn[at], squares=self.squares[at], near=near, held=held,
-            about=about,
-        )  # fmt: skip
-
-    def off(
-        self,
-        share: Floats,
-        confidence: Fraction,
-        *,
-        signed: bool = False,
-        noise: Floats | float = 0.0,
-    ) -> Floats:
-        """How far from its share of `lost` a sum may lose, below or above, in rows' worth.
-
-        ``noise`` are half-widths of what is added to it, at this confidence: of Laplace noise,
-        about, or of noise with lighter tails. Many groups are read off a curve, and half-widths are
-        added in squares, which is more.
-        """
-        at, off = self._offs(share, signed=signed)
-        failure = float(1 - confidence)
-        if share.size != at.size:
-            alone = _read(share, at, _quantile(np.abs(off), failure))
-            return np.hypot(alone, noise)
-        both = off + np.reshape(noise, (-1, 1)) / log(1 / failure) * even_laplace(_NOISE)
-        return np.maximum(_quantile(np.abs(both), failure), noise)
-
-    def most(self, share: Floats, confidence: Fraction) -> Floats:
-        """How much a sum may lose at most."""
-        at, off = self._offs(share, signed=False)
-        drawn = np.abs(off + at[:, None] * self.lost)
-        return _read(share, at, _quantile(drawn, float(1 - confidence)))
-
-    def ends(
-        self, share: Floats, confidence: Fraction, *, signed: bool = False
-    ) -> tuple[Floats, Floats]:
-        """How far below and how far above, for half of the failure each."""
-        at, off = self._offs(share, signed=signed)
-        ends = (_quantile(side * off, float(1 - confidence) / 2) for side in (-1, 1))
-        down, up = (_read(share, at, np.maximum(end, 0.0)) for end in ends)
-        return down, up
-
-    def _offs(self, share: Floats, *, signed: bool) -> tuple[Floats, Floats]:
-        """Draws of what sums lose beyond their shares of `lost`, for some shares.
-
-        Why: let each of the units that lose e be in a group by itself with chance p, the group's
-            share. What the group loses has mean p Σe and variance p (1 - p) Σe². Large units may be
-            unlike others: their odds of being in the group are e^x times those of others, about, x
-            normal, which moves p by p (1 - p) x; of all rows nothing is in another group. Sums of
-            either sign may lose e or -e for each unit, whatever they are themselves.
-        """
-        held = np.clip(np.abs(share), 0.0, 1.0)
-        at = held if held.size <= _SHARES.size else _SHARES
-        part = at[:, None]
-        rest = 1 - part
-        apart = np.ones_like(part) if signed else part * rest
-        differ = self.unlike * rest * even_normal(1)
-        near = self.lost + self.near * (self.drawn - self.lost)
-        near = near + np.maximum(1 - self.near, 0.0) * self.within * even_normal(3)
-        drawn = part * near * (1 + differ) + np.sqrt(apart * self.squares) * even_normal(2)
-        return at, drawn - part * self.lost
-
-    def average_off(self, share: Floats) -> Floats:
-        """A standard deviation of averages of a group, of values whose own one is 1.
-
-        Why: the average of all is that of the rest, moved by (lost share) times the difference of
-            what was lost. That is an average over few units, each in the group with chance p.
-        """
-        held = np.clip(np.abs(share), 1e-9, 1.0)
-        at = held if held.size <= _SHARES.size else _SHARES[1:]
-        among = np.hypot(np.sqrt(self.squares / at[:, None]), self.unlike * self.drawn)
-        off = among / (self.kept + self.drawn) * np.abs(even_normal(1))
-        found: Floats = np.quantile(off, float(_SURE), axis=1) / _TWO
-        return _read(share, at, found)
 
 
 class Model(Enum):
@@ -367,7 +219,7 @@ class Sizes:
         least = self.loss(cap).kept
         held = min(max(kept, least), least * sqrt(max(cells, 1)))
         part = (alike - 1 / max(cells, 1)) / max(1 - 1 / max(cells, 1), 1e-9)
-        unlike = _STRANGE_ALL + (_STRANGE_ONE - _STRANGE_ALL) * part
+        unlike = STRANGE_ALL + (STRANGE_ONE - STRANGE_ALL) * part
         return replace(self._loss(cap, rows / norms), kept=held, held=None, unlike=unlike)
 
     def _loss(self, cap: float, rows: Floats | float = 1.0) -> Loss:
@@ -384,10 +236,10 @@ class Sizes:
         squares = np.maximum(float(seen @ near**2) + units @ tail**2, 0.0)
         drawn = np.maximum(drawn, 0.0)
         held = None if cap == 0 else self.loss(0).drawn - drawn
-        kept = 0.0 if cap == 0 else max(self.total - _median(drawn), float(self._highs[0]))
+        kept = 0.0 if cap == 0 else max(self.total - median(drawn), float(self._highs[0]))
         return Loss(
             cap=cap, kept=kept, drawn=drawn, squares=squares,
-            unlike=_APART if self._apart else _STRANGERS,
+            unlike=_APART if self._apart else STRANGERS,
             near=np.where(groups, max(self._near, min(self._scale / HIDING, 1.0)), self._near),
             within=within, held=held,
         )  # fmt: skip
@@ -434,7 +286,7 @@ class Sizes:
         Draws that are far off are left out: few large units would cost all others dear.
         """
         loss = self.loss(cap)
-        lost, squares = loss.lost, _median(loss.squares)
+        lost, squares = loss.lost, median(loss.squares)
         squares = min(squares, lost) if self._apart else squares
         far = np.sort(np.abs(loss.drawn - lost))
         typical = _SPREAD * float(far[: int(_TYPICAL * far.size)].mean())
@@ -446,32 +298,6 @@ class Sizes:
             return float(np.hypot(noise, np.hypot(own, sqrt(part * (1 - part) * squares))))
         among = np.hypot(sqrt(squares * cells), _UNLIKE * lost) / (loss.kept + lost)
         return float(np.hypot(ratios * noise * cells / loss.kept, differ * among))
-
-
-def _median(drawn: Floats) -> float:
-    """The same as `numpy.median`, in a tenth of the time: bounds are chosen by dozens of them."""
-    middle = drawn.size // 2
-    lower, upper = np.partition(drawn, (middle - 1, middle))[middle - 1 : middle + 1]
-    return float((lower + upper) / 2)
-
-
-def _read(share: Floats, at: Floats, found: Floats) -> Floats:
-    """What was found at some shares, at those that are asked for."""
-    held = np.clip(np.abs(share), 0.0, 1.0)
-    return found if held.size == at.size else np.interp(held, at, found)
-
-
-def _quantile(off: Floats, failure: float) -> Floats:
-    """What draws exceed with a chance of ``failure``, a row each.
-
-    Few of them tell of less than one in a hundred: from there on a tail falls as it did before.
-    """
-    usual, rare, asked = np.quantile(off, [1 - 10 * _FEW, 1 - _FEW, 1 - failure], axis=1)
-    if failure >= _FEW:
-        return np.asarray(asked, np.float64)
-    falling = rare + np.maximum(rare - usual, 0.0) * log10(_FEW / failure)
-    found: Floats = np.maximum(falling, asked)
-    return found
 
 
 def noise_tail(draws: int, at: float) -> float:

@@ -21,15 +21,16 @@ import numpy as np
 import sqlglot
 from sqlglot import exp
 
+from noisegate.sql.outer.forms import Form, Leaves, form_of
 from noisegate.sql.outer.items import (
     KEEPING,
     TWO_SIDED,
     Ends,
     Item,
-    Leaves,
     ReleasedBlock,
     either,
     exact,
+    joined,
     made_of,
     noisy,
     rule_of,
@@ -159,8 +160,11 @@ class Follower:
         first = known[0]
         item = made_of(known, lambda leaves: rule(*(each.ends(leaves) for each in known)))
         kept = isinstance(node, KEEPING)
+        form = form_of(node, [each.form for each in known])
         return replace(
             item,
+            form=form,
+            joint=joined(node, known, form),
             own=first.own if kept else None,
             row=first.row if kept else None,
             of=first.of if kept else None,
@@ -267,13 +271,18 @@ class Follower:
         other = node.copy()
         other.this.set("this", sqlglot.parse_one(item.leaves[item.own], dialect="duckdb"))
         other.this.set("default", None)
+        place = other.copy()
+        if item.row is not None:
+            place.this.set("this", sqlglot.parse_one(item.leaves[item.row], dialect="duckdb"))
         text = node.sql(dialect="duckdb")
-        value, width = f"value of {text}", f"± of {text}"
+        value, width, row = f"value of {text}", f"± of {text}", f"row of {text}"
+        form = None if item.of is None or item.form is None else Form.of(item.of, value, row)
         return Item(
             frozenset({value}),
-            {value: text, width: other.sql(dialect="duckdb")},
+            {value: text, width: other.sql(dialect="duckdb"), row: place.sql(dialect="duckdb")},
             lambda leaves: (leaves(value) - leaves(width), leaves(value) + leaves(width)),
             own=width,
+            form=form,
             unsigned=item.unsigned,
             amount=item.amount,
         )
@@ -310,6 +319,13 @@ class Follower:
             },
             ends,
             sums={listed: item.of},
+            form=item.form
+            and Form.of(
+                item.of,
+                value,
+                listed,
+                (lambda leaves: 1 / leaves(count)) if isinstance(inner, exp.Avg) else None,
+            ),
             unsigned=item.unsigned,
             amount=item.amount and isinstance(inner, exp.Sum),
         )

@@ -2,7 +2,8 @@
 
 An item needs hidden columns beside what is shown: see `following.py`. Its ends follow by interval
 arithmetic for the forms of SQL that error bars can follow: an interval is a pair of arrays, one end
-for each row; NaN is an unknown end and stays unknown.
+for each row; NaN is an unknown end and stays unknown. Weighted sums of released numbers, and ratios
+of two of them, err by one noise, which has a law of its own: see `forms.py`.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,7 +17,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from sqlglot import exp
 
-Array: TypeAlias = NDArray[np.float64]
+from noisegate.sql.outer.forms import Array, Form, Leaves, Weights
+
 Ends: TypeAlias = tuple[Array, Array]
 Rule: TypeAlias = Callable[..., Ends]
 
@@ -104,8 +106,6 @@ _RULES: Final[Mapping[type[exp.Expr], Rule]] = {
 }
 
 
-SumHalfWidth: TypeAlias = Callable[[str, Sequence[int], Fraction], float | None]
-Leaves: TypeAlias = Callable[[str], Array]
 ROW: Final = "# row"  # the hidden column with the place of a row in its released table
 
 
@@ -119,8 +119,8 @@ class ReleasedBlock:
     that has none: in its own unit, of dates in days, of times in hours. ``unsigned`` are aggregates
     that cannot be negative before noise; ``amounts`` are those of them that count or add up, so
     that 0 means that nothing is there; ``lower`` are those of which a cap cuts off nobody knows
-    how much. ``sum_half_width(name, rows, confidence)`` is that of a sum over rows, which are given
-    by their places.
+    how much. ``weighted(weights, confidence)`` is the half-width of a weighted sum over columns and
+    rows, which are given by their places; ``added`` are columns that it knows.
     """
 
     table: pa.Table
@@ -129,7 +129,8 @@ class ReleasedBlock:
     unsigned: frozenset[str] = frozenset()
     amounts: frozenset[str] = frozenset()
     lower: frozenset[str] = frozenset()
-    sum_half_width: SumHalfWidth = lambda *_: None
+    added: frozenset[str] = frozenset()
+    weighted: Callable[[Weights, Fraction], float | None] = lambda *_: None
 
 
 @final
@@ -142,7 +143,8 @@ class Item:
     released number itself, ``row`` that of its row, ``of`` its block and column. ``sums`` are those
     leaves that list rows, with the block and the column that they add up. ``unsigned``: it cannot
     be negative before noise. ``amount``: nor is it an average or a ratio, so that 0 means that
-    nothing is there.
+    nothing is there. ``form`` is what it is as a ratio of weighted sums, and ``joint`` the item
+    whose ends follow from such ``forms``, by name.
     """
 
     parts: frozenset[str]
@@ -154,6 +156,9 @@ class Item:
     row: str | None = None
     of: tuple[str, str] | None = None
     sums: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    form: Form | None = None
+    forms: Mapping[str, Form] = field(default_factory=dict)
+    joint: "Item | None" = None
 
     def under(self, alias: str) -> "Item":
         """The same, seen through the alias that its SELECT has outside."""
@@ -165,6 +170,9 @@ class Item:
             own=self.own and f"{alias}.{self.own}",
             row=self.row and f"{alias}.{self.row}",
             sums={f"{alias}.{leaf}": of for leaf, of in self.sums.items()},
+            form=self.form and self.form.under(alias),
+            forms={f"{alias}.{name}": form.under(alias) for name, form in self.forms.items()},
+            joint=self.joint and self.joint.under(alias),
         )
 
 
@@ -189,6 +197,7 @@ def noisy(block: ReleasedBlock, name: str, alias: str, table: str) -> Item:
         of=(table, name),
         unsigned=name in block.unsigned,
         amount=name in block.amounts,
+        form=Form.of((table, name), value, row) if name in block.added else None,
     )
 
 
@@ -198,7 +207,10 @@ def exact(node: exp.Expr) -> Item:
     leaf = f"TRY_CAST({sql} AS DOUBLE)"
     ends: Callable[[Leaves], Ends] = lambda leaves: (leaves(leaf), leaves(leaf))  # noqa: E731
     from_zero = (isinstance(node, exp.Literal) and not node.is_string) or isinstance(node, exp.Null)
-    return Item(frozenset(), {leaf: leaf}, ends, unsigned=from_zero, amount=from_zero)
+    return Item(
+        frozenset(), {leaf: leaf}, ends, unsigned=from_zero, amount=from_zero,
+        form=Form.exact(leaf),
+    )  # fmt: skip
 
 
 def made_of(items: Iterable[Item], ends: Callable[[Leaves], Ends]) -> Item:
@@ -209,7 +221,27 @@ def made_of(items: Iterable[Item], ends: Callable[[Leaves], Ends]) -> Item:
         {name: sql for each in known for name, sql in each.leaves.items()},
         ends,
         sums={leaf: of for each in known for leaf, of in each.sums.items()},
+        forms={name: form for each in known for name, form in each.forms.items()},
     )
+
+
+def ends_of(name: str) -> tuple[str, str]:
+    """What the ends of a form are called."""
+    return f"{name} at least", f"{name} at most"
+
+
+def joined(node: exp.Expr, known: Sequence[Item], form: Form | None) -> Item | None:
+    """An item whose ends follow from one law; None where none of its numbers share one."""
+    if form is not None and form.is_joint:
+        name = f"form of {node.sql(dialect='duckdb')}"
+        low, high = ends_of(name)
+        whole = made_of(known, lambda leaves: (leaves(low), leaves(high)))
+        return replace(whole, parts=frozenset({name}), forms={name: form})
+    rule = rule_of(node)
+    if rule is None or not any(each.joint for each in known):
+        return None
+    parts = [each.joint or each for each in known]
+    return made_of(parts, lambda leaves: rule(*(each.ends(leaves) for each in parts)))
 
 
 def either(branch: str, left: Item | None, right: Item | None) -> Item | None:

@@ -10,10 +10,11 @@ be followed (ranks of noisy numbers, CASE on them, the largest of several) has n
 The second run must show the same rows again, or no error bar is given at all.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cached_property
+from functools import cache, cached_property, partial
 from typing import Final, TypeAlias, final
 
 import numpy as np
@@ -28,7 +29,8 @@ from noisegate.exact import Number, fraction
 from noisegate.mechanisms.base import failure_of
 from noisegate.sql.outer.engine import run_outer
 from noisegate.sql.outer.following import Follower, is_plain
-from noisegate.sql.outer.items import ROW, Array, Item, ReleasedBlock, exact, noisy, width_of
+from noisegate.sql.outer.forms import Array, Weighed
+from noisegate.sql.outer.items import ROW, Item, ReleasedBlock, ends_of, exact, noisy, width_of
 
 HalfWidths: TypeAlias = tuple[float | int | None, ...]
 _ROUNDING: Final = 2.0**-44  # of the ends, added to calculated half-widths: they are doubles
@@ -127,19 +129,22 @@ class Margins:
         return self._widths[failure]
 
     def _at(self, failure: Fraction) -> list[HalfWidths | None]:
-        found: list[HalfWidths | None] = [None] * self.shown.num_columns
-        items = self._followed.items
-        for count in {len(item.parts) for item in items if item is not None and item.parts}:
-            table = self._run(1 - failure / count)
+        run = cache(self._run)  # by confidence
+
+        def widths_of(item: Item, shown: pa.ChunkedArray) -> HalfWidths | None:
+            if not item.parts:
+                return None
+            confidence = 1 - failure / len(item.parts)
+            table = run(confidence)
             if table is None:
-                return [None] * self.shown.num_columns
-            for place, item in enumerate(items):
-                if item is not None and len(item.parts) == count:
-                    widths = self._half_widths(
-                        item, self.shown.column(place), table, 1 - failure / count
-                    )
-                    known = not widths or any(width is not None for width in widths)
-                    found[place] = widths if known else None
+                return None
+            widths = self._half_widths(item, shown, table, confidence)
+            return widths if not widths or any(width is not None for width in widths) else None
+
+        found: list[HalfWidths | None] = []
+        for item, shown in zip(self._followed.items, self.shown.columns, strict=True):
+            joint = None if item is None or item.joint is None else widths_of(item.joint, shown)
+            found.append(joint if item is None or joint is not None else widths_of(item, shown))
         return found
 
     def _run(self, confidence: Fraction) -> pa.Table | None:
@@ -166,15 +171,28 @@ class Margins:
         if any(pa.types.is_temporal(column.type) for column in (shown, *numbers)):
             return (None,) * len(shown)  # dates are not calculated with as numbers
 
+        given: dict[str, Array] = {}
+
+        @cache
+        def rows_of(name: str) -> list[list[int]]:
+            return [_rows_in(held) for held in table.column(name).to_pylist()]
+
+        @cache
         def leaves(name: str) -> Array:
+            if name in given:
+                return given[name]
             if name not in item.sums:
                 return _array(table.column(name))
             (block, column), texts = item.sums[name], table.column(name).to_pylist()
             known: dict[str | None, float | None] = {None: None}
             for text in set(texts) - {None}:  # the rows that a sum is over
-                rows = [int(each) for each in text.split(",")]
-                known[text] = self.released[block].sum_half_width(column, rows, confidence)
+                rows = {column: Counter(_rows_in(text))}
+                known[text] = self.released[block].weighted(rows, confidence)
             return np.array([known[text] for text in texts], np.float64)  # None is NaN
+
+        for name, form in item.forms.items():
+            ends = form.ends(leaves, rows_of, len(shown), partial(self._weighted, confidence))
+            given |= dict(zip(ends_of(name), ends, strict=True))
 
         with np.errstate(all="ignore"):
             low, high = item.ends(leaves)
@@ -183,12 +201,30 @@ class Margins:
             whole = (low % 1 == 0) & (high % 1 == 0) & (top < _WHOLE_MAX) & (shown.type == "int64")
             widths = np.maximum(np.maximum(value - low, high - value), 0.0)
             widths += np.where(whole, 0.0, _ROUNDING * top)  # whole: nothing was rounded
+            if pa.types.is_integer(shown.type):
+                widths = np.floor(widths)
         return tuple(_plain_width(float(width)) for width in widths)
+
+    def _weighted(self, confidence: Fraction, weights: Weighed) -> float | None:
+        """The half-width of a weighted sum over released tables; each has a part of the failure."""
+        blocks: dict[str, dict[str, Mapping[int, float]]] = {}
+        for (block, column), rows in weights.items():
+            if rows:
+                blocks.setdefault(block, {})[column] = rows
+        level = 1 - (1 - confidence) / max(1, len(blocks))
+        widths = [self.released[block].weighted(each, level) for block, each in blocks.items()]
+        known = [width for width in widths if width is not None]
+        return sum(known) if len(known) == len(widths) else None
 
 
 def _array(column: pa.ChunkedArray) -> Array:
     array: Array = np.array(column.cast(pa.float64()).to_pylist(), np.float64)  # None is NaN
     return array
+
+
+def _rows_in(held: str | int | None) -> list[int]:
+    """Places of released rows, as a hidden column has them."""
+    return [] if held is None else [int(row) for row in str(held).split(",")]
 
 
 def _with_widths(block: ReleasedBlock, confidence: Fraction) -> pa.Table:

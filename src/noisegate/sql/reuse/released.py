@@ -31,7 +31,9 @@ from noisegate.sql.drafts.within import schema_within
 from noisegate.sql.drafts.words import capped_words
 from noisegate.sql.estimates.estimate import Estimates, Released, estimate, predicted
 from noisegate.sql.estimates.losses import Lost
+from noisegate.sql.estimates.sums import weighted
 from noisegate.sql.laws.known import grains_of, is_brackets, listed
+from noisegate.sql.outer.forms import Weights
 from noisegate.sql.outer.items import ReleasedBlock
 from noisegate.sql.question import Aggregate, Block, Function
 from noisegate.sql.reuse.shelf import Needed, Shelf
@@ -92,10 +94,19 @@ def released_block(draft: Draft, estimates: Estimates, *, noise: bool = False) -
         found = estimates.columns[name].margin(confidence, noise=noise)
         return [None] * table.num_rows if found is None else found.tolist()
 
-    def sum_half_width(name: str, rows: Sequence[int], confidence: Fraction) -> float | None:
-        if len(rows) == 1:  # the number itself
-            return half_widths(name, confidence)[rows[0]]
-        return estimates.columns[name].sum_margin(rows, confidence, noise=noise)
+    def weighted_half_width(weights: Weights, confidence: Fraction) -> float | None:
+        ((name, rows), *others) = weights.items()
+        if len(rows) == 1 and not others:  # the number itself
+            ((row, weight),) = rows.items()
+            width = half_widths(name, confidence)[row]
+            return None if width is None else abs(weight) * width
+        columns = []
+        for each, rows in weights.items():
+            column = estimates.columns[each]
+            if column.sums is None:
+                return None
+            columns.append((column.sums, column.weights(rows)))
+        return weighted(columns, confidence, noise=noise)
 
     lows = {each.aggregate.name: _bounds(each, draft)[0] for each in draft.recipes}
     unsigned = frozenset(name for name, low in lows.items() if low is not None and low >= 0)
@@ -108,7 +119,8 @@ def released_block(draft: Draft, estimates: Estimates, *, noise: bool = False) -
         unsigned=unsigned,
         amounts=unsigned & adding,
         lower=unsigned & adding & _below(draft, estimates),
-        sum_half_width=sum_half_width,
+        added=frozenset(name for name, each in estimates.columns.items() if each.sums is not None),
+        weighted=weighted_half_width,
     )
 
 
@@ -271,7 +283,8 @@ class Guess:
             found = block.half_widths(name, confidence)
             return None if found is None else list(found)
 
-        return replace(block, half_widths=half_widths)
+        known = frozenset(name for name in block.added if foreseen[name])
+        return replace(block, half_widths=half_widths, added=known)
 
     def _is_foreseen(self, recipe: Recipe) -> bool:
         """Whether its error is known: averages need the number of their rows, and so do samples."""
