@@ -283,7 +283,8 @@ class Guess:
             found = block.half_widths(name, confidence)
             return None if found is None else list(found)
 
-        known = frozenset(name for name in block.added if foreseen[name])
+        found = self.draft.is_found  # else nobody knows how many groups a total is made of
+        known = frozenset(name for name in block.added if found and foreseen[name])
         return replace(block, half_widths=half_widths, added=known)
 
     def _is_foreseen(self, recipe: Recipe) -> bool:
