@@ -34,7 +34,7 @@ from noisegate.privacy.event import Event, NothingEvent
 from noisegate.privacy.guarantee import Guarantee, names_of, units_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.release import Release
-from noisegate.sql.bounds.sized import has_both, sums_of
+from noisegate.sql.bounds.sized import adds, has_both
 from noisegate.sql.drafts.within import SINCE, is_narrowed
 from noisegate.sql.estimates.accuracy import Goal
 from noisegate.sql.estimates.profiles import CAPS_SINCE, OWN_SINCE, SUMS_SINCE
@@ -293,7 +293,7 @@ def _known(desk: Desk, reading: Reading, terms: Terms, *, fresh: bool) -> Questi
     begun = desk.read_as(Ledger.begun)
     wide = (False, True) if begun < SINCE and any(map(is_narrowed, blocks)) else (False,)
     ways, was = [_Formerly()], _Formerly(near=True, noisy_zeros=True)
-    ways += [was] * (begun < SUMS_SINCE and any(map(sums_of, blocks)))
+    ways += [was] * (begun < SUMS_SINCE and any(map(adds, blocks)))
     if job.asked.looks:
         own = begun < OWN_SINCE and any(map(has_both, blocks))
         ways += [was._replace(shared=True)] * own

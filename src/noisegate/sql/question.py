@@ -78,7 +78,7 @@ class Block:
     is the one set of all. ``path`` says in words how the rows were made. ``wide``: values have
     their declared bounds also where conditions leave less, as it was once. ``former``: caps are
     chosen as they were once; ``shared``: averages have that of counts and sums beside them;
-    ``near``: sums have that of counts beside them, unless their bounds are far out. ``zeros`` are
+    ``near``: sums and averages have that of counts, unless their bounds are far out. ``zeros`` are
     sums that are 0 whatever the rows are; with ``noisy_zeros`` they are measured, as once.
     """
 

@@ -206,7 +206,7 @@ def test_one_person_moves_each_part_by_no_more_than_its_noise_hides(accountant):
 def test_averages_beside_counts_have_a_cap_of_their_own_where_tails_are_heavy():
     """By exact numbers of units: of Zipf sizes, and of three rows each, for two prices."""
     block = bought_of(Caps(rows_per_unit=6), ["COUNT(*)", "AVG(x)"], "pure")[0].draft.block
-    (counted,) = counted_of(block, "pure", apart=True)
+    counted, _of_sums = counted_of(block, "pure", apart=True)
     sizes = np.minimum(np.random.default_rng(1).zipf(1.6, 8_000), 5_000)
     for rows, heavy in ((sizes, True), (np.full(8_000, 3), False)):
         units = np.bincount(np.searchsorted(STEPS, rows), minlength=len(STEPS))

@@ -156,16 +156,16 @@ def has_both(block: Block) -> bool:
 def _is_loose(term: Term, block: Block) -> bool:
     """Whether a second look gains more than it costs, as far as bounds tell.
 
-    Averages gain little from one unless bounds are far out: ages end at 100 or so. A sum under the
-    cap on rows has noise for rows of the largest value. On three laws of sizes by six of values
-    (ε = 1 and .3) a second look made sums 1.2 to 100 times more accurate where values may be near 0
-    and lie below a quarter of their bound, up to 2 times less where they lie at the middle; counts
-    beside them erred by .4 to 2 times as much. Formerly only bounds far out led to a second look.
+    A sum under the cap on rows has noise for rows of the largest value, an average for as many of
+    half the range. On three laws of sizes by six of values (ε = 1 and .3) a second look made
+    sums 1.2 to 100 times more accurate where values may be near 0 and lie below a quarter of their
+    bound, up to 2 times less where they lie at the middle; counts beside them erred by .4 to 2
+    times as much. Formerly only bounds far out led to a second look.
     """
     if term.reach * term.grain >= _LOOSE:
         return True
     least = 0 if term.low * term.high <= 0 else min(abs(term.low), abs(term.high))
-    return not block.near and bool(sums_of(block)) and term.reach > _EVEN * least
+    return not block.near and adds(block) and term.reach > _EVEN * least
 
 
 def _is_divisible(block: Block, accountant: str) -> bool:
@@ -339,6 +339,11 @@ def parts_of(block: Block, *, divided: bool, own: bool = False) -> tuple[int, fl
     return sums + 1, RANKS if ranks else _AVERAGES
 
 
+def adds(block: Block) -> bool:
+    """Whether sums are asked for, or averages, which are made of some."""
+    return any(each.function in (Function.SUM, Function.AVG) for each in block.aggregates)
+
+
 def sums_of(block: Block) -> list[Aggregate]:
     """The sums of a block."""
     return [each for each in block.aggregates if each.function is Function.SUM]
@@ -388,6 +393,9 @@ def _is_divided(block: Block, found: Seen, price: Paid) -> bool:
         differ = _differ(found)
         cap = rows.best(each, cells=cells, ratios=ratios, differ=differ)
         if not divided:
+            own = None if block.near else _own_cap(block, found, price)
+            if own is not None:
+                cap, each = own, price.among(parts_of(block, divided=False, own=True)[0])
             half = (term.high - term.low) / 2 / term.reach
             off = rows.error(cap, each, cells=cells, ratios=_AVERAGES, differ=differ)
             errors.append(half * off)

@@ -139,10 +139,11 @@ class Form:
     ) -> tuple[Array, Array]:
         """Between what it lies in each row, where all half-widths have the confidence of the ends.
 
-        Why: half-widths of one noise, as a function of its weights, are a norm (Bobkov 2010, for
-            symmetric log-concave laws). So t lies where A and B lie by themselves, at the same
-            confidence, if 0 is not there; and in any interval the half-width of A - t B is at most
-            the larger of those at its ends, which makes the interval shorter again.
+        Why: the weights under which a symmetric log-concave noise has at most some half-width are a
+            convex set [MR91], so half-widths are a norm of the weights. Hence t lies where A and B
+            lie by themselves, at the same confidence, if 0 is not there; and in any interval the
+            half-width of A - t B is at most the larger of those at its ends, which makes the
+            interval shorter again. For what caps lose it is a model anyway.
         """
         terms = (*self.over.terms, *(self.by.terms if self.by else ()))
         cells = sum(len(held) for term in terms for held in rows(term.rows))
