@@ -56,7 +56,8 @@ class Lost:
     about sums over rows; ``apart``: about direct sums that are weighed for themselves; ``own``:
     about such averages; ``is_norm``: sizes are norms. ``wide`` is the loss of numbers that hold all
     which the look has seen: they tell it themselves how much that is. ``spread``, of norms: the
-    loss in rows, by how many are left in how many groups. ``blind``: the look has seen nothing.
+    loss in rows, by how many are left in how many groups. ``blind``: the look has seen nothing;
+    ``some``: groups were found, so that others may hold rows that it has seen.
     """
 
     loss: Loss
@@ -69,6 +70,7 @@ class Lost:
     wide: Callable[[], Loss] | None = None
     spread: Callable[[float, int], Loss] | None = None
     blind: bool = False
+    some: bool = False
 
     @property
     def kind(self) -> tuple[bool, bool, bool]:
@@ -114,6 +116,7 @@ def lost_of(bought: Purchase, profile: Profile, *, own: bool = False) -> Lost | 
             signed=frozenset(piece for piece, term, _ in pieces if term.low < 0 < term.high),
             wide=partial(profile.wide.loss, float(cap * least)),
             blind=profile.is_blind,
+            some=any(key.domain.keys is None for key in bought.draft.block.by),
         )
     return None
 
@@ -271,7 +274,7 @@ def _is_all(lost: Lost, recipe: Recipe) -> bool:
     asked = recipe.aggregate
     counted = lost.apart or asked.function is Function.COUNT
     alone = len(lost.units) == 1 and recipe.direct in lost.units
-    return (alone or (counted and asked.where is None)) and not lost.people
+    return (alone or (counted and asked.where is None)) and not (lost.people or lost.some)
 
 
 def factor_of(lost: Lost, recipe: Recipe, centre: Floats) -> float:
