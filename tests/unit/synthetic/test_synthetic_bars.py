@@ -43,6 +43,13 @@ def test_sharp_numbers_about_other_columns_widen_nothing():
     assert alone[1] - 80 < 100 * 2.3  # of Laplace noise: 2.12
 
 
+@pytest.mark.parametrize("variance", [1e14, 8.8e18, 1e30])  # one plus its inverse is about one
+def test_noise_of_any_size_has_a_reach(variance):
+    known = Evidence((0,), np.array([90.0, 80, 70]), variance)
+    high = reach(SIZES, [known], masks_of(SIZES, {0: [1]}), failure=0.05, gaussian=False)[1]
+    assert high / variance**0.5 == pytest.approx(2.165, abs=0.01)  # Laplace: 2.12
+
+
 def test_all_tables_together_say_more_than_each():
     masks = masks_of(SIZES, {0: [1]})
     one, two = Evidence((0,), np.array([1.0, 4, 1]), 2.0), Evidence((0, 2), np.arange(6.0), 3.0)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
-from math import acosh, inf, prod
+from math import asinh, inf, prod, sqrt
 from typing import TypeAlias, final
 
 import numpy as np
@@ -146,6 +146,7 @@ def _ends(one: Direct, failure: float, *, gaussian: bool) -> tuple[float, float]
     """Ends that are not negative; noise far below 0 leaves its whole reach, and not 0 ± 0."""
     if one.variance == 0:
         return one.value, one.value
-    price = Price(amount=Fraction(acosh(1 + 1 / one.draw)), gaussian=gaussian)  # of that draw
+    amount = 2 * asinh(sqrt(0.5 / one.draw))  # of that draw: arcosh(1 + 1/v), which rounds to 0
+    price = Price(amount=Fraction(amount), gaussian=gaussian)
     spread = float(estimate.reach(np.array(one.variance), failure, price, 1))
     return max(one.value - spread, 0), max(one.value, 0) + spread
