@@ -169,8 +169,9 @@ class Desk:
             if each >= epsilon and is_paid(each):
                 return each
         if epsilon <= 0:
+            spent = min(balances, key=lambda each: each.remaining.epsilon)
             raise OverBudget(
-                f"Nothing is left of {own.budget} in the account {own.account!r}.",
+                f"Nothing is left of {spent.budget} in the account {spent.account!r}.",
                 fix="Nothing was spent. Ask the steward to raise the budget.",
                 about="rest",
             )

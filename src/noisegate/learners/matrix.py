@@ -252,6 +252,12 @@ class _Reader:
                 (expression,) = found.args
                 domain = domain_of(expression, schema)
                 low, high = domain.low, domain.high
+                if each.keys is not None and low is not None and low == high:
+                    raise Unsupported(
+                        f"{each.column} has one declared key: it tells nothing.",
+                        fix="Leave the column out.",
+                        about="one-key",
+                    )
                 if low is None or high is None or low == high:
                     raise Unsupported(
                         f"{each.column} has no bounds that hold for every row.",

@@ -396,14 +396,19 @@ class Asks(ABC):
         """
         return self.run(orders.CapsOrder.make(table=table, epsilon=epsilon))
 
-    def bounds(self, table: str, column: str, *, epsilon: Number) -> tuple[Fraction, Fraction]:
+    def bounds(
+        self, table: str, column: str, *, epsilon: Number, rows_per_unit: int | None = None
+    ) -> tuple[Fraction, Fraction]:
         """Private estimates of bounds that hold nearly all values of a numeric column.
 
         Powers of two. Declare them in the policy, or use them in a question,
         ``SUM(LEAST(GREATEST(x, low), high)) FILTER (WHERE x IS NOT NULL)``: LEAST and GREATEST
         pass over NULL.
         """
-        return self.run(orders.BoundsOrder.make(table=table, column=column, epsilon=epsilon))
+        order = orders.BoundsOrder.make(
+            table=table, column=column, epsilon=epsilon, rows_per_unit=rows_per_unit
+        )
+        return self.run(order)
 
 
 def _order(order: Order[R, E]) -> Order[R, E]:

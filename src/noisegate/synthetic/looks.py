@@ -84,9 +84,9 @@ class Looks:
         missing: list[Event] = []
         words: list[str] = []
         for name in self._unbounded:
-            look = bounds_look(
-                self._wanted.domain, name, self._each, rows_per_unit=self._terms.rows_per_unit
-            )
+            domain = self._wanted.domain
+            cap = domain.rows_per_unit_max or self._terms.rows_per_unit
+            look = bounds_look(domain, name, self._each, rows_per_unit=cap)
             door = self._desk.curator
             release = door.measure(look) if pay else door.find(look)
             found = None if release is None else self._wide(name, bounds_seen(look, release))

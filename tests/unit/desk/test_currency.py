@@ -201,8 +201,9 @@ def test_each_analyst_asks_in_terms_of_the_account_that_pays():
     assert left == root.remaining.epsilon < 2
     ben.sql("SELECT SUM(age) AS s FROM people", epsilon="rest")
     assert root.remaining.epsilon == ben.remaining.epsilon == 0
-    with pytest.raises(OverBudget, check=about("rest")):
+    with pytest.raises(OverBudget, check=about("rest")) as refused:
         ben.sql("SELECT AVG(cost) FROM people", epsilon="rest")
+    assert f"in the account {root.door.account!r}" in str(refused.value)  # ben's own has some left
 
 
 # a part of the rest

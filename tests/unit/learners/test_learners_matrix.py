@@ -59,6 +59,12 @@ def test_columns_become_coordinates_with_bounds():
     assert "no rows" in repr(matrix)
 
 
+def test_a_column_with_one_key_is_refused_by_that_and_not_for_want_of_bounds():
+    only = noisegate.open(pa.table(ROWS), epsilon=20, columns={"ward": {"in": ["north"]}})
+    with pytest.raises(NoisegateError, check=about("one-key"), match="ward has one declared key"):
+        only.matrix(columns=["ward", "sick"])
+
+
 def test_a_row_without_a_key_takes_no_part():
     """GREATEST passes over NULL, so that such a row would have the least key."""
     stages = pa.array([None, 2, 3] * 100, pa.int64())

@@ -65,6 +65,13 @@ def test_the_bound_is_that_of_the_rows_and_the_numbers_are_right(gate):
     assert {ward: abs(found[ward] - n) <= 5 for ward, n in exact.items()} == {"n": True, "s": True}
 
 
+@pytest.mark.parametrize(("epsilon", "blind"), [(30, False), ("1/100", True)])
+def test_a_release_says_if_its_estimate_saw_nobody(gate, epsilon, blind):
+    made = gate.release("histogram", columns={"ward": None}, epsilon=epsilon)
+    for said in (str(made), made.card().to_markdown()):
+        assert ("shows no unit" in said) == blind
+
+
 def test_a_release_that_does_not_fit_is_refused_before_its_look_is_bought(gate):
     with pytest.raises(OverBudget):
         gate.release("histogram", columns={"ward": None}, epsilon=41)

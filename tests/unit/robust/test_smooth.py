@@ -9,10 +9,11 @@ import pytest
 import noisegate as ng
 from noisegate.curator.measurement import Measurement
 from noisegate.desk.desk import Desk
-from noisegate.errors import NoisegateError, OverBudget, Unsupported
+from noisegate.errors import NoisegateError, OverBudget, SpecError, Unsupported
 from noisegate.mechanisms.smooth.local_quantile import LocalQuantile
 from noisegate.mechanisms.smooth.smooth import SmoothStudent
 from noisegate.robust.quantiles import SmoothOrder
+from refusals import about
 
 FACTS = {
     "cost": {"between": [0, 1000]},
@@ -53,6 +54,15 @@ def test_a_number_that_nobody_can_move_comes_out_exactly():
     middle = gate().smooth("SELECT MEDIAN(age) FROM data", epsilon=1)
     assert middle.rows == ((40,),)
     assert str(middle.promise).startswith("ε = 1 for adding or removing one row")
+
+
+@pytest.mark.parametrize("more", [{}, {"delta": 1e-9}])
+def test_a_price_that_is_too_small_for_the_rows_of_a_unit_is_refused_as_such(more):
+    door = gate(delta=1e-6, unit="who", rows_per_unit=3000)
+    for ask in (door.smooth_plan, door.smooth):  # and not a beta, which nobody named
+        with pytest.raises(SpecError, check=about("smooth-price"), match="price is too small"):
+            ask(MEDIAN, epsilon=1, **more)
+    assert door.spent.epsilon == 0
 
 
 def test_it_is_drawn_once_and_free_afterwards():

@@ -39,7 +39,9 @@ def test_found_bounds_and_caps_cost_a_share_and_the_whole_costs_what_was_said(vi
     assert (plan.price.epsilon, plan.fits) == (1, True)
     assert gate.spent.epsilon == 0
     said = " ".join(plan.expected.clipping)
-    assert "estimated first, for ε = 0.2; how far off numbers may be is known after that" in said
+    assert (
+        "estimated first, for ε = 0.2; how far off numbers may be depends on what it finds" in said
+    )
     assert "Errors are shown for a cap of 1, and grow with it" in said
     assert "estimated first, for ε = 0.125; errors are shown for values from 0 to 1" in said
     answer = gate.sql(AVERAGE, epsilon=1, choose=("bounds", "caps"))

@@ -135,7 +135,10 @@ def bounds(
     """Estimate the bounds of a column privately: powers of two around nearly all values."""
     from noisegate.orders import BoundsOrder  # noqa: PLC0415 - quick help
 
-    order = BoundsOrder.make(table=table, column=column, epsilon=asking.epsilon)
+    order = BoundsOrder.make(
+        table=table, column=column, epsilon=asking.epsilon,
+        rows_per_unit=opening.caps.get("rows_per_unit"),
+    )  # fmt: skip
     found = asking.ordered(opening, order)
     if found is not None and asking.as_json:
         say_json({"between": [float(end) for end in found]})

@@ -173,8 +173,8 @@ def _axes(matrix: Matrix) -> list[tuple[str, tuple[Key, ...]]]:
     for each in matrix.codes:
         if not each.keys and (each.low != 0 or each.high != 1):
             raise Unsupported(
-                f"{each.name} has no declared keys.",
-                fix='Declare {"in": [...]}, or a boolean column.',
+                f"{each.name} has no declared keys, or is a number.",
+                fix='Use texts with {"in": [...]}, or a boolean column.',
             )
         found.append((each.column, each.keys or (0, 1)))
     if prod(len(keys) for _, keys in found) > CELLS_MAX:

@@ -231,10 +231,11 @@ class SmoothLaplace(SmoothNoise):
         price, chance = positive(epsilon, name="epsilon"), chance_of(delta)
         if beta is None:
             scale = 2 / price
-            smooth = largest(
+            found = largest(
                 lambda b: b <= price / 2 and laplace_delta_up(scale, b, price) <= chance,
                 guess=price / 64,
             )
+            smooth = _usual(found)
         else:
             smooth = positive(beta, name="beta")
             _require_room(price > smooth)
@@ -340,7 +341,18 @@ def require_local(noise: object) -> None:
 
 
 def _given(beta: Number | None, usual: Fraction) -> Fraction:
-    return usual if beta is None else fraction(beta, name="beta")
+    return _usual(usual) if beta is None else fraction(beta, name="beta")
+
+
+def _usual(beta: Fraction) -> Fraction:
+    """A β that nobody named: where it is too small, that is the price's fault."""
+    if beta < BETA_MIN:
+        raise SpecError(
+            "The price is too small for a smooth bound: each row of a unit has a part of it.",
+            fix="Use a larger epsilon, or a smaller rows_per_unit.",
+            about="smooth-price",
+        )
+    return beta
 
 
 def _require_room(is_enough: bool) -> None:  # noqa: FBT001 - an assertion

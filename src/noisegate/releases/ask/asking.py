@@ -159,6 +159,10 @@ class DoorAsk:
 
 
 _DIGITS: Final = 6  # of what is left of an ε: both together are no more than was said
+_BLIND: Final = (
+    "The estimate of the contribution bound shows no unit, since its noise hides as many as there "
+    "are: numbers may be far too low."
+)
 _UNSEEN: Final = "Errors are shown for a contribution bound of 1 row, and grow with it."
 
 
@@ -223,8 +227,11 @@ def capped(
         left = known.asked.terms.epsilon
         assert left is not None  # noqa: S101 - the question has a price
         job = made(max(caps), digits_down(desk.asked(left), _DIGITS))
-        notes = (*known.asked.chosen.words, *job.notes)
-        based = Based.on(known.asked.seen, known.asked.chosen.words)
+        found = [each for part in known.asked.chosen.profiles.values() for each in part]
+        blind = (_BLIND,) if any(each.is_blind for each in found) else ()
+        words = (*known.asked.chosen.words, *blind)
+        notes = (*words, *job.notes)
+        based = Based.on(known.asked.seen, words)
         return replace(job, epsilon=said, notes=tuple(dict.fromkeys(notes)), based=based)
 
     job = make(look)

@@ -11,9 +11,7 @@ from noisegate.exact import fraction
 from noisegate.planning.calibrate import discrete_gaussian_error, geometric_error
 from noisegate.planning.enough import questions
 from noisegate.planning.meaning import meaning
-from noisegate.privacy.conversion import approx_of_zcdp
 from noisegate.privacy.event import DeclaredEvent, DeclaredZCDPEvent
-from noisegate.privacy.loss import ZCDP, ApproxDP
 from noisegate.root import check_policy, policy_page
 from noisegate.server.console.shown import CONFIDENCE, markdown, number, up
 from noisegate.server.console.visits import Visit
@@ -63,8 +61,8 @@ def what_if_live(visit: Visit) -> Response:
 def what_if(view: View, said: dict[str, str]) -> dict[str, Any]:
     """Error and risk of an ε, side by side, beside those of others. Reads no row.
 
-    Where the account adds up zCDP, ε buys ρ = ε² / 2: Gaussian noise, and a risk that holds but for
-    the budget's δ.
+    Where the account adds up ρ, ε buys the ρ that implies (ε, δ) by itself, as an order does:
+    Gaussian noise, and a risk that holds but for the budget's δ.
     """
     epsilon, prior = (
         fraction(said["epsilon"], name="epsilon"),
@@ -79,9 +77,8 @@ def what_if(view: View, said: dict[str, str]) -> dict[str, Any]:
         )
     most = next((each["most"] for each in _columns(view) if each["id"] == said["column"]), None)
     ladder = sorted({epsilon, *map(Fraction, _LADDER)})
-    policy = view.hosted.policy
-    delta = policy.budget.delta if policy.accountant == "zcdp" else None
-    chosen = _loss(epsilon, delta)
+    budget = view.hosted.policy.budget
+    delta = Fraction(0) if _rho(view, epsilon) is None else budget.delta
     return {
         "rows": [
             _row(each, view, cap, most, prior / 100, delta) | {"chosen": each == epsilon}
@@ -90,17 +87,16 @@ def what_if(view: View, said: dict[str, str]) -> dict[str, Any]:
         "sum": said["column"] if most is not None else "",
         "prior": number(float(prior)),
         "cap": f"{int(cap):,}",
-        "sentences": meaning(chosen.epsilon, delta=chosen.delta, prior=prior / 100).sentences,
+        "sentences": meaning(epsilon, delta=delta, prior=prior / 100).sentences,
         "epsilon": number(float(epsilon)),
-        "delta": "" if delta is None else f"{float(delta):.3g}",
+        "delta": f"{float(delta):.3g}" if delta else "",
     }
 
 
-def _loss(epsilon: Fraction, delta: Fraction | None) -> ApproxDP:
-    """What a question of ε means: itself, or in an account of zCDP what its ρ implies at δ."""
-    if delta is None:
-        return ApproxDP(epsilon, 0)
-    return approx_of_zcdp(ZCDP(epsilon**2 / 2), delta=delta)
+def _rho(view: View, epsilon: Fraction) -> Fraction | None:
+    """The ρ that an order of ε buys; None where ε itself adds up."""
+    policy = view.hosted.policy
+    return accountant_named(policy.accountant).rho(epsilon, policy.budget)
 
 
 def _row(
@@ -109,36 +105,33 @@ def _row(
     cap: Fraction,
     most: Fraction | None,
     prior: Fraction,
-    delta: Fraction | None,
+    delta: Fraction,
 ) -> dict[str, Any]:
-    count = _error(cap, epsilon, delta)
-    added = None if most is None else _error(cap * most, epsilon, delta)
-    loss = _loss(epsilon, delta)
-    risk = meaning(loss.epsilon, delta=loss.delta, prior=prior, groups=())
+    rho = _rho(view, epsilon)
+    count = _error(cap, epsilon, rho)
+    added = None if most is None else _error(cap * most, epsilon, rho)
+    risk = meaning(epsilon, delta=delta, prior=prior, groups=())
     return {
         "epsilon": number(float(epsilon)),
-        "implied": "" if delta is None else up(float(loss.epsilon)),
         "count": f"± {count:,}",
         "sum": "" if added is None else f"± {added:,}",
         "odds": f"× {up(float(risk.odds_factor))}",
         "posterior": f"{up(float(100 * risk.posterior))} %",
-        "fits": f"{_fits(view, epsilon, delta):,}",
+        "fits": f"{_fits(view, epsilon, rho):,}",
     }
 
 
-def _error(reach: Fraction, epsilon: Fraction, delta: Fraction | None) -> int:
+def _error(reach: Fraction, epsilon: Fraction, rho: Fraction | None) -> int:
     """The ± of one number that a person moves by ``reach``."""
-    if delta is None:
+    if rho is None:
         return geometric_error(reach / epsilon, confidence=CONFIDENCE)
-    return discrete_gaussian_error((reach / epsilon) ** 2, confidence=CONFIDENCE)
+    return discrete_gaussian_error(reach**2 / (2 * rho), confidence=CONFIDENCE)
 
 
-def _fits(view: View, epsilon: Fraction, delta: Fraction | None) -> int:
+def _fits(view: View, epsilon: Fraction, rho: Fraction | None) -> int:
     """How many such questions all of the budget buys."""
     policy = view.hosted.policy
-    event = (
-        DeclaredEvent(epsilon=epsilon) if delta is None else DeclaredZCDPEvent(rho=epsilon**2 / 2)
-    )
+    event = DeclaredEvent(epsilon=epsilon) if rho is None else DeclaredZCDPEvent(rho=rho)
     return questions(event, policy.budget, accountant=accountant_named(policy.accountant))
 
 

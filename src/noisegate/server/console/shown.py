@@ -48,8 +48,8 @@ _WORDS: Final = {
     "queued": "Nothing is spent yet.",
 }
 _READING: Final = (
-    "In this account, ε buys ρ = ε² / 2. The price is the ε that this ρ amounts to by itself, at "
-    "the budget's δ; several of them cost less than their sum."
+    "The price is what this order costs by itself, at the budget's δ. This account adds up ρ: "
+    "several orders cost less than the sum of their prices."
 )
 
 

@@ -368,8 +368,8 @@ def _take(
     if not counted.sums or weighed.divided or sight is None or sums_of(look.block):
         shown = counted.shown(cap)
         words.append(
-            f"{_paid(look)}; how far off numbers may be is known after that. Errors are shown for "
-            f"a cap of {shown}, and grow with it"
+            f"{_paid(look)}; how far off numbers may be depends on what it finds. Errors are shown "
+            f"for a cap of {shown}, and grow with it"
             if sight is None
             else f"{look.words}, as estimated: {shown}"
         )

@@ -13,6 +13,7 @@ from noisegate.desk.job import Measured, Receipt
 from noisegate.desk.order import JobOrder
 from noisegate.desk.plan import Fact
 from noisegate.desk.terms.price import inner_price
+from noisegate.desk.terms.terms import Terms
 from noisegate.errors import SpecError
 from noisegate.exact import Number
 from noisegate.mechanisms.additive.geometric import Geometric
@@ -95,12 +96,14 @@ class BoundsOrder(JobOrder[tuple[Fraction, Fraction], LookExpected]):
     table: str
     column: str
     epsilon: Number
+    rows_per_unit: int | None = None
 
     def job(self, desk: Desk) -> LookJob[tuple[Fraction, Fraction]]:
         """The look, bought once."""
-        epsilon = desk.epsilon(self.epsilon)
+        epsilon, domain = desk.epsilon(self.epsilon), _private(desk, self.table)
         step, sample = desk.step(epsilon), desk.rules.sample
-        look = bounds_look(_private(desk, self.table), self.column, step, sample)
+        said = Terms(rows_per_unit=self.rows_per_unit).rows_per_unit or domain.rows_per_unit_max
+        look = bounds_look(domain, self.column, step, sample, rows_per_unit=said)
         about = f"bounds of {self.column} in {self.table}"
         return _job(about, epsilon, look, lambda release: bounds_seen(look, release))
 
@@ -120,14 +123,12 @@ def bounds_look(
     *,
     rows_per_unit: int | None = None,
 ) -> Measurement:
-    """What to measure for the bounds of a column; ``rows_per_unit`` where the policy has no cap."""
+    """What to measure for the bounds of a column, of so many rows of a unit."""
     value: Expression = Field(column)
     if column in domain.columns and domain.columns[column].untyped:
         value = Call("to_number", (value,))
-    cap = domain.rows_per_unit_max or rows_per_unit
-    return _measurement(
-        range_query(_rows(domain, sample), value, rows_per_unit=cap), epsilon, sample
-    )
+    query = range_query(_rows(domain, sample), value, rows_per_unit=rows_per_unit)
+    return _measurement(query, epsilon, sample)
 
 
 def _rows(domain: TableDomain, sample: Fraction | None) -> Relation:

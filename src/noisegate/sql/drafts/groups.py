@@ -291,8 +291,8 @@ def no_cap(what: str, cap: str) -> Unsupported:
     """The refusal of what one unit could move without end."""
     return Unsupported(
         f"{what} no bound, so no amount of noise would hide one unit.",
-        fix=f"Give {cap}=..., declare it in the policy, or have it estimated: by gate.caps "
-        '(noisegate caps), or in SQL by epsilon and choose="caps"; beside an accuracy, epsilon is '
-        "the most that it may cost.",
+        fix=f"Give {cap}=..., or declare it in the policy; gate.caps (noisegate caps) shows what "
+        'it would lose. In SQL, epsilon and choose="caps" have it estimated; beside an accuracy, '
+        "epsilon is the most that it may cost.",
         about="cap",
     )
