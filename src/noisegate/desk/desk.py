@@ -114,8 +114,8 @@ class Desk:
         Whoever ``said`` nearly the same means that.
         """
         whole = together(steps, rho=self.rho)
-        if self.rules.former or self.accountant == "pure":
-            return Fraction(whole)
+        if self.rules.former or self.accountant == "pure" or not whole:
+            return Fraction(whole)  # no step at all: of public tables
         event = DeclaredZCDPEvent(rho=whole**2 / 2)
         told = accountant_named(self.accountant).told(event, self._own.budget)
         return _as_said(told, said).epsilon

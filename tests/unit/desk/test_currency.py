@@ -146,6 +146,25 @@ def test_blocks_looks_and_numbers_that_come_first_share_the_price(accountant):
             assert answer.cost.epsilon == Fraction(1, 2)
 
 
+@pytest.mark.parametrize("accountant", ["pure", *CONCENTRATED])
+@pytest.mark.parametrize(
+    "sql", ["SELECT 1 AS x", "SELECT * FROM codes", "SELECT SUM(0 * age) AS x FROM people"]
+)
+def test_what_reads_no_private_row_is_free_in_every_account(tmp_path, accountant, sql):
+    (tmp_path / "codes.csv").write_text("x\n1\n")
+    (tmp_path / "people.csv").write_text("age\n40\n")
+    (tmp_path / "p.toml").write_text(
+        f'name = "p"\n[budget]\nepsilon = 20\ndelta = 1e-6\naccountant = "{accountant}"\n[tables.codes]\n'
+        "public = true\n[tables.people]\nrows_max = 1000\nevery_row_is_one_person = true\n"
+        "[tables.people.columns]\nage = { between = [0, 99] }\n"
+    )
+    gate = ng.open(tmp_path / "p.toml")
+    for epsilon in (None, 0.5) if "people" not in sql else (0.5,):
+        assert gate.plan(sql, epsilon=epsilon).price.epsilon == 0
+        assert gate.sql(sql, epsilon=epsilon).free
+    assert gate.spent.epsilon == 0
+
+
 def test_an_error_that_is_asked_for_is_priced_in_the_same_currency():
     gate = opened(epsilon=2, delta="1e-7")
     plan = gate.plan(COUNT, within=100)
@@ -183,7 +202,7 @@ def policy_in(folder, more=""):
     (folder / "people.toml").write_text(
         'name = "people"\nsource = "."\nprotects = "person"\n\n[budget]\nepsilon = 2\n'
         'delta = 1e-7\naccountant = "zcdp"\n\n[analysts]\nana = { epsilon = 1, delta = 1e-9 }\n'
-        f"ben = 2\n\n{more}\n[tables.people]\nevery_row_is_one_person = true\n\n[tables.people.columns]\n"
+        f"ben = 2\n\n{more}\n[tables.people]\nrows_max = 1000\nevery_row_is_one_person = true\n\n[tables.people.columns]\n"
         'age = { type = "integer", between = [0, 79] }\n'
         'ward = { in = ["north", "south", "west"] }\ncost = { type = "number", between = [0, 500] }\n'
     )
