@@ -239,8 +239,9 @@ class Gate(Asks):
         self._curator.ledger.close()
 
     def _repr_html_(self) -> str:
-        facts = {"tables": ", ".join(self.tables), "spent": self.spent, "left": self.remaining}
-        return facts_html([(name, str(fact)) for name, fact in facts.items()])
+        left = f"{self.remaining:left}"
+        facts = {"tables": ", ".join(self.tables), "spent": str(self.spent), "left": left}
+        return facts_html(list(facts.items()))
 
     def __repr__(self) -> str:
         names = ", ".join(repr(name) for name in self.tables)

@@ -223,7 +223,7 @@ class Expectations:
             f"{name}\t{value:.4g} ± {width:.2g}"
             for name, value, width in zip(self.names, self.values, widths, strict=True)
         ]
-        return "\n".join([*lines, f"cost {self.cost}, left {self.remaining}"])
+        return "\n".join([*lines, f"cost {self.cost}, left {self.remaining:left}"])
 
 
 @final

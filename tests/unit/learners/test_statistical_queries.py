@@ -64,6 +64,13 @@ def test_a_condition_that_is_unknown_counts_as_one_that_fails():
     assert found.values == pytest.approx([0.75, 0], abs=1e-3)
 
 
+def test_what_is_left_is_never_shown_as_more():
+    door = gate(epsilon=1)
+    means = door.statistic(["age"], epsilon="1/3")
+    assert str(means).endswith("left ε = 0.666666")  # of 2/3
+    assert "0.666666<" in door._repr_html_()
+
+
 def test_means_are_released_once():
     asked = gate(epsilon=3)
     first = asked.statistic("age", epsilon=1)

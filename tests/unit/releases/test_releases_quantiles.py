@@ -1,6 +1,6 @@
 """Box plots and distribution functions: ranks and bands that hold, asked once."""
 
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from fractions import Fraction
 
 import numpy as np
@@ -13,6 +13,7 @@ import noisegate
 from noisegate.cli import app
 from noisegate.errors import NoisegateError
 from noisegate.releases.forms.boxplots import BoxplotRelease
+from refusals import about
 
 FACTS = {
     "age": {"between": [0, 99]},
@@ -197,3 +198,14 @@ def test_they_are_released_at_the_command_line(name, columns, tmp_path):
         done = CliRunner().invoke(app, [*asked, *form])
         assert done.exit_code == 0, done.output
     assert (tmp_path / "out.parquet").exists()
+
+
+def test_a_timestamp_with_bounds_is_refused_as_a_timestamp():
+    first, last = (datetime.fromisoformat(each) for each in ("2024-01-01", "2024-03-31"))
+    at = pa.array([first] * 9, pa.timestamp("us"))
+    known = {"at": {"between": [first, last]}}
+    gate = noisegate.open(pa.table({"at": at}), epsilon=9, columns=known, table="data")
+    with pytest.raises(NoisegateError, check=about("timestamp")) as refused:
+        gate.release("boxplot", columns={"at": None}, epsilon=1)
+    assert "Declare" not in refused.value.fix  # its bounds are declared
+    assert gate.sql("SELECT MEDIAN(at) AS m FROM data", epsilon=1).rows

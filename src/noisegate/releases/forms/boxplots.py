@@ -206,6 +206,12 @@ def boxplot_sql(
             "The columns are not in this table.", fix=f"For example: {{{min(known)!r}: None}}."
         )
     column, *by = columns
+    if known[column].kind is Kind.TIMESTAMP:
+        raise SpecError(
+            f"{column!r} is a timestamp, and a box plot is of a number or a date.",
+            fix="Ask for its quantiles in SQL, such as MEDIAN(x) and QUANTILE_CONT(x, 0.25).",
+            about="timestamp",
+        )
     if known[column].kind not in _KINDS or known[column].between is None:
         raise SpecError(
             f"{column!r} is not a number or a date with bounds.",

@@ -39,11 +39,10 @@ Writer: TypeAlias = Callable[[Args, Domain], exp.Expr]
 
 def unsaid(what: str, engine: str) -> Unsupported:
     """What is said of something that an engine cannot do with the same meaning."""
-    return Unsupported(
-        f"{what} is not supported on {engine}.",
-        fix="Ask without it, or let the steward add a column that holds its result.",
-        about="engine",
-    )
+    fix = "Ask without it, or let the steward add a column that holds its result."
+    if what == "LOG2":  # whoever has bounds estimated has not named it
+        fix += " Bounds are estimated by it: declare between = [low, high] there."
+    return Unsupported(f"{what} is not supported on {engine}.", fix=fix, about="engine")
 
 
 class Dialect(ABC):
