@@ -137,6 +137,14 @@ def discrete_gaussian_error(variance: Number, *, confidence: Number, cells: int 
     return _least_error(tails.discrete_gaussian_tail, exact, _confidence(confidence, cells), cells)
 
 
+def order_error(reach: Number, epsilon: Number, rho: Fraction | None, *, confidence: Number) -> int:
+    """The ± of a number that a unit moves by ``reach``, bought by ε: where that buys a ρ, by it."""
+    moved = positive(reach, name="reach")
+    if rho is None:
+        return geometric_error(moved / positive(epsilon, name="epsilon"), confidence=confidence)
+    return discrete_gaussian_error(moved**2 / (2 * rho), confidence=confidence)
+
+
 def discrete_gaussian_variance_for_error(
     within: Number, *, confidence: Number, cells: int = 1
 ) -> Fraction:

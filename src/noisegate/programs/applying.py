@@ -89,7 +89,7 @@ class ApplyOrder(ProgramOrder[Applied, ApplyExpected]):
         aggregate: "mean"; "median", for programs with outliers; "center" of most blocks, for
             outputs that lie close together in a wide range.
         epsilon: The price of all outputs together; by default that of the policy. In an account
-            that adds up zCDP, ε buys ρ = ε² / 2.
+            that adds up zCDP, ε buys the ρ that implies it.
         delta: For a center: noise with lighter tails.
         within: The largest error of a mean due to noise, at the ``confidence``: instead of epsilon,
             with it and instead of blocks.

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
-from functools import partial
 from pathlib import Path
 from tempfile import mkstemp
 from typing import TYPE_CHECKING, Any, final
 
+from noisegate.accounting.accountants import accountant_named
 from noisegate.errors import OperatorError, PolicyError, SpecError, Unsupported
 from noisegate.exact import Number, fraction
 from noisegate.files import sync_directory
@@ -34,12 +34,17 @@ if TYPE_CHECKING:
 
 def check_policy(file: str | Path) -> "list[Finding]":
     """What is wrong or costly in a policy, the gravest first. Reads no row of a private table."""
-    from noisegate.planning.calibrate import geometric_error  # noqa: PLC0415 - stewards only
+    from noisegate.planning.calibrate import order_error  # noqa: PLC0415 - stewards only
     from noisegate.steward.check import check  # noqa: PLC0415
 
     policy = read_policy(file)
     data, tables = tables_of(policy)
-    error = partial(geometric_error, confidence="0.95")
+    accountant = accountant_named(policy.accountant)
+
+    def error(reach: Fraction, epsilon: Fraction) -> int:
+        rho = accountant.rho(epsilon, policy.budget)
+        return order_error(reach, epsilon, rho, confidence="0.95")
+
     stored = engine_of(table.origin for table in tables.values()).stored_kinds(data)
     return check(policy, tables, stored=stored, error=error)
 

@@ -41,7 +41,7 @@ class SqlOrder(JobOrder[Answer, AnswerExpected]):
     Attributes:
         sql: One SELECT, in DuckDB's spelling.
         epsilon: How much to pay; by default what the policy says. In an account that adds up zCDP,
-            ε buys ρ = ε² / 2.
+            ε buys the ρ that implies it.
         within: Or how far each number may be off, at the ``confidence``: the cheapest noise that
             keeps it is chosen. With ``epsilon`` beside it, for no more than that.
         relative: Or the same as a share of what a group is expected to hold.

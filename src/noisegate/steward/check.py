@@ -14,7 +14,7 @@ from noisegate.sources.policy.names import is_identifying, person, whose
 from noisegate.sources.policy.policy import Policy, TablePolicy
 from noisegate.sources.policy.tables import Stored, leading
 
-Error: TypeAlias = Callable[[Fraction], int]
+Error: TypeAlias = Callable[[Fraction, Fraction], int]
 
 _EPSILON: Final = Fraction(1, 10)  # prices are shown for this where no default is declared
 _GRAINS: Final = 1 << 20
@@ -33,7 +33,7 @@ def check(
         policy: The policy as read.
         tables: What `domains` made of it.
         stored: The columns of each table and their kinds, as they are stored.
-        error: The ± of geometric noise of a scale, at 95 % confidence.
+        error: The ± at 95 % of a number that a person moves by so much, at an ε of this account.
     """
     found = [*_budget(policy), *_exposed(policy)]
     found += [*_persons(policy, tables), *_spaces(policy, tables, stored)]
@@ -300,7 +300,7 @@ def _costs(
     if rows is None:
         return
     epsilon = policy.default_epsilon or _EPSILON
-    margin = Fraction(error(rows * _GRAINS / epsilon), _GRAINS)
+    margin = Fraction(error(Fraction(rows * _GRAINS), epsilon), _GRAINS)
     at, adds = f"at ε = {float(epsilon):g} for one cell", f"one {policy.noun(table.name)} may add"
     place, of_rows = f"tables.{table.name}", f"{rows:,} row{'s' * (rows > 1)}"
     yield _advice(

@@ -42,6 +42,7 @@ def test_a_bound_is_estimated_within_the_price_and_bought_once(gate, name, more)
     plan = gate.release_plan(name, epsilon=2, **more)
     assert plan.fits
     assert any("estimated first" in note for note in plan.notes)
+    assert not any(note.rstrip().endswith(":") for note in plan.notes)
     assert gate.spent.epsilon == 0
     made = gate.release(name, epsilon=2, **more)
     assert made.cost == plan.price

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+import noisegate as ng
 from noisegate.planning.calibrate import geometric_error
 from noisegate.privacy.domain import Kind
+from noisegate.root.stewards import check_policy
 from noisegate.sources.policy.policy import read_policy
 from noisegate.sources.policy.tables import domains
 from noisegate.steward.check import Severity, check
@@ -46,8 +48,8 @@ STORED = {
 }  # fmt: skip
 
 
-def error(scale):
-    return geometric_error(scale, confidence="0.95")
+def error(reach, epsilon):
+    return geometric_error(reach / epsilon, confidence="0.95")
 
 
 @pytest.fixture
@@ -162,7 +164,23 @@ def test_the_stated_cost_is_the_error_of_the_noise(findings, rows, reach):
     )
     (one,) = kept(found, A, "tables.visits.columns.cost")
     stated = float(re.search(r"± ([\d,.]+)", one.problem)[1].replace(",", ""))
-    true = error(rows * reach / Fraction(1, 2))
+    true = error(rows * reach, Fraction(1, 2))
     assert true - 1 <= stated <= true * 1.01 + 1
     assert f"{rows:,} row" in one.problem
     assert f"up to {reach:,}" in one.problem
+
+
+@pytest.mark.parametrize("accountant", ["pure", "zcdp", "renyi-64"])
+def test_the_stated_cost_is_that_of_an_order_in_every_account(tmp_path, accountant):
+    (tmp_path / "people.csv").write_text("who,cost\n1,5\n")
+    (tmp_path / "d.toml").write_text(
+        f'name = "d"\nbudget = {{ epsilon = 2, delta = 1e-8, accountant = "{accountant}" }}\n'
+        '[tables.people]\nunit = "who"\nrows_per_unit = 4\n'
+        "[tables.people.columns]\ncost = { between = [0, 800] }\n"
+    )
+    gate = ng.open(tmp_path / "d.toml", ledger=":memory:")
+    for sql, place in (("COUNT(*)", "rows_per_unit"), ("SUM(cost)", "columns.cost")):
+        (one,) = kept(check_policy(tmp_path / "d.toml"), A, f"tables.people.{place}")
+        stated = float(re.search(r"± ([\d,.]+) at ε = 0.1 ", one.problem)[1].replace(",", ""))
+        (margin,) = gate.plan(f"SELECT {sql} AS n FROM people", epsilon=0.1).margins().values()
+        assert stated == pytest.approx(margin, rel=0.03)

@@ -84,7 +84,7 @@ class TableOrder(MethodOrder[TableRelease, TableExpected]):
         workload: What the public will ask: "cells", "ranges", "prefixes", "marginals", or ranges
             such as ``[{"age": (20, 39)}, {"ward": "north"}]``.
         epsilon: The price of all of it; by default what the policy says. In an account that adds
-            up zCDP, ε buys ρ = ε² / 2.
+            up zCDP, ε buys the ρ that implies it.
         rows_per_unit: How many rows of one unit count, instead of the policy's cap.
         groups_per_unit: In how many groups one unit counts, instead of the policy's cap.
         options: Those of the method; `Gate.release` takes them by name.

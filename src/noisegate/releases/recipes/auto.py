@@ -50,7 +50,8 @@ class Auto:
         """As the chosen one does."""
         name, made = choice(ask, workload)
         found = made.predict(ask, workload)
-        return replace(found, words=f"by {name!r}, {_WHY[name]}: {found.words}")
+        words = (f"by {name!r}, {_WHY[name]}", found.words)
+        return replace(found, words=": ".join(filter(None, words)))
 
     def build(self, ask: Ask, workload: Workload) -> Estimate:
         """As the chosen one does."""

@@ -1,6 +1,7 @@
 """Policy: what it says, what to look at again, and what ε would mean; computed without rows."""
 
 from fractions import Fraction
+from functools import partial
 from typing import Any, Final
 
 from starlette.responses import JSONResponse, Response
@@ -8,7 +9,7 @@ from starlette.responses import JSONResponse, Response
 from noisegate.accounting.accountants import accountant_named
 from noisegate.errors import NoisegateError, SpecError
 from noisegate.exact import fraction
-from noisegate.planning.calibrate import discrete_gaussian_error, geometric_error
+from noisegate.planning.calibrate import order_error
 from noisegate.planning.enough import questions
 from noisegate.planning.meaning import meaning
 from noisegate.privacy.event import DeclaredEvent, DeclaredZCDPEvent
@@ -108,8 +109,8 @@ def _row(
     delta: Fraction,
 ) -> dict[str, Any]:
     rho = _rho(view, epsilon)
-    count = _error(cap, epsilon, rho)
-    added = None if most is None else _error(cap * most, epsilon, rho)
+    error = partial(order_error, epsilon=epsilon, rho=rho, confidence=CONFIDENCE)
+    count, added = error(cap), None if most is None else error(cap * most)
     risk = meaning(epsilon, delta=delta, prior=prior, groups=())
     return {
         "epsilon": number(float(epsilon)),
@@ -119,13 +120,6 @@ def _row(
         "posterior": f"{up(float(100 * risk.posterior))} %",
         "fits": f"{_fits(view, epsilon, rho):,}",
     }
-
-
-def _error(reach: Fraction, epsilon: Fraction, rho: Fraction | None) -> int:
-    """The ± of one number that a person moves by ``reach``."""
-    if rho is None:
-        return geometric_error(reach / epsilon, confidence=CONFIDENCE)
-    return discrete_gaussian_error(reach**2 / (2 * rho), confidence=CONFIDENCE)
 
 
 def _fits(view: View, epsilon: Fraction, rho: Fraction | None) -> int:
