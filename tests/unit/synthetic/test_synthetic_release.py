@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from fractions import Fraction
+from functools import partial
 from itertools import combinations
 
 import duckdb
@@ -19,9 +20,9 @@ from noisegate.desk.card import verify
 from noisegate.errors import NoisegateError, OverBudget
 from noisegate.releases.cells.estimate import tail_factor
 from noisegate.synthetic.model.drawing import numbers
-from noisegate.synthetic.recipes import SYNTHESIZERS
+from noisegate.synthetic.recipes import SYNTHESIZERS, TablesWorkload
+from noisegate.synthetic.recipes.shared import groups_shares
 from noisegate.synthetic.release import SyntheticRelease
-from noisegate.synthetic.sharing import exact_shares
 from refusals import about, listed
 
 COUNT = 1200
@@ -170,23 +171,27 @@ def test_a_workload_with_weights_is_a_release_of_its_own():
 
 
 def test_a_plan_says_the_noise_of_what_will_be_measured(gate):
-    """Geometric noise; a column has a part of three twentieths, or of all."""
-    plan = gate.release_plan("synthetic", columns=["ward", "age"], epsilon="0.7")
-    weights = {(0,): 2 ** (2 / 3), (1,): 20 ** (2 / 3)}
-    most = max(exact_shares(weights, Fraction(1)).values())
-    least = min(exact_shares(weights, Fraction(3, 20)).values())
-    table = Fraction(7, 10)  # one: without columns and looks
+    """Geometric noise; a table of columns has a part of three twentieths, or of all."""
+    plan = gate.release_plan("synthetic", columns=COLUMNS, epsilon="0.7")
+    pairs = tuple(combinations(range(3), 2))
+    grouped = partial(groups_shares, (2, 20, 2), TablesWorkload(pairs))
+    most = max(grouped(Fraction(1)).values())
+    least = min(grouped(Fraction(3, 20)).values())
+    table = Fraction(7, 10) / len(pairs)  # without columns and looks
 
     def rms(share):
         ratio = -np.expm1(-0.7 * float(share))
         return np.sqrt(2 * (1 - ratio)) / ratio
 
     (column, *ends), (other, *alike) = plan.expected.noise
-    assert (column, other) == ("a column", "a table, if all are measured equally")
+    together = "a column, or of a few small ones together"
+    assert (column, other) == (together, "a table, if all are measured equally")
     assert ends == pytest.approx([rms(most), rms(least)])
     assert alike == pytest.approx([rms(table)] * 2)
-    reach = plan.to_dict()["noise"]["a column"][1]
+    reach = plan.to_dict()["noise"][together][1]
     assert reach == pytest.approx(tail_factor(0.05, gaussian=False) * rms(least))
+    two = gate.release_plan("synthetic", columns=COLUMNS[::2], epsilon="0.7").expected.noise
+    assert two == ((together, pytest.approx(rms(1)), pytest.approx(rms(Fraction(99, 100)))),)
 
 
 def test_sampling_keeps_conditions_and_is_free(gate, made):

@@ -1,7 +1,8 @@
 """Our own: look at all pairs of columns, measure what matters most, and follow no noise.
 
     count     at pure ε: where so few rows hide all pairs, columns have all of the price
-    columns   each column by itself, those with many values for more of the price
+    columns   each by itself, those with many values for more of the price; at pure ε a few small
+              ones together, whose table says more about each; less uneven than noise makes them
     look      how far all pairs are from independent columns, in one measurement
     stages    the pairs that say most, first as a tree over the columns; a model after each stage
     look      how far all tables of the workload are from that model
@@ -32,7 +33,6 @@ from typing import Final, final
 
 import numpy as np
 
-from noisegate.releases.cells.estimate import simplex
 from noisegate.releases.cells.workload import Floats
 from noisegate.releases.fit.residuals import Axes, Parts, Question, Sizes, centred, combine
 from noisegate.synthetic.asking import TablesAsk
@@ -41,8 +41,11 @@ from noisegate.synthetic.recipes import Fit, Known, Planned, TablesWorkload, Tot
 from noisegate.synthetic.recipes.shared import (
     Modelled,
     columns_shares,
+    evened,
+    groups_shares,
     measured,
     pairs_of,
+    shrunk,
     singles_of,
     spanning,
     trees_joined,
@@ -52,6 +55,7 @@ from noisegate.synthetic.sharing import MEAN, Item, allotted
 
 _COUNT: Final = Fraction(1, 100)  # shares of the price
 _SINGLES: Final = Fraction(3, 20)
+_ONCE: Final = Fraction(1, 4)  # of columns, where two shares say less than one for both
 _LOOKS: Final = (Fraction(1, 100), Fraction(1, 50), Fraction(1, 20))
 _LARGE: Final = (Fraction(1, 20), Fraction(1, 10), Fraction(1, 5))  # of the only one
 _STAGES: Final = 2
@@ -65,11 +69,10 @@ _POWER: Final = 1.4  # errors of columns and of what pairs say beyond them add u
 _SPLITS: Final = 10
 _LITTLE: Final = 1e-3  # share of the rows: tables that say less beyond the model are not fitted
 _EXPLAINS: Final = 1.5  # times the variance of noise: distances that vary less say the same
-_BEYOND_NOISE: Final = 4.0  # squared standard deviations beyond the largest of so many draws
 _ROUNDS: Final = 100
 # where pairs are picked one by one
 _FIRST: Final = Fraction(1, 30)  # the share of a first pair at most, and of how far it is
-_MORE: Final = Fraction(3, 20)  # then for columns
+_MORE: Final = Fraction(3, 20)  # then for columns, where shares add up
 _PICKS: Final = Fraction(1, 4)  # for all picks
 _PICK: Final = 0.03  # noise of a pick that is fine enough, as a share of the rows
 _PICK_OF: Final = 0.3  # the same of further ones, beside that of pairs
@@ -79,7 +82,7 @@ _FINE_PAIRS: Final = 0.02  # noise of it that is fine enough
 _CHEAP: Final = 0.04  # noise of pairs, as a share of the rows, that needs no evidence first
 _STANDS: Final = 5.0  # standard deviations of evidence for pairs that would be noise alone
 _DEAR: Final = 0.5  # of that, at most
-_HIDES: Final = 0.3  # noise of picks, as a share of the rows, that hides all pairs
+_HIDES: Final = 0.25  # noise of picks, as a share of the rows, that hides all pairs
 _FEW: Final = 12  # columns that leave enough for each step, where shares count by their squares
 
 
@@ -93,10 +96,16 @@ class Auto(Modelled):
         sizes: Sizes,
         workload: TablesWorkload,
         *,
-        gaussian: bool,  # noqa: ARG002 - the same
+        gaussian: bool,
     ) -> tuple[Planned, ...]:
-        first, every = (columns_shares(sizes, workload, part) for part in (_SINGLES, Fraction(1)))
-        columns = Planned("a column", min(first.values()), max(every.values()))
+        shares = columns_shares if gaussian else groups_shares
+        every = shares(sizes, workload, Fraction(1))
+        alone = max(map(len, every)) == 1
+        first = shares(sizes, workload, _SINGLES if alone or len(every) > 1 else 1 - _COUNT)
+        what = "a column" if alone else "a column, or of a few small ones together"
+        columns = Planned(what, min(first.values()), max(every.values()))
+        if len(every) == 1:
+            return (columns,)
         tables = {*pairs_of(workload.sets), *(axes for axes in workload.sets if len(axes) > 1)}
         if not tables:
             return (columns,)
@@ -132,7 +141,8 @@ class _Steps:
         self.scaled = [replace(each, variance=each.variance / whole) for each in self.known]
         self.totals = [_total(each) for each in self.known if each.labels.min() >= 0]  # type: ignore[union-attr]
         self.fixed, self.cells_max, self.workload = total, cells_max, workload
-        self.columns = partial(columns_shares, self.sizes, workload)  # as `Independent` has them
+        shares = columns_shares if ask.gaussian else groups_shares
+        self.columns = partial(shares, self.sizes, workload)
         self.pairs = self._small(pairs_of(workload.sets))
         larger = self._small(axes for axes in workload.sets if len(axes) > 2)
         self.wanted = [*self.pairs, *larger]
@@ -149,7 +159,8 @@ class _Steps:
         if self.hidden():
             self.measure(self.columns(self.left))
         else:
-            self.measure(self.columns(_SINGLES))
+            once = not (self.ask.gaussian or self.tells())
+            self.measure(self.columns(_ONCE if once else _SINGLES))
             if self.tells():
                 self.beyond_columns()
             else:
@@ -181,7 +192,7 @@ class _Steps:
             self.total = max(1.0, float(self.answers[-1].values.sum()))
         else:
             self.total = self.fixed
-        return not self.tells() and self.unseen()
+        return len(self.columns(self.left)) == 1 or (not self.tells() and self.unseen())
 
     def tells(self) -> bool:
         """Whether a look at all pairs has little noise, or tells as much as picks for its price."""
@@ -279,8 +290,9 @@ class _Steps:
             far = self.beyond({first: seen})[first]
             if beyond < min(_DEAR, sqrt(pairs)) * _STANDS * sqrt(unsure):
                 return {}
-        self.measure(self.columns(_MORE))
-        guesses = {pair: self.even(pair) for pair in self.pairs}
+        if self.ask.gaussian:
+            self.measure(self.columns(_MORE))
+            guesses = {pair: self.even(pair) for pair in self.pairs}
         edges = self.picks(guesses, each)
         if not self.ask.gaussian or not edges:
             return dict.fromkeys(edges, far)
@@ -412,7 +424,7 @@ class _Steps:
         told = (*self.answers, *self.totals)
         self.parts = combine(self.sizes, [(Question(e.axes), e) for e in told])  # type: ignore[misc]
         self.total = max(1.0, float(self.parts.values[()])) if self.fixed is None else self.fixed
-        self.singles = [simplex(self.parts.table(a), self.total) for a in singles_of(self.sizes)]
+        self.singles = evened(self.parts, self.total)
         self.alone = self.columns_off(np.zeros(len(self.sizes))) ** _POWER
 
     def columns_off(self, more: Floats) -> Floats:
@@ -436,7 +448,7 @@ class _Steps:
         stage before or independent columns, larger ones towards all pairs.
         """
         targets = {axes: self.target(axes, guess) for axes, guess in self.early.items()}
-        used, asked = dict(targets), {each.axes for each in self.answers}
+        used, asked = dict(targets), self.parts.precision
         late = [axes for axes in self.wanted if axes not in self.early]
         model = self.model or self.fitted(used)
         for size in sorted({len(axes) for axes in late}):
@@ -467,21 +479,10 @@ class _Steps:
         return self.model
 
     def target(self, axes: Axes, guess: Floats) -> Floats:
-        """The guess, and what was measured beyond it as far as it is not noise.
-
-        A cell is off by a variance in proportion to the guess, with the factor that the table as a
-        whole shows [EM73]; one that is off by more than noise makes any cell speaks for itself.
-        """
-        shape = [self.sizes[a] for a in axes]
-        table, noise = guess.reshape(shape), 1 / self.parts.precision[axes]
-        beyond = self.parts.values[axes].reshape(shape) - centred(table)
-        freedom = prod(1 - 1 / size for size in shape)
-        excess = max(0.0, float((beyond**2).sum()) - noise * freedom * beyond.size)
-        signal = np.maximum(table, 0) * excess / max(float(table.sum()), 1.0)
-        clear = beyond**2 > (2 * log(beyond.size) + _BEYOND_NOISE) * noise
-        signal[clear] = np.maximum(signal[clear], beyond[clear] ** 2)
-        found: Floats = table + beyond * signal / (signal + noise)
-        return found.ravel()
+        """The guess, and what was measured beyond it as far as it is not noise."""
+        table = guess.reshape([self.sizes[a] for a in axes])
+        beyond = self.parts.values[axes].reshape(table.shape) - centred(table)
+        return shrunk(table, beyond, 1 / self.parts.precision[axes]).ravel()
 
     def even(self, axes: Axes) -> Floats:
         """The table if columns were independent."""
