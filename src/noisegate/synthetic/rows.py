@@ -7,7 +7,7 @@ out again, and another number of them costs nothing.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import ceil
+from math import ceil, sqrt
 from typing import Any, Final
 
 import numpy as np
@@ -19,9 +19,10 @@ from noisegate.errors import SpecError
 from noisegate.exact import Number as Numeric
 from noisegate.exact import fraction
 from noisegate.mechanisms.base import failure_of
+from noisegate.releases.cells.estimate import tail_factor
 from noisegate.releases.forms.numbers import Number
 from noisegate.synthetic.columns import Cells
-from noisegate.synthetic.model.bars import reach
+from noisegate.synthetic.model.bars import direct, likely, reach
 from noisegate.synthetic.model.constraints import masks_of, places
 from noisegate.synthetic.model.fitted import Fitted
 
@@ -101,8 +102,17 @@ class SyntheticRows(Charged):
         """The number of such rows in the original: ``made.query(age=(20, 39), ward="north")``.
 
         It comes from the model, which is more accurate than counting synthetic rows. The exact
-        number is within its ±, at the confidence, for each question by itself.
+        number is within its ±, at the confidence, for each question by itself. Where a measured
+        table holds all its columns, that is proven; else it rests on a model: columns say no more
+        about each other than measured tables do. `bounds` are proven for all questions.
         """
+        return self._number(confidence, where, proven=False)
+
+    def bounds(self, confidence: Numeric = 0.95, /, **where: Any) -> Number:  # noqa: ANN401
+        """The same number with a ± that is proven whatever the rows are, and often wide."""
+        return self._number(confidence, where, proven=True)
+
+    def _number(self, confidence: Numeric, where: Mapping[str, Any], *, proven: bool) -> Number:
         fitted, sampling = self.fitted, self.fitted.sampling
         failure = float(failure_of(confidence)) / (1 if sampling is None else 2)
         cells, sizes = places(fitted.layout, where), fitted.layout.sizes
@@ -113,7 +123,12 @@ class SyntheticRows(Charged):
         low, high = reach(
             sizes, evidence, masks, failure=failure, gaussian=fitted.gaussian, total=known
         )
-        value = round(min(max(shown, low), high) * grain)
+        shown = min(max(shown, low), high)
+        if not proven and direct(sizes, evidence, masks, known) is None:
+            variance = likely(sizes, evidence, masks, shown, max(fitted.model.total, 1.0))
+            half = tail_factor(failure, gaussian=False) * sqrt(variance)
+            low, high = max(low, shown - half), min(high, shown + half)
+        value = round(shown * grain)
         half = max(high * grain - value, value - low * grain, 0)
         if sampling is not None:
             half = float(sampling.widened(np.array([value]), np.array([half]), failure)[0])

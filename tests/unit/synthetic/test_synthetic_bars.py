@@ -1,10 +1,13 @@
 """How far answers of a model may be off: from noisy tables, and Fréchet's inequalities."""
 
+from itertools import combinations, product
+from math import isinf, sqrt
+
 import numpy as np
 import pytest
 from scipy.stats import binom
 
-from noisegate.synthetic.model.bars import box, direct, reach, singles
+from noisegate.synthetic.model.bars import association, box, direct, likely, reach, singles
 from noisegate.synthetic.model.constraints import Impossible, hardened, masks_of
 from noisegate.synthetic.model.drawing import numbers
 from noisegate.synthetic.model.model import Evidence, fit
@@ -178,3 +181,45 @@ def test_noise_far_below_zero_is_not_taken_for_certainty():
     assert (low, high) == reach(SIZES, [near], masks, failure=0.05, gaussian=False)
     assert low == 0
     assert high > 20
+
+
+def test_association_is_that_of_measured_tables_without_their_noise():
+    """Of a column and itself it is 1 where there are two values; independent columns have none."""
+    same, apart = np.diag([300.0, 300.0]).ravel(), np.full(4, 150.0)
+    for table, found in ((same, 1.0), (apart, 0.0)):
+        assert association((2, 2), [Evidence((0, 1), table, 1e-9)]) == pytest.approx(
+            found, abs=1e-6
+        )
+    assert association((2, 2), [Evidence((0, 1), apart, 100.0)]) > 0.005  # noise may hide as much
+    alone = [Evidence((0,), np.ones(2), 1.0), Evidence((0, 1), np.ones(2), 1.0, np.arange(4) // 2)]
+    assert association((2, 2), alone) is None
+    assert isinf(likely((2, 2), alone, masks_of((2, 2), {0: [0], 1: [0]}), 1.0, 2.0))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_likely_bounds_hold_and_are_far_narrower_than_proven_ones(seed):
+    """Three columns that follow a hidden one, pairs measured: all cells of all three."""
+    chance = np.random.default_rng([21, seed])
+    sizes = (4, 5, 3)
+    hidden = chance.integers(0, 3, 2000)
+    columns = []
+    for size in sizes:
+        parts = chance.dirichlet(np.full(size, 4.0), 3).cumsum(axis=1)
+        columns.append((chance.random(2000)[:, None] > parts[hidden]).sum(axis=1).clip(0, size - 1))
+    sets = list(combinations(range(3), 2))
+    tables = []
+    for axes in sets:
+        cells = numbers(np.array(columns), axes, sizes)
+        values = np.bincount(cells, minlength=sizes[axes[0]] * sizes[axes[1]]).astype(float)
+        tables.append(Evidence(axes, values + 6 * chance.standard_normal(values.size), 36.0))
+    model, inside, proven, told = fit(sizes, tables), [], 0.0, 0.0
+    for at in product(*map(range, sizes)):
+        masks = masks_of(sizes, {axis: [value] for axis, value in enumerate(at)})
+        true = np.all([column == value for column, value in zip(columns, at, strict=True)], axis=0)
+        value = model.total * model.part({axis: [value] for axis, value in enumerate(at)})
+        low, high = reach(sizes, tables, masks, failure=0.05, gaussian=True)
+        half = 2 * sqrt(likely(sizes, tables, masks, value, model.total))
+        proven, told = proven + high - low, told + min(high, value + half) - max(low, value - half)
+        inside.append(abs(true.sum() - value) <= half)
+    assert np.mean(inside) >= 0.9
+    assert told < 0.6 * proven

@@ -243,6 +243,18 @@ def test_the_margins_of_answers_hold_as_often_as_they_say(many):
     assert missed <= binom.isf(1e-6, len(many) * len(asked), 0.1)
 
 
+def test_a_margin_of_columns_that_no_table_holds_is_likely_and_bounds_are_proven():
+    gate = gate_of()
+    made = gate.release("synthetic", **TERMS)  # all pairs
+    pair, triple = {"age": (20, 39), "ward": "north"}, {"married": True}
+    assert made.query(**pair) == made.bounds(**pair)
+    likely, proven = made.query(**pair, **triple), made.bounds(**pair, **triple)
+    assert likely.value == proven.value
+    assert likely.margin < 0.95 * proven.margin
+    alone = gate.release("synthetic", **TERMS | {"method": "independent"})
+    assert alone.query(**pair) == alone.bounds(**pair)  # nothing says how columns are linked
+
+
 def test_the_distance_to_the_exact_table_is_at_most_what_the_report_says(many):
     """Misses at 95 %; a false alarm has probability 1e-6."""
     original = np.stack([WARDS == "south", AGES // 5, AGES >= 30], axis=1).astype(int)

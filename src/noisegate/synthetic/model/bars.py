@@ -3,13 +3,16 @@
 Where a measured table holds all columns that are asked about, it gives the exact number plus noise
 of a known spread. Where none does, the exact number is at most that of any fewer conditions, and at
 least that less the rows which tables of the other columns hold outside their conditions (Fréchet's
-inequalities), so there is a ± all the same, if a wide one.
+inequalities), so there is a ± all the same, if a wide one: it is proven. `likely` is a far narrower
+one that rests on a model of the rows: what columns say about each other beyond all measured tables
+is taken to be as much as these tables say.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
+from itertools import combinations
 from math import asinh, inf, prod, sqrt
 from typing import TypeAlias, final
 
@@ -140,6 +143,59 @@ def reach(
 
     low = max(ends[a][0] - sum(least(a, axis) for axis in masks if axis not in a) for a in widest)
     return max(low, 0.0), min(end for _, end in ends.values())
+
+
+def association(sizes: Sizes, evidence: Sequence[Evidence]) -> float | None:
+    """How strongly columns of measured tables are associated: the most that is plausible.
+
+    It is the mean square of a cell's indicators' standardised moment, that of phi for two columns,
+    without the noise, and with twice what noise leaves unsure. None: no table has several columns.
+    """
+    seen, unsure, scale = 0.0, 0.0, 0.0
+    for one in evidence:
+        if one.labels is not None or len(one.axes) < 2:
+            continue
+        cells = one.values.reshape([sizes[a] for a in one.axes])
+        total, guess, apart = max(float(cells.sum()), 1.0), np.ones(()), np.ones(())
+        for place in range(cells.ndim):
+            sums = cells.sum(axis=tuple(i for i in range(cells.ndim) if i != place))
+            part = np.clip(sums / total, 0.0, 1.0)
+            guess = np.multiply.outer(guess, part)
+            apart = np.multiply.outer(apart, part * (1 - part))
+        seen += float(((cells - total * guess) ** 2).sum() - one.variance * cells.size) / total**2
+        unsure += 5 * cells.size * (one.variance / total**2) ** 2  # of squares of Laplace noise
+        scale += float(apart.sum())
+    return (max(seen, 0.0) + 2 * sqrt(unsure)) / scale if scale > 0 else None
+
+
+def likely(
+    sizes: Sizes, evidence: Sequence[Evidence], masks: Masks, value: float, total: float
+) -> float:
+    """The variance of a model's ``value``, where no measured table holds all columns.
+
+    That of the noise of the largest tables that were measured, for the part that the value is of
+    them; and for all columns together that no table holds, an association as strong as measured
+    ones are. It is infinite where none was measured.
+    """
+    squared = association(sizes, evidence)
+    if squared is None:
+        return inf
+    held = {tuple(sorted(set(one.axes) & set(masks))) for one in evidence if one.labels is None}
+    found, parts = 0.0, dict[int, float]()
+    for axes in held:
+        one = direct(sizes, evidence, {a: masks[a] for a in axes})
+        assert one is not None  # noqa: S101 - it is measured
+        if len(axes) == 1:
+            parts[axes[0]] = min(max(one.value, 1.0) / total, 1.0)
+        if axes and not any(set(axes) < set(other) for other in held):
+            found += one.variance * min(1.0, value / max(one.value, 1.0)) ** 2
+    for count in range(2, len(masks) + 1):
+        for axes in combinations(sorted(masks), count):
+            if not any(set(axes) <= set(one) for one in held):
+                apart = (parts.get(a, 0.5) * (1 - parts.get(a, 0.5)) for a in axes)
+                rest = prod(parts.get(a, 1.0) for a in masks if a not in axes)
+                found += squared * prod(apart) * (total * rest) ** 2
+    return found
 
 
 def _ends(one: Direct, failure: float, *, gaussian: bool) -> tuple[float, float]:
