@@ -8,6 +8,7 @@ from typing import Any, final
 
 import numpy as np
 
+from noisegate.algebra.known import remembered
 from noisegate.algebra.relation import keyed
 from noisegate.algebra.tally import Cells, Keys, Marginals, Rows, Sums, Values
 from noisegate.curator.kept import Kept
@@ -56,9 +57,8 @@ class Measurement:
 
         Statistics of rows are one by themselves, whatever noise they have.
         """
-        rows = self.query.asks == "statistic"
         found = map(capabilities_of, self.mechanisms)
-        return frozenset({"learning"} if rows else ()).union(*found)
+        return frozenset({"learning"} if self.query.asks == "statistic" else ()).union(*found)
 
     @property
     def _is_whole(self) -> bool:
@@ -97,10 +97,10 @@ class Measurement:
             events.append(mechanism.event(found if mechanism.takes.is_whole else found[place]))
         return events[0] if len(events) == 1 else Sequential(events=tuple(events))
 
+    @remembered
     def question(self) -> str:
         """Canonical text: two measurements with one text are one question, answered once."""
-        mechanisms = [to_record(mechanism) for mechanism in self.mechanisms]
-        record = {"query": self.query.to_record(), "mechanisms": mechanisms}
+        record = {"query": self.query.to_record(), "mechanisms": [*map(to_record, self.mechanisms)]}
         return json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
     def draw(

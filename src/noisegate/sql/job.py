@@ -175,7 +175,8 @@ class QuestionJob(Job[Collected, Answer, AnswerExpected]):
         looked = [*(each for first in firsts for each in first.releases), *self.looked]
         measured = list(looked)
         try:
-            require_room(curator, self.event)
+            if not plan.fits:
+                require_room(curator, self.event)
             for order in self.orders:
                 order.require_plan(curator)
             parcels = tuple(

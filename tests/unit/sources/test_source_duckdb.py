@@ -1,5 +1,6 @@
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
 
@@ -347,3 +348,27 @@ def test_a_question_that_is_too_large_by_itself_is_refused_and_the_next_one_is_a
         source._run(large, ())
     assert len(asked) == 1, "nobody else was at work, so that asking again is no help"
     assert source._run(lambda c: c.execute("SELECT 1").fetchall(), ()) == [(1,)]
+
+
+RANGES = [(0, 1, 2, 3), (3, 4), (-2, -1, 0), (2,), (-(2**63) + 1, -(2**63) + 2), (2**63 - 1,)]
+
+
+@pytest.mark.parametrize("rest", [False, True])
+@pytest.mark.parametrize("keys", RANGES)
+@pytest.mark.parametrize("stored", [pa.int64(), pa.int8()])
+def test_consecutive_whole_keys_are_placed_as_listed_ones_are(keys, rest, stored):
+    """Without a list of them in the engine."""
+    far = [-(2**63) + 1, 2**63 - 1] if stored == pa.int64() else [-128, 127]
+    x = pa.array([0, 1, 2, 2, 3, 4, None, -1, -2, *far], stored)
+    source, rows = opened(pa.table({"x": x}), ("x", Kind.INTEGER))
+    turned = [list(keys), [*reversed(keys), -77, 99]]  # the second is no range
+    tallies = [
+        Sums(relation=rows, by=(replace(by("x", *each), rest=rest),), terms=(ONE,))
+        for each in turned
+    ]
+    (placed,), (listed_too,) = (source.sums(each).tolist() for each in tallies)
+    held = [sum(value == key for value in x.to_pylist()) for key in keys]
+    assert placed == held + [len(x) - sum(held)] * rest
+    assert listed_too[: len(keys)] == held[::-1]
+    (line,) = source._free
+    assert line.listed[0][0] == (*reversed(keys), -77, 99)

@@ -20,13 +20,13 @@ from noisegate.sources.writing.tallies import (
 from noisegate.sources.writing.words import (
     as_,
     call,
-    case,
     cast,
     clamp,
     col,
     cte,
     is_not_null,
     keys_table,
+    range_of,
     whole,
     write_value,
 )
@@ -43,7 +43,7 @@ def values_list(
 
     Where a number or a short list tells the place, no table is joined: that is a stage of a job.
     """
-    if _calculated(query, place, grouping, kind, dialect):
+    if range_of(grouping) or _found(query, place, grouping, kind, dialect):
         return
     if kind is Kind.INTEGER and None not in grouping.keys:
         texts = exp.Literal.string(",".join(str(key) for key in grouping.keys))
@@ -65,34 +65,20 @@ def values_list(
     parts.insert(0, parts.pop())
 
 
-def _calculated(
+def _found(
     query: exp.Query, place: int, grouping: Grouping, kind: Kind, dialect: DecimalDialect
 ) -> bool:
     """Write the places of keys as expressions, if that is quick whatever the rows hold."""
     keys, table = grouping.keys, keys_table(place)
-    numbers = [key for key in keys if isinstance(key, int) and not isinstance(key, bool)]
-    is_range = len(numbers) == len(keys) and kind is Kind.INTEGER
-    if is_range and numbers == list(range(numbers[0], numbers[0] + len(keys))):
-        first, last = whole(numbers[0]), whole(numbers[-1])
-
-        def at(value: exp.Expr) -> exp.Expr:
-            inside = exp.Between(this=value, low=first.copy(), high=last.copy())
-            near = clamp(value.copy(), first.copy(), last.copy())  # so that nothing overflows
-            return case((inside, exp.Sub(this=near, expression=first.copy())))
-
-    elif dialect.finds_places and kind in (Kind.INTEGER, Kind.TEXT) and len(keys) <= _SHORT:
-        if None in keys:
-            return False
-
-        def at(value: exp.Expr) -> exp.Expr:
-            found = call(
-                "ARRAY_POSITION", call("ARRAY", *(_key(each, kind) for each in keys)), value
-            )
-            zero, one = map(exp.Literal.number, (0, 1))
-            return cast(exp.Sub(this=call("NULLIF", found, zero), expression=one), "BIGINT")
-
-    else:
+    is_short = dialect.finds_places and len(keys) <= _SHORT and None not in keys
+    if not is_short or kind not in (Kind.INTEGER, Kind.TEXT):
         return False
+
+    def at(value: exp.Expr) -> exp.Expr:
+        found = call("ARRAY_POSITION", call("ARRAY", *(_key(each, kind) for each in keys)), value)
+        zero, one = map(exp.Literal.number, (0, 1))
+        return cast(exp.Sub(this=call("NULLIF", found, zero), expression=one), "BIGINT")
+
     for join in [each for each in query.find_all(exp.Join) if each.this.name == table]:
         select, same = join.parent_select or exp.Select(), join.args["on"]
         if join.side != "LEFT":

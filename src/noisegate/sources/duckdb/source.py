@@ -74,7 +74,7 @@ from noisegate.sources.writing.tallies import (
     sums_query,
     values_query,
 )
-from noisegate.sources.writing.words import base_value, col, keys_table
+from noisegate.sources.writing.words import base_value, col, keys_table, range_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -310,7 +310,7 @@ class DuckDBSource(Source):
             with cuttable(line.connection.interrupt, self._seconds) as asked:
                 for place, grouping in enumerate(by):
                     typed = grouping.keys, [*map(type, grouping.keys)]  # 1 is not True
-                    if line.listed.get(place) != typed:
+                    if not range_of(grouping) and line.listed.get(place) != typed:
                         line.connection.register(keys_table(place), key_list(grouping))
                         line.listed[place] = typed
                 found = work(line.connection)

@@ -7,11 +7,13 @@ from sqlglot import exp
 from noisegate.algebra.tally import Grouping
 from noisegate.privacy.domain import Key, Kind
 from noisegate.sources.asked.statements import plain_equality
-from noisegate.sources.writing.words import TYPES, as_, cast, col, keys_table
+from noisegate.sources.writing.words import TYPES, as_, cast, col, keys_table, range_of
 
 
 def keys_list(query: exp.Query, place: int, grouping: Grouping, kind: Kind) -> None:
     """Put the list (i, x) of a grouping's keys before all other parts of the statement."""
+    if range_of(grouping):
+        return
     texts = ",".join(_element(key) for key in grouping.keys)
     listed = exp.Cast(
         this=exp.Literal.string(f"{{{texts}}}"),

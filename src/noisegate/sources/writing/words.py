@@ -36,7 +36,8 @@ def cast(value: exp.Expr, to: Kind | str, *, may_fail: bool = False) -> exp.Expr
     Without, it must not fail for any value it is used on.
     """
     make = exp.TryCast if may_fail else exp.Cast
-    return make(this=value, to=_type(TYPES[to] if isinstance(to, Kind) else to).copy())
+    kept = _type(TYPES[to] if isinstance(to, Kind) else to)
+    return make(this=value, to=kept.copy() if kept.expressions else exp.DataType(**kept.args))
 
 
 def write_value(value: Value, kind: Kind) -> exp.Expr:
@@ -232,22 +233,40 @@ def keys_table(place: int) -> str:
     return f"keys{place}"
 
 
+def range_of(grouping: Grouping) -> range | None:
+    """Its keys, where they are consecutive whole numbers: their places need no list of them."""
+    keys, first = grouping.keys, grouping.keys[0]
+    if type(first) is not int or {*map(type, keys)} != {int}:
+        return None
+    found = range(first, first + len(keys))
+    return found if keys == tuple(found) else None
+
+
 def by_places(query: exp.Select, by: Sequence[Grouping], names: Sequence[str]) -> exp.Select:
     """The groups by their places in the lists of keys. What is in no list is dropped, or rest."""
     if not by:
         return query
-    placed = exp.select()
+    placed = exp.select().from_(query.subquery("g", copy=False), copy=False)
     for place, grouping in enumerate(by):
-        at: exp.Expr = col("i", keys_table(place))
-        if grouping.rest:
-            at = exp.Coalesce(this=at, expressions=[whole(len(grouping.keys))])
+        key, rest, span = col(f"k{place}", "g"), whole(len(grouping.keys)), range_of(grouping)
+        at: exp.Expr
+        if span:
+            first, last = whole(span[0]), whole(span[-1])
+            inside = exp.Between(this=key, low=first, high=last)
+            near = clamp(key.copy(), first.copy(), last.copy())  # so that nothing overflows
+            at = exp.Sub(this=near, expression=first.copy())
+            if grouping.rest:
+                at = case((inside, at), otherwise=rest)
+            else:
+                placed.where(inside, copy=False)
+        else:
+            at = col("i", keys_table(place))
+            same = exp.NullSafeEQ(this=key, expression=col("x", keys_table(place)))
+            joined(placed, named(keys_table(place)), same, left=grouping.rest)
+            if grouping.rest:
+                at = exp.Coalesce(this=at, expressions=[rest])
         placed = placed.select(as_(at, f"i{place}"), copy=False)
-    placed = placed.select(*(col(name, "g") for name in names), copy=False)
-    placed = placed.from_(query.subquery("g", copy=False), copy=False)
-    for place, grouping in enumerate(by):
-        same = exp.NullSafeEQ(this=col(f"k{place}", "g"), expression=col("x", keys_table(place)))
-        joined(placed, named(keys_table(place)), same, left=grouping.rest)
-    return placed
+    return placed.select(*(col(name, "g") for name in names), copy=False)
 
 
 def joined(query: exp.Select, table: exp.Expr, on: exp.Expr, *, left: bool) -> exp.Select:

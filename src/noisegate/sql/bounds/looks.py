@@ -11,7 +11,6 @@ from math import ceil, inf, sqrt
 from typing import Any, Final, TypeAlias, final
 
 from noisegate.algebra.expression import Call, Expression, Field, Literal, domain_of
-from noisegate.algebra.known import remembered
 from noisegate.algebra.relation import Filter, all_of
 from noisegate.algebra.schema import schema_of
 from noisegate.curator.measurement import Measurement
@@ -206,12 +205,13 @@ def _open(
     """What to look at, if the block has a cap and nobody said which; if asked, but the policy."""
     said = terms if "caps" in (terms.choose or ()) else caps_of(block, terms)
     rows, looks = said.rows_per_unit, list[Counted]()
-    sought = any(key.domain.keys is None for key in block.by)
+    if rows is not None and not any(key.domain.keys is None for key in block.by):
+        return looks
     if has_both(block) and is_tight(terms.epsilon or Fraction(1), rho=rho):
         block = replace(block, shared=True)  # a second look would leave too little for averages
     loose = None if block.near or block.name not in found else bool(sums_of(block))  # one price
     sizes = counted_of(block, accountant, apart=True, loose=loose)
-    for counted in sizes if sought or rows is None else ():
+    for counted in sizes:
         fixed = rows
         if counted.sought and terms.rows_per_unit is None and (rows or 0) > _FEW:
             fixed = None  # so many rows may be in few groups, and noise is for as many as count
@@ -332,13 +332,7 @@ def _bounds(looks: Sequence[Look], sights: Sequence[Sight | None]) -> Bounds:
 
 def steps_of(looks: Sequence[Look]) -> tuple[Fraction, ...]:
     """The steps of looks, equal ones once."""
-    return tuple({text_of(look.measurement): look.epsilon for look in looks}.values())
-
-
-@remembered
-def text_of(measurement: Measurement) -> str:
-    """Its canonical text, which tells equal ones; a plan asks for it again and again."""
-    return measurement.question()
+    return tuple({look.measurement.question(): look.epsilon for look in looks}.values())
 
 
 def _paid(look: Look) -> str:

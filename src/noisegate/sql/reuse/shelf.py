@@ -99,6 +99,11 @@ class Shelf:
 
     ledger: Ledger
     _known: _Known = field(default_factory=_Known)
+    _is_still: bool = False
+
+    def still(self) -> "Shelf":
+        """The shelf as it is now, for one question: it reads the ledger once."""
+        return Shelf(self.ledger, self._read(), _is_still=True)
 
     def needed(
         self, query: Query, mechanisms: Sequence[Mechanism[Any]], level: Fraction | None
@@ -167,7 +172,7 @@ class Shelf:
 
     def _read(self) -> _Known:
         known = self._known
-        if new := self.ledger.settled(known.seen, wanted=_is_sums):
+        if not self._is_still and (new := self.ledger.settled(known.seen, wanted=_is_sums)):
             known = self._known = known.and_then(new)
         return known
 

@@ -32,7 +32,6 @@ from noisegate.sql.bounds.looks import (
     seen,
     sight_of,
     steps_of,
-    text_of,
 )
 from noisegate.sql.drafts.within import without_zeros
 from noisegate.sql.outer.margins import HalfWidths
@@ -189,7 +188,7 @@ class Asked:
     def unpaid(self) -> dict[str, Event]:
         """What the missing looks are, by their canonical texts."""
         asked = (look.measurement for look in self.missing)
-        return {text_of(each): each.event() for each in asked}
+        return {each.question(): each.event() for each in asked}
 
 
 def asked_of(desk: Desk, reading: Reading, terms: Terms) -> Asked:

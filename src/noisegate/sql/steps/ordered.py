@@ -21,7 +21,7 @@ from noisegate.mechanisms.base import Mechanism
 from noisegate.privacy.event import Event, KeySelectionEvent, ThresholdedGaussianEvent
 from noisegate.privacy.release import Release
 from noisegate.sql.bounds.limits import caps_of, most_rows
-from noisegate.sql.bounds.looks import known_profile, text_of
+from noisegate.sql.bounds.looks import known_profile
 from noisegate.sql.bounds.sized import own_rows, owner_table
 from noisegate.sql.drafts.draft import Draft, Part, draft
 from noisegate.sql.drafts.groups import Caps
@@ -136,7 +136,7 @@ class Order:
             event = each.event()
             if unknown and isinstance(event, KeySelectionEvent | ThresholdedGaussianEvent):
                 event = replace(event, delta=max(event.delta, self.delta))
-            yield text_of(each), event
+            yield each.question(), event
 
 
 def _named(profile: Profile) -> str:
@@ -158,15 +158,15 @@ class Parcel:
 
 def orders_of(desk: Desk, asked: Asked, *, fresh: bool) -> tuple[Order, ...]:
     """All blocks of a question, for no more than one question may cost."""
-    blocks = asked.question.blocks
-    orders = tuple(_order(desk, asked, block, fresh=fresh) for block in blocks)
+    blocks, shelf = asked.question.blocks, desk.read_as(Shelf).still()
+    orders = tuple(_order(desk, asked, block, shelf, fresh=fresh) for block in blocks)
     steps = (*asked.steps, *(order.epsilon for order in orders))
     desk.rules.require_price(desk.asked(*steps, said=asked.said))
     return orders
 
 
-def _order(desk: Desk, asked: Asked, block: Block, *, fresh: bool) -> Order:
-    terms, count, shelf = asked.terms, len(asked.question.blocks), desk.read_as(Shelf)
+def _order(desk: Desk, asked: Asked, block: Block, shelf: Shelf, *, fresh: bool) -> Order:
+    terms, count = asked.terms, len(asked.question.blocks)
     caps = replace(caps_of(block, terms), **asked.chosen.caps.get(block.name, {}))
     profiles, looked = asked.chosen.profiles.get(block.name, ()), None
     # Before a look its cap is a guess: what is on the shelf for that is no answer to this.
