@@ -194,6 +194,20 @@ def test_a_statement_is_planned_once(clinic, monkeypatch):
     assert len(planned) == (3 if source.dialect.name == "Postgres" else 2)
 
 
+def test_a_statement_of_spark_is_planned_and_run_as_it_was_sent(sail, tmp_path, monkeypatch):
+    gate = opened(on_spark(tmp_path, sail, engine_worlds.frames())[0])
+    (line,) = gate.door._source._lines._free
+    sent, sql = [], line.session.sql
+    monkeypatch.setattr(line.session, "sql", lambda text: sent.append(text) or sql(text))
+    for question in QUESTIONS:
+        gate.sql(question, epsilon=9)
+    assert len(sent) == len({*sent}) >= len(QUESTIONS)
+    assert len(line.planned) < len(sent)  # of caps that were not known yet
+    sent.clear()
+    gate.sql(QUESTIONS[0], epsilon=9, fresh=True)
+    assert len(sent) == 1
+
+
 @pytest.mark.parametrize("engine", ["spark", "datafusion"])
 def test_sums_of_0_once_failed_after_the_charge(engine, request, tmp_path, monkeypatch):
     """Their planners fail at such a statement, which is not asked any more."""

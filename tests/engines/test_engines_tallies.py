@@ -34,7 +34,9 @@ from noisegate.privacy.domain import Kind
 from noisegate.sources.asked.statements import is_grouped
 from noisegate.sources.asked.weights import counted_once
 from noisegate.sources.duckdb.source import DuckDBSource
+from noisegate.sources.spark.dialect import STAGED
 from noisegate.sources.writing.weights import is_by_row
+from noisegate.sources.writing.words import is_placed
 from refusals import about
 
 EXAMPLES = 2  # of each test below, with `questions` each; NOISEGATE_EXPLORE=1 tries others
@@ -281,6 +283,28 @@ def test_sums_of_nothing_but_zero_are_zero(engine, rows, grouped):
     assert source.sums(tally)[0].any()
 
 
+@pytest.mark.parametrize("keys", [(1, 2, 3), (2,), (-1, 0, 1)])
+@pytest.mark.parametrize("rest", [False, True])
+@pytest.mark.parametrize("steps", [1, 1 << 22])  # in one piece of 64 bits, and in two
+def test_rows_that_find_their_places_one_by_one_have_the_same_sums(sail, keys, rest, steps):
+    """As they do on Spark itself."""
+    source, embedded = shown(sail, Random(29))
+    cost = Term(expression=Field("cost"), grain=Fraction(1, steps), low=-9 * steps, high=50 * steps)
+    who = Grouping(name="who", expression=Field("who"), keys=keys, rest=rest)
+    code = Grouping(name="code", expression=Field("code"), keys=("a", None), rest=rest)
+    terms = (cost, COUNTED, replace(COUNTED, expression=Literal(None, Kind.NUMBER)))
+    for by, once in (((who,), True), ((who, replace(who, rest=False)), True), ((who, code), False)):
+        tally = Sums(relation=Table(made.VISITS), by=by, terms=terms)
+        assert not is_placed(tally, source.dialect)
+        plain = source.sums(tally)
+        source.dialect = STAGED
+        source._written.clear()
+        assert is_placed(tally, source.dialect) is once
+        assert source.sums(tally).tolist() == plain.tolist() == embedded.sums(tally).tolist()
+        assert plain[:2].any(axis=1).all() or keys[0] < 0
+        del source.dialect
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("rest", [False, True])
 @pytest.mark.parametrize(
@@ -302,7 +326,7 @@ def test_keys_have_their_places_however_these_are_found(engine, name, keys, rest
     source, embedded = shown(engine, Random(31))
     by = (Grouping(name="g", expression=Field(name), keys=tuple(dict.fromkeys(keys)), rest=rest),)
     row = Term(expression=Literal(1), grain=Fraction(1), low=0, high=1)
-    for cap in (2, 100):
+    for cap in (2, 100, None):
         tally = Sums(relation=Table(made.VISITS), by=by, terms=(row,), rows_per_unit=cap)
         held = source.sums(tally)
         assert held.tolist() == embedded.sums(tally).tolist()

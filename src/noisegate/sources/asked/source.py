@@ -12,7 +12,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from copy import copy
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 from sqlglot import exp
@@ -78,7 +78,7 @@ _NUMBER: Final = re.compile(r"\b(?![01]\b)\d+(?:\.\d+)?\b")
 class AskedSource(Source):
     """Tables that an engine knows as base0, base1, …; an engine says how its texts are run."""
 
-    dialect: ClassVar[Dialect]
+    dialect: Dialect
 
     def __init__(
         self, tables: Mapping[str, TableDomain], types: Mapping[str, Mapping[str, str]]
@@ -345,7 +345,7 @@ def _of_used(tally: Marginals) -> Marginals:
 class ArrowSource(AskedSource):
     """An engine over Parquet files that answers in Arrow tables, or in a stream of their parts."""
 
-    dialect: ClassVar[DecimalDialect]
+    dialect: DecimalDialect
 
     def _shape(self, text: str) -> str:
         """The statement without its constants but 0 and 1: planning takes as long as a small table.

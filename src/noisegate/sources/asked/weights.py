@@ -36,7 +36,18 @@ from noisegate.sources.writing.weights import (
     folded_terms,
     is_by_row,
 )
-from noisegate.sources.writing.words import as_, by_places, call, case, cast, col, cte, named, whole
+from noisegate.sources.writing.words import (
+    as_,
+    by_places,
+    call,
+    case,
+    cast,
+    col,
+    cte,
+    is_placed,
+    named,
+    whole,
+)
 
 _MOST = (1 << 63) - 1
 _NARROW = 1 << 27
@@ -52,6 +63,8 @@ def sums_once(tally: Sums, writer: RelationWriter) -> exp.Query:
         query = weighed_once(tally, rows, writer.dialect) if is_owned else None
     if query is None:
         query = sums_query(tally, writer, wide=True)
+    if is_placed(tally, writer.dialect):
+        bounded(query, "g", {f"s{place}": term.reach for place, term in enumerate(tally.terms)})
     return bounded(query, "r", {f"e{place}": term.reach for place, term in enumerate(terms)})
 
 

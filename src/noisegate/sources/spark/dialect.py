@@ -11,13 +11,11 @@ from noisegate.sources.writing.dialect import Writer
 from noisegate.sources.writing.words import as_, call, col
 
 
-@final
 class Spark(DecimalDialect):
     """See `Dialect`. Its ROUND goes by way of decimals, which a half is among."""
 
     name = "Spark"
     correlates = False
-
     finds_places = True
 
     @property
@@ -49,4 +47,12 @@ class Spark(DecimalDialect):
         return call("SHA2", text, exp.Literal.number(256))
 
 
+@final
+class OnStages(Spark):
+    """Of Spark itself: one aggregation less is one stage of a job less. Sail has no such stages."""
+
+    places_rows = True
+
+
+STAGED: Final = OnStages()
 SPARK: Final = Spark()

@@ -13,9 +13,9 @@ Claim: what a statement returns is what the same tally is on DuckDB, and moves b
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from noisegate.errors import DEBUG, NoisegateError, PolicyError, SourceError
 from noisegate.privacy.domain import TableDomain
@@ -24,13 +24,15 @@ from noisegate.sources.asked.opening import AGAIN, NOT_CHARGED, NOT_PLANNED, UNR
 from noisegate.sources.asked.pool import Pool
 from noisegate.sources.asked.source import ArrowSource
 from noisegate.sources.source import Used
-from noisegate.sources.spark.dialect import SPARK
+from noisegate.sources.spark.dialect import SPARK, STAGED, Spark
 from noisegate.sources.spark.server import Place, connect, stored_table, takes_any_text, told
 from noisegate.sources.stopping import cuttable, require_going_on
 from noisegate.sources.writing.relations import base_view
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_PLANNED: Final = 8  # statements of one question
 
 
 @final
@@ -40,13 +42,14 @@ class _Line:
 
     session: Any = None
     process: int = 0
+    planned: dict[str, Any] = field(default_factory=dict)  # statements that were sent, not run
 
 
 @final
 class SparkSource(ArrowSource):
     """Tables of one server; each question is asked in a session of its own."""
 
-    dialect = SPARK
+    dialect: Spark = SPARK
 
     def __init__(
         self,
@@ -70,7 +73,9 @@ class SparkSource(ArrowSource):
         with self._lines.taken() as line, told():
             self._opened(line, session)
         self._require_tables()
-        if not takes_any_text(session):
+        if takes_any_text(session):  # no other server does
+            self.dialect = STAGED
+        else:
             self._require_texts()
 
     def lies_in(self, table: str) -> frozenset[str]:
@@ -81,7 +86,7 @@ class SparkSource(ArrowSource):
         """Name the tables in a new session."""
         for place, stored in enumerate(self._form.values()):
             stored.rows(session).createOrReplaceTempView(base_view(place))
-        line.session, line.process = session, os.getpid()
+        line.session, line.process, line.planned = session, os.getpid(), {}
 
     def _table(self, text: str) -> "pa.Table":
         return self._run(text, lambda frame: frame.toArrow())
@@ -102,7 +107,10 @@ class SparkSource(ArrowSource):
                     self._opened(line, connect(self._server))
                 session = line.session
                 with cuttable(partial(_stop, session), self._seconds) as asked:
-                    found = use(session.sql(text))
+                    frame = line.planned.pop(text, None) or session.sql(text)
+                    found = use(frame)
+                if planning:
+                    line.planned = {text: frame, **dict(list(line.planned.items())[: _PLANNED - 1])}
                 done = planning or self._is_whole(session, text)
                 if asked.is_cut:
                     line.session = None  # what comes too late meets no other question

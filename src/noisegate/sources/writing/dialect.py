@@ -55,6 +55,7 @@ class Dialect(ABC):
     correlates: ClassVar[bool] = True  # it folds other rows for each row
     octets: ClassVar[str] = "OCTET_LENGTH"  # of a text
     sends_values: ClassVar[bool] = False  # of many rows, sooner than it groups them
+    places_rows: ClassVar[bool] = False  # by calculated keys before they are added up, once
     compares_raised: ClassVar[bool] = False  # a sum of doubles may overflow; NaN is not told else
 
     @property

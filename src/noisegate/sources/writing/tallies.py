@@ -46,6 +46,7 @@ from noisegate.sources.writing.words import (
     col,
     cte,
     is_not_null,
+    is_placed,
     named,
     not_null,
     number,
@@ -75,14 +76,14 @@ def sums_query(tally: Sums, writer: RelationWriter, *, wide: bool) -> exp.Query:
     if tally.is_weighed and is_owned and not by_row:
         return weights.weighed_sums(tally, rows, writer.dialect)
     by_row = by_row and is_owned
-    groups = [f"k{place}" for place in range(len(tally.by))]
+    groups, once = [f"k{place}" for place in range(len(tally.by))], is_placed(tally, writer.dialect)
     sums = exp.select(*(col(name, "r") for name in groups)).from_(named("r"), copy=False)
     for place, term in enumerate(tally.terms):
         is_column = by_row or term.constant is None
         value = col(f"e{place}", "r") if is_column else whole(term.constant or 0)
-        sums = sums.select(as_(summed(value), f"s{place}"), copy=False)
+        sums = sums.select(as_(value if once else summed(value), f"s{place}"), copy=False)
     parts = [*groups, "b"] if by_row else groups
-    sums = sums.group_by(*(col(name, "r") for name in parts), copy=False)
+    sums = sums if once else sums.group_by(*(col(name, "r") for name in parts), copy=False)
     sums = weights.weighed_parts(tally, sums) if by_row else sums
     if light:
         sums = sums.select(as_(exp.Count(this=exp.Star()), "n"), copy=False)
@@ -427,11 +428,8 @@ def _added(sums: exp.Select, tally: Sums, light: Sequence[int], dialect: Dialect
 def _heavy(cap: int, rows: exp.Select) -> exp.Select:
     """Owners with more rows than the cap, and how many; the others' rows weigh 1."""
     size = exp.Count(this=exp.Star())
-    query = (
-        exp.select(col(OWNER, "r"), as_(size, "n"))
-        .from_(named("r"), copy=False)
-        .group_by(col(OWNER, "r"), copy=False)
-    )
+    query = exp.select(col(OWNER, "r"), as_(size, "n")).from_(named("r"), copy=False)
+    query = query.group_by(col(OWNER, "r"), copy=False)
     if SIZE in rows.named_selects:  # who has no more in all of the table has no more here
         query = query.where(exp.GT(this=col(SIZE, "r"), expression=whole(cap)), copy=False)
     return query.having(exp.GT(this=size.copy(), expression=whole(cap)), copy=False)

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from noisegate.algebra.expression import Value
 from noisegate.algebra.signature import common_kind
-from noisegate.algebra.tally import Grouping
+from noisegate.algebra.tally import Grouping, Sums
 from noisegate.privacy.domain import EPOCH, WHOLE_MAX, Column, Kind
 from noisegate.sources.writing.dialect import Dialect, Written
 
@@ -240,6 +240,12 @@ def range_of(grouping: Grouping) -> range | None:
         return None
     found = range(first, first + len(keys))
     return found if keys == tuple(found) else None
+
+
+def is_placed(tally: Sums, dialect: Dialect) -> bool:
+    """Whether rows find the places of their keys one by one, and are added up once."""
+    once = dialect.places_rows and not tally.is_weighed and bool(tally.by)
+    return once and all(map(range_of, tally.by))
 
 
 def by_places(query: exp.Select, by: Sequence[Grouping], names: Sequence[str]) -> exp.Select:
