@@ -239,9 +239,8 @@ class Gate(Asks):
         self._curator.ledger.close()
 
     def _repr_html_(self) -> str:
-        left = f"{self.remaining:left}"
-        facts = {"tables": ", ".join(self.tables), "spent": str(self.spent), "left": left}
-        return facts_html(list(facts.items()))
+        left, tables = f"{self.remaining:left}", ", ".join(self.tables)
+        return facts_html([("tables", tables), ("spent", str(self.spent)), ("left", left)])
 
     def __repr__(self) -> str:
         names = ", ".join(repr(name) for name in self.tables)

@@ -405,10 +405,8 @@ class Asks(ABC):
         ``SUM(LEAST(GREATEST(x, low), high)) FILTER (WHERE x IS NOT NULL)``: LEAST and GREATEST
         pass over NULL.
         """
-        order = orders.BoundsOrder.make(
-            table=table, column=column, epsilon=epsilon, rows_per_unit=rows_per_unit
-        )
-        return self.run(order)
+        of = {"table": table, "column": column, "rows_per_unit": rows_per_unit}
+        return self.run(orders.BoundsOrder.make(epsilon=epsilon, **of))
 
 
 def _order(order: Order[R, E]) -> Order[R, E]:

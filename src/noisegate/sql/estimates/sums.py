@@ -3,11 +3,9 @@
 A total, a difference and the numerator of a ratio less its denominator are such sums.
 """
 
-from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import ceil, frexp
 from typing import Final, final
 
 import numpy as np
@@ -80,10 +78,10 @@ class RowSums:
             kept, _ = scaled(self.lost, self.recipe, self.values)
             if kept == np.abs(self.values).sum():
                 moved = moved - self.more * float(self.shares() @ weights)
-        counts = Counter(_upwards(abs(weight)) for weight in moved.tolist() if weight)
+        factors, counts = np.unique(_upwards(np.abs(moved[moved != 0])), return_counts=True)
         draws = tuple(
-            replace(each, factor=abs(each.factor) * factor, count=each.count * count)
-            for factor, count in counts.items()
+            replace(each, factor=abs(each.factor) * Fraction(factor), count=each.count * count)
+            for factor, count in zip(factors.tolist(), counts.tolist(), strict=True)
             for each in self.law.draws
         )
         return Law(draws).half_width(confidence)
@@ -94,12 +92,11 @@ class RowSums:
         return steps if self.lost is None else steps * (2 + self.more)
 
 
-def _upwards(factor: float) -> Fraction:
-    """A factor as it is if it is whole, or else up to a thousandth larger: so that few differ."""
-    if factor.is_integer():
-        return Fraction(int(factor))
-    part, power = frexp(factor)
-    return Fraction(ceil(part * _FINE), _FINE) * Fraction(2) ** power
+def _upwards(factors: Floats) -> Floats:
+    """Factors as they are if they are whole, or up to a thousandth larger: so that few differ."""
+    part, power = np.frexp(factors)
+    larger: Floats = np.ldexp(np.ceil(part * _FINE) / _FINE, power)
+    return np.where(factors == np.rint(factors), factors, larger)
 
 
 def weighted(

@@ -24,8 +24,8 @@ HalfWidth: TypeAlias = Callable[[Weighed], float | None]  # of a weighted sum; N
 
 _SAME: Final = (exp.Paren, exp.Nullif, exp.Coalesce)
 _TIMES: Final = 2  # an interval is made shorter: after that it hardly moves
-_ROWS_MAX, _CELLS_MAX = 1000, 200_000  # of an answer that is followed like this
-_MANY, _COARSE = 50, 16  # of so many rows, ratios are taken at so many places to an octave
+_ROWS_MAX, _CELLS_MAX = 1000, 20_000  # of an answer that is followed like this
+_MANY, _COARSE = 12, 16  # of so many rows, ratios are taken at so many places to an octave
 
 
 @final

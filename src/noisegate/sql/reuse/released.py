@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from fractions import Fraction
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import islice, product
 from typing import Any, Final, TypeAlias, final
 
@@ -90,6 +90,7 @@ def released_block(draft: Draft, estimates: Estimates, *, noise: bool = False) -
         columns["grouping_id"] = arrow_column(list(estimates.grouping_id), pa.int64())
     table = arrow_table(columns)
 
+    @cache
     def half_widths(name: str, confidence: Fraction) -> Sequence[float | None]:
         found = estimates.columns[name].margin(confidence, noise=noise)
         return [None] * table.num_rows if found is None else found.tolist()
