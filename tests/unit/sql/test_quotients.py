@@ -126,18 +126,21 @@ def test_a_variance_has_one_noise_and_a_bar_as_wide_as_that():
 
 @pytest.mark.parametrize("beside", ["", ", COUNT(*) AS n"])
 def test_an_average_far_below_its_bounds_is_a_sum_over_a_count(beside):
-    """Around the middle of the bounds it errs by .04 to .12; this by .01 at most, in 60 draws."""
+    """Around the middle of the bounds errors are .04 to .12 in the median, and here about .002.
+
+    One of a dozen is larger, so a median of five is wrong in less than 1 of 100 runs.
+    """
     rng = np.random.default_rng(5)
     unit = np.repeat(np.arange(2000), np.minimum(rng.geometric(1 / 12, 2000), 200))
     cost = np.minimum(rng.gamma(0.5, 0.25, unit.size), 20)
-    gate = noisegate.open(
-        pa.table({"who": unit, "cost": cost}), epsilon=9, unit="who", table="calls",
-        columns={"cost": {"between": [0, 20]}},
-    )  # fmt: skip
-    found = gate.sql(f"SELECT AVG(cost) AS mean{beside} FROM calls", epsilon=1)
-    (mean, *_), (margin,) = found.rows[0], found.margins()["mean"]
-    assert abs(mean - cost.mean()) < min(0.03, margin)
-    assert any("SUM(cost)" in each for each in found.caveats)
+    rows, errors = pa.table({"who": unit, "cost": cost}), []
+    for _ in range(5):
+        gate = noisegate.open(
+            rows, epsilon=9, unit="who", table="calls", columns={"cost": {"between": [0, 20]}}
+        )
+        found = gate.sql(f"SELECT AVG(cost) AS mean{beside} FROM calls", epsilon=1)
+        errors.append(abs(found.rows[0][0] - cost.mean()))
+    assert np.median(errors) < 0.015
 
 
 def test_an_average_near_the_middle_of_its_bounds_is_taken_around_it():
