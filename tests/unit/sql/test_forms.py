@@ -11,7 +11,10 @@ from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.sql.estimates.bounded import Loss
 from noisegate.sql.estimates.unseen import even_normal
 from noisegate.sql.laws.laws import Draws, Law
+from noisegate.sql.outer.engine import run_outer
 from noisegate.sql.outer.forms import Form
+from noisegate.sql.outer.items import ReleasedBlock
+from noisegate.sql.outer.margins import Margins
 
 SURE = Fraction(95, 100)
 NOISE = Geometric(scale=Fraction(2))
@@ -96,6 +99,64 @@ def test_a_sum_may_hold_the_noise_of_the_count_beside_it():
     each = found.margins(Fraction(975, 1000))
     (told,) = ratio.margins(0.95)["d"]
     assert told == pytest.approx(each["n"][0] + each["s"][0], rel=0.1)
+
+
+CELLS = pa.table({"k": ["n", "s", "w"], "a": [10.0, 30.0, 20.0], "b": [100.0, 200.0, 50.0]})
+FAR = 1e-4
+
+
+def outer(sql, table=CELLS):
+    found = run_outer(sql, {"noisegate_0": table}, {})
+    return np.array(found.column(found.num_columns - 1).to_pylist(), np.float64)
+
+
+@pytest.mark.parametrize(
+    ("item", "source"),
+    [
+        ("a - b", "noisegate_0"),
+        ("-(a - 3 * b) / 4", "noisegate_0"),
+        ("100 * a / NULLIF(b, 0) - 7", "noisegate_0"),
+        ("a / SUM(a) OVER ()", "noisegate_0"),
+        ("a - SUM(-a) OVER ()", "noisegate_0"),
+        ("SUM(b) OVER (ORDER BY k) / SUM(a) OVER ()", "noisegate_0"),
+        ("a - AVG(a) OVER ()", "noisegate_0"),
+        ("a + AVG(-a) FILTER (WHERE k <> 'n') OVER ()", "noisegate_0"),
+        ("a - LAG(-a, 1, 5) OVER (ORDER BY k)", "noisegate_0"),
+        ("a / LAST_VALUE(a) OVER () - 1", "noisegate_0"),
+        ("a - SUM(CASE WHEN k = 'n' THEN -a ELSE a END) OVER ()", "noisegate_0"),
+        ("a - SUM(CASE WHEN k = 'n' THEN 4 ELSE -a END) OVER ()", "noisegate_0"),
+        ("SUM(a) / SUM(b)", "noisegate_0"),
+        ("SUM(a) FILTER (WHERE k = 'n') / SUM(a)", "noisegate_0"),
+        ("x / y", "(SELECT SUM(a) AS y, SUM(-a) FILTER (WHERE k = 's') AS x FROM noisegate_0)"),
+        ("s.x - t.y", "(SELECT -a AS x FROM noisegate_0) s, (SELECT SUM(a) AS y FROM noisegate_0) t"),
+        ("s.a - t.a", "noisegate_0 s JOIN noisegate_0 t ON t.k > s.k"),
+    ],
+)  # fmt: skip
+def test_weights_are_the_slopes_of_what_the_engine_calculates(item, source):
+    """Half-widths that add up, very small ones: so a ± is the sum of all slopes times them."""
+    block = ReleasedBlock(
+        table=CELLS,
+        noisy=("a", "b"),
+        half_widths=lambda *_: [FAR] * 3,
+        added=frozenset({"a", "b"}),
+        weighted=lambda weights, _: FAR * sum(abs(w) for r in weights.values() for w in r.values()),
+    )
+    sql = f"SELECT {item} AS d FROM {source}"
+    shown, slopes = outer(sql), 0
+    for name in "ab":
+        for row in range(3):
+            moved = CELLS.to_pydict()
+            moved[name][row] += FAR
+            slopes = slopes + np.abs(outer(sql, pa.table(moved)) - shown) / FAR
+    run = run_outer(sql, {"noisegate_0": CELLS}, {})
+    (widths,) = Margins(sql, {"noisegate_0": block}, {}, run).at(0.95)
+    told = np.array(widths, np.float64) / FAR
+    if "THEN -a ELSE a" in item:  # of two signs: each number by itself
+        assert (told >= 0.99 * slopes)[~np.isnan(told)].all()
+    else:
+        known = ~np.isnan(told)
+        assert known.any()
+        assert told[known] == pytest.approx(slopes[known], rel=0.01)
 
 
 def loss(**more):

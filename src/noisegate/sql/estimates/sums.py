@@ -66,7 +66,7 @@ class RowSums:
 
         Why: noise of groups is independent, so its law is that of the sum; given that they are
             shown for their noise, bars that hold all at once add up. Where all groups hold what is
-            kept, Σ c, a raised group c + c L / Σ c moves with the noise of all: see `_gain`.
+            kept, Σ c, a raised group c + c L / Σ c moves with the noise of all: see `losses.py`.
         """
         if self.bars is not None:
             ends = self.bars(1 - (1 - confidence) / max(1, int(np.count_nonzero(weights))))

@@ -276,7 +276,9 @@ class Follower:
             place.this.set("this", sqlglot.parse_one(item.leaves[item.row], dialect="duckdb"))
         text = node.sql(dialect="duckdb")
         value, width, row = f"value of {text}", f"± of {text}", f"row of {text}"
-        form = None if item.of is None or item.form is None else Form.of(item.of, value, row)
+        form = None if item.of is None or item.form is None else Form.of(
+            item.of, value, row, item.form.sign
+        )  # fmt: skip
         return Item(
             frozenset({value}),
             {value: text, width: other.sql(dialect="duckdb"), row: place.sql(dialect="duckdb")},
@@ -324,7 +326,8 @@ class Follower:
                 item.of,
                 value,
                 listed,
-                (lambda leaves: 1 / leaves(count)) if isinstance(inner, exp.Avg) else None,
+                item.form.sign,
+                count if isinstance(inner, exp.Avg) else None,
             ),
             unsigned=item.unsigned,
             amount=item.amount and isinstance(inner, exp.Sum),
@@ -346,13 +349,15 @@ class Follower:
                 return None
             if not held or any(item.of != held[0][0].of for item, _ in held):
                 return None
+            signs = {item.form and item.form.sign for item, _ in held}
+            first = held[0][0] if len(signs) == 1 else replace(held[0][0], form=None)
             which = node.copy()
             rows = [exp.Null() if each is None else sqlglot.parse_one(each[1], dialect="duckdb")
                     for each in cells]  # fmt: skip
             for each, row in zip(which.args["ifs"], rows, strict=False):
                 each.set("true", row)
             which.set("default", rows[-1])
-            return held[0][0], which.sql(dialect="duckdb")
+            return first, which.sql(dialect="duckdb")
         item = self._item(node, scope)
         if item is None or item.of is None or item.row is None:
             return None

@@ -8,7 +8,7 @@ both in the same proportion cancels. The ends of a ratio are those of all t that
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import floor, frexp, isnan, ldexp, nan
+from math import floor, frexp, inf, isnan, ldexp, nan
 from typing import Final, TypeAlias, final
 
 import numpy as np
@@ -106,9 +106,15 @@ class Form:
     by: Total | None = None
 
     @classmethod
-    def of(cls, of: tuple[str, str], value: str, rows: str, each: Factor | None = None) -> "Form":
-        """A released number, or a sum or an average over rows."""
-        return cls(Total(_nothing, (Term(of, value, rows, each or _one, _one),)))
+    def of(
+        cls, of: tuple[str, str], value: str, rows: str, sign: float = 1, count: str | None = None
+    ) -> "Form":
+        """A released number, or a sum over rows, or an average over a ``count`` of them."""
+
+        def each(leaves: Leaves) -> Array:
+            return np.full(1, sign) / (1 if count is None else leaves(count))
+
+        return cls(Total(_nothing, (Term(of, value, rows, each, _one),)))
 
     @classmethod
     def exact(cls, leaf: str) -> "Form":
@@ -118,6 +124,12 @@ class Form:
     def under(self, alias: str) -> "Form":
         """The same, seen through the alias of an inner SELECT."""
         return Form(self.over.under(alias), self.by and self.by.under(alias))
+
+    @property
+    def sign(self) -> float:
+        """That of the one released number that it is."""
+        (term,) = self.over.terms
+        return float(term.by(_one_leaf)[0])
 
     @property
     def is_exact(self) -> bool:
@@ -230,7 +242,7 @@ def _ratio(
         if coarse:
             low, high = _outwards(low, -1), _outwards(high, 1)
         far = [half_width(_less(top, bottom, end)) for end in (low, high)]
-        most = max(width for width in far if width is not None)
+        most = max(inf if width is None else width for width in far)
         ends = sorted((over + side * most) / under for side in (-1, 1))
         low, high = max(low, ends[0]), min(high, ends[1])
     return low, high
@@ -256,6 +268,10 @@ def _under(factor: Factor, alias: str) -> Factor:
 
 
 def _one(_: Leaves) -> Array:
+    return np.ones(1)
+
+
+def _one_leaf(_: str) -> Array:
     return np.ones(1)
 
 
