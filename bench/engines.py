@@ -260,14 +260,16 @@ def _filled(owner: Any, folder: Path) -> None:
 
 
 @contextmanager
-def _connect(folder: Path, url: str) -> Iterator[Started]:
+def connected(
+    folder: Path, url: str, names: tuple[str, ...] = ("ten", "homes")
+) -> Iterator[Started]:
     """A session of a Spark Connect server, and the addresses of its tables."""
     from noisegate.sources.spark.server import Place, connect  # noqa: PLC0415
 
     session = connect(Place(url, str(folder)))
-    for name in ("ten", "homes"):
+    for name in names:
         session.read.parquet(str(folder / name)).createOrReplaceTempView(name)
-    places = {name: f"{url}#{folder}/{name}" for name in ("ten", "homes")}
+    places = {name: f"{url}#{folder}/{name}" for name in names}
     yield lambda sql: session.sql(sql.replace('"', "`")).toArrow(), places
 
 
@@ -287,7 +289,7 @@ def _sail(folder: Path) -> Iterator[Started]:
     )
     try:
         time.sleep(3)
-        with _connect(folder, f"sc://localhost:{port}") as found:
+        with connected(folder, f"sc://localhost:{port}") as found:
             yield found
     finally:
         server.kill()
@@ -296,6 +298,12 @@ def _sail(folder: Path) -> Iterator[Started]:
 
 @contextmanager
 def _spark(folder: Path) -> Iterator[Started]:
+    with spark_server() as url, connected(folder, url) as found:
+        yield found
+
+
+@contextmanager
+def spark_server() -> Iterator[str]:
     """With the compilers of a server that stays, and memory of 3 GB."""
     jvm = _jvm()
     if (why := jvm.missing()) is not None:
@@ -303,8 +311,7 @@ def _spark(folder: Path) -> Iterator[Started]:
     with tempfile.TemporaryDirectory(dir=CACHE) as name:
         server = jvm.Server(Path(name), memory="3g", quick=False)
         try:
-            with _connect(folder, server.url) as found:
-                yield found
+            yield server.url
         finally:
             server.close()
             time.sleep(1)

@@ -5,6 +5,7 @@
 Each has a process of its own that starts Spark with two threads and 3 GB, and asks each question
 twice: the second finds Spark warm. COUNT and SUM by group at ε = 1 together; where users are the
 units, of at most ten rows each. What is off is the distance to the exact answer, caps included.
+The plain query of the same meaning, in one more process, is what no gate on Spark can fall below.
 """
 
 import argparse
@@ -13,8 +14,8 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ COLUMNS: tuple[Column, ...] = (
 
 
 def measure(rows: int, *, say: Callable[[str], None] = lambda _: None) -> list[Row]:
-    """Two rows a question: ours, and Tumult's with how many times as long it takes."""
+    """Ours; and how many times as long the plain query and Tumult's answer take."""
     folder = engines.tables(rows)
     say("Tumult Analytics: installed at the first run, then measured …")
     try:
@@ -58,20 +59,24 @@ def measure(rows: int, *, say: Callable[[str], None] = lambda _: None) -> list[R
     except peers.PeerError as why:
         theirs = {"failed": str(why)}
     ours = _process([sys.executable, __file__, str(folder)])
+    plain = _process([sys.executable, __file__, str(folder), "--plain"])
     exact = _exact(folder)
     found: list[Row] = []
     for unit, way in WAYS.items():
-        mine = _row(way, unit, ours, exact)
-        found.append(mine)
+        mine, least = (_row(way, unit, said, exact) for said in (ours, plain))
+        found += [mine, least | _times(least, mine)]
         if "failed" in theirs:
             found.append({"way": way, "system": "Tumult Analytics"} | theirs)
             continue
         other = _row(way, unit, theirs, exact)
-        times = {f"times_{each}": other[f"{each}_s"] / mine[f"{each}_s"]
-                 for each in ("first", "warm")}  # fmt: skip
+        times = _times(other, mine)
         met = min(times.values()) >= AT_LEAST
         found.append(other | times | {"target": f"≥ {AT_LEAST:g} × ours", "met": met})
     return found
+
+
+def _times(other: Row, mine: Row) -> dict[str, float]:
+    return {f"times_{each}": other[f"{each}_s"] / mine[f"{each}_s"] for each in ("first", "warm")}
 
 
 def _process(command: list[str]) -> Any:
@@ -103,24 +108,38 @@ def _exact(folder: Path) -> np.ndarray:
         return np.array(plain.sql(asked).fetchall(), dtype=float)
 
 
-def ask(folder: Path) -> Any:
-    """Our side: Spark's own server, a gate for each unit, each question twice."""
+def ask(folder: Path, *, plain: bool) -> Any:
+    """Our side, or the plain queries: Spark's own server, for each unit the question twice."""
     found = []
     with ExitStack() as stack:
-        _, sources = stack.enter_context(engines.STARTS["spark"](folder))
+        url = stack.enter_context(engines.spark_server())
         for unit in WAYS:
-            home = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            gate = engines.gate(home, unit, sources)
+            asked = stack.enter_context((_plain if plain else _gate)(folder, url, unit))
             for _ in range(2):
                 start = time.time()
-                answer = gate.sql(engines.BY_GROUP, epsilon=EPSILON, fresh=True)
-                shown = answer.to_pandas().sort_values("g")[["g", "n", "s"]].to_numpy(dtype=float)
+                shown = asked().sort_values("g")[["g", "n", "s"]].to_numpy(dtype=float)
                 found.append({"unit": unit, "start": start, "end": time.time(),
                               "answer": shown.tolist()})  # fmt: skip
-    return {"release": "noisegate", "asked": found}
+    return {"release": "plain Spark" if plain else "noisegate", "asked": found}
+
+
+@contextmanager
+def _gate(folder: Path, url: str, unit: str) -> Iterator[Callable[[], Any]]:
+    with tempfile.TemporaryDirectory() as home:
+        gate = engines.gate(Path(home), unit, {"ten": f"{url}#{folder}/ten"})
+        yield lambda: gate.sql(engines.BY_GROUP, epsilon=EPSILON, fresh=True).to_pandas()
+
+
+@contextmanager
+def _plain(folder: Path, url: str, unit: str) -> Iterator[Callable[[], Any]]:
+    with engines.connected(folder, url, ("ten",)) as (raw, _):
+        question = "COUNT and SUM per group" if unit == "rows" else "the same, 10 rows per user"
+        yield lambda: raw(engines.QUESTIONS[question][2]).to_pandas()
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
-    print(json.dumps(ask(parser.parse_args().folder)))
+    parser.add_argument("--plain", action="store_true")
+    given = parser.parse_args()
+    print(json.dumps(ask(given.folder, plain=given.plain)))

@@ -14,8 +14,9 @@ from test_engines_gate import QUESTIONS
 
 import noisegate
 from noisegate.errors import Cancelled, NoisegateError, PolicyError, SourceError, Unsupported
-from noisegate.privacy.domain import Kind
+from noisegate.privacy.domain import Column, Kind, TableDomain
 from noisegate.privacy.unit import PrivacyUnit
+from noisegate.sources.spark import facts
 from noisegate.sources.spark.server import Place, connect, place_from, stored_table, told
 from noisegate.sources.spark.source import SparkSource
 from noisegate.sources.stopping import Stop, stopping
@@ -193,6 +194,17 @@ def require_alike(on):
     rows = found.rows(session).toArrow()
     assert sorted(rows["b"].to_pylist()) == [3, 4, 5]
     assert rows["a"].null_count == 1
+
+
+def test_what_was_checked_is_what_is_read(sail):
+    """A file that comes while a gate is opened is not seen, with whatever columns it has."""
+    folder = sail.write({"t": pa.table({"x": [1, 2]})})["t"]
+    data = {"t": Place(sail.url, str(folder))}
+    types = facts.stored_kinds(data)["t"]
+    pq.write_table(pa.table({"x": ["late"]}), folder / "part-1.parquet")
+    columns = {"x": Column(name="x", kind=types["x"])}
+    table = TableDomain(dataset="d", name="t", unit=None, columns=columns)
+    assert facts.open_source(data, {"t": table}).public("t")["x"].to_pylist() == [1, 2]
 
 
 def test_a_folder_of_partitions_is_one_place(sail):

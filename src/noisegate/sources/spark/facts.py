@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from noisegate.privacy.domain import TableDomain
 from noisegate.sources.asked.facts import FileFacts
-from noisegate.sources.spark.server import Place, Stored, connect, place_from, stored_table, told
+from noisegate.sources.spark.server import Place, Stored, connect, place_from, told
 from noisegate.sources.spark.source import SparkSource, one_server
 
 
@@ -24,7 +24,7 @@ def described(data: Mapping[str, Place]) -> dict[str, Stored]:
     """The files and columns of each table. Reads no rows."""
     session = connect(one_server(data))
     with told():
-        return {name: stored_table(session, place) for name, place in data.items()}
+        return {name: place.stored(session) for name, place in data.items()}
 
 
 def open_source(data: Mapping[str, Place], tables: Mapping[str, TableDomain]) -> SparkSource:

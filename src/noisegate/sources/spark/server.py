@@ -66,6 +66,13 @@ class Place:
     url: str
     table: str
     session: Any = field(default=None, repr=False)
+    _listed: "list[Stored]" = field(default_factory=list, compare=False, repr=False)
+
+    def stored(self, session: Any) -> "Stored":  # noqa: ANN401 - a SparkSession
+        """The table as it was when this was first asked: what is checked is what is read."""
+        if not self._listed:
+            self._listed.append(stored_table(session, self))
+        return self._listed[0]
 
     @property
     def is_folder(self) -> bool:

@@ -25,7 +25,7 @@ from noisegate.sources.asked.pool import Pool
 from noisegate.sources.asked.source import ArrowSource
 from noisegate.sources.source import Used
 from noisegate.sources.spark.dialect import SPARK, STAGED, Spark
-from noisegate.sources.spark.server import Place, connect, stored_table, takes_any_text, told
+from noisegate.sources.spark.server import Place, connect, takes_any_text, told
 from noisegate.sources.stopping import cuttable, require_going_on
 from noisegate.sources.writing.relations import base_view
 
@@ -63,7 +63,7 @@ class SparkSource(ArrowSource):
         self._server = one_server(self._data)
         session = connect(self._server)
         with told():
-            self._form = {name: stored_table(session, each) for name, each in self._data.items()}
+            self._form = {name: each.stored(session) for name, each in self._data.items()}
         known = {
             name: {column: kind for column, kind in each.types.items() if kind in KIND_OF}
             for name, each in self._form.items()
