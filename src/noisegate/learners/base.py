@@ -8,7 +8,8 @@ Bounds and classes are declared, in the policy or as parameters; none is learnt 
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Protocol, Self
 
@@ -36,9 +37,11 @@ from noisegate.learners.fitting import (
     Task,
     known_job,
     learn,
+    no_score,
 )
-from noisegate.learners.matrix import Coordinate, Matrix
-from noisegate.learners.parameters import require_rows
+from noisegate.learners.matrix import Matrix
+from noisegate.learners.parameters import ROWS_MAX, require_rows, require_whole
+from noisegate.learners.rehearsal import rehearsed
 from noisegate.transforms.statistics.features import One
 from noisegate.transforms.statistics.statistic import Statistic
 from noisegate.transforms.statistics.weighings import Weighing
@@ -74,6 +77,7 @@ class PrivateEstimator(Carded, BaseEstimator, ABC):  # type: ignore[misc]  # sci
     _codes: ClassVar[bool] = False  # keys as numbers, instead of a column for each
     _reach: ClassVar[int] = REACH
     _told_by: ClassVar[str | None] = None  # the parameter that declares an array's target
+    _measure: ClassVar[str | None] = None  # the name of its score, if it has one
 
     def __sklearn_tags__(self) -> Any:  # noqa: ANN401 - scikit-learn's Tags
         """Two fits differ by their noise; a row with a missing number takes no part."""
@@ -86,12 +90,10 @@ class PrivateEstimator(Carded, BaseEstimator, ABC):  # type: ignore[misc]  # sci
         self, X: Rows, y: Rows = None, *, progress: Progress | None = None, fresh: bool = False
     ) -> Self:
         """Learn from a matrix, or from arrays within their budget."""
-        matrix, number = self._matrix(X, y), self._told_by == "target_bounds"
+        matrix = self._matrix(X, y)
         task = self._task(matrix)
         outcome = learn(matrix, task, epsilon=self.epsilon, progress=progress, fresh=fresh)
-        self.coordinates_ = matrix.coordinates(codes=self._codes)
-        self.target_ = matrix.number if number else None
-        self.n_features_in_ = len(matrix.columns)
+        self._place(matrix)
         if not all(name == f"x{place}" for place, name in enumerate(matrix.columns)):
             self.feature_names_in_ = np.array(matrix.columns, dtype=object)
         elif hasattr(self, "feature_names_in_"):  # of an earlier fit
@@ -101,11 +103,50 @@ class PrivateEstimator(Carded, BaseEstimator, ABC):  # type: ignore[misc]  # sci
         self._take(outcome.fitted)
         return self
 
-    def plan(self, X: Rows, y: Rows = None, *, fresh: bool = False) -> Plan[FitExpected]:
-        """The price of `fit`. Free: spends nothing, reads no row."""
+    def plan(
+        self, X: Rows, y: Rows = None, *, rows: int | None = None, fresh: bool = False
+    ) -> Plan[FitExpected]:
+        """The price of `fit`, and its score on so many made-up ``rows``, if they are given.
+
+        Free: spends nothing, reads no row. With ``rows`` it takes as long as a few fits.
+        """
         matrix = self._matrix(X, y)
-        job = known_job(matrix, self._task(matrix), epsilon=self.epsilon, fresh=fresh)
-        return matrix.desk.plan(job, fresh=fresh)
+        task = self._task(matrix)
+        plan = matrix.desk.plan(
+            known_job(matrix, task, epsilon=self.epsilon, fresh=fresh), fresh=fresh
+        )
+        if rows is None:
+            return plan
+        count = require_whole(rows, "rows", 1, ROWS_MAX)
+        score = rehearsed(self, matrix, task, matrix.desk.price(plan.epsilon), count)
+        return replace(plan, expected=replace(plan.expected, score=score))
+
+    @property
+    def measure(self) -> str | None:
+        """The name of the score that a plan tells, if there is one."""
+        by_sums = getattr(self, "method", None) != "objective"
+        return self._measure if by_sums else None
+
+    def scored(self, points: NDArray[Any], target: NDArray[Any]) -> tuple[float, float]:
+        """That score on given rows, of what was fitted and of a model that has learnt nothing.
+
+        Of a target with classes the numbers of these are given.
+        """
+        del points, target
+        raise no_score(type(self).__name__)
+
+    def learnt(self, matrix: Matrix, fitted: Fitted) -> Self:
+        """The same with what was fitted."""
+        found = copy(self)
+        found._place(matrix)  # noqa: SLF001 - its own
+        found._take(fitted)  # noqa: SLF001
+        return found
+
+    def _place(self, matrix: Matrix) -> None:
+        """State what the columns and the target are."""
+        self.coordinates_ = matrix.coordinates(codes=self._codes)
+        self.target_ = matrix.number if self._told_by == "target_bounds" else None
+        self.n_features_in_ = len(matrix.columns)
 
     def _task(self, matrix: Matrix) -> Task:
         algorithm, options = self._plan(matrix)
@@ -156,7 +197,7 @@ class PrivateEstimator(Carded, BaseEstimator, ABC):  # type: ignore[misc]  # sci
                 about="private",
             )
         columns = self._columns_of(X)
-        found = [_number(each, columns[each.column]) for each in self.coordinates_]
+        found = [each.of(columns[each.column]) for each in self.coordinates_]
         return np.clip(np.stack(found, axis=1), -1, 1)
 
     def _columns_of(self, X: Rows) -> dict[str, NDArray[Any]]:
@@ -203,16 +244,6 @@ class PrivateEstimator(Carded, BaseEstimator, ABC):  # type: ignore[misc]  # sci
         return self._middles + np.asarray(points) * self._halves
 
 
-def _number(each: Coordinate, values: NDArray[Any]) -> Floats:
-    """A column as the learner saw it; a key that is not listed counts as the first."""
-    if each.key is not None:
-        values = np.asarray(values == each.key, np.float64)
-    elif each.keys:
-        order = {key: place for place, key in enumerate(each.keys)}
-        values = np.array([order.get(value, 0) for value in values.tolist()], np.float64)
-    return (values.astype(np.float64) - float(each.middle)) / float(each.half)
-
-
 class PrivateTransformer(TransformerMixin, PrivateEstimator):  # type: ignore[misc]
     """An estimator that changes points."""
 
@@ -232,6 +263,7 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
 
     classes: Any = None  # a list, of an array's target
     _told_by: ClassVar[str | None] = "classes"
+    _measure: ClassVar[str | None] = "accuracy"
 
     def _matrix(self, X: Rows, y: Rows) -> Matrix:
         matrix = super()._matrix(X, y)
@@ -248,6 +280,11 @@ class PrivateClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
         scores = self._scores(self._points(X))
         found: NDArray[Any] = self.classes_[np.argmax(scores, axis=1)]
         return found
+
+    def scored(self, points: NDArray[Any], target: NDArray[Any]) -> tuple[float, float]:
+        """The share of rows that are told right, and that of the commonest class."""
+        right = self.predict(points) == self.classes_[target]
+        return float(np.mean(right)), float(np.bincount(target).max() / len(target))
 
     @abstractmethod
     def _scores(self, points: Floats) -> Floats:

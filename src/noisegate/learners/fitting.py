@@ -84,6 +84,38 @@ class Outcome:
 
 
 @final
+@dataclass(frozen=True, slots=True)
+class Rehearsed:
+    """Scores on made-up rows: with noise, without it, and of a model that has learnt nothing."""
+
+    measure: str
+    rows: int
+    score: float
+    exact: float
+    constant: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.measure} of about {self.score:.2g} on {self.rows:,} made-up rows; "
+            f"{self.exact:.2g} without noise, {self.constant:.2g} without learning"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {"measure": self.measure, "rows": self.rows, "expected": self.score,
+                "without_noise": self.exact, "without_learning": self.constant}  # fmt: skip
+
+
+def no_score(model: str) -> SpecError:
+    """The refusal to say what a model is worth."""
+    return SpecError(
+        f"No score of this {model} can be told beforehand.",
+        fix="Plan it without rows.",
+        about="score",
+    )
+
+
+@final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitExpected:
     """What would be learnt from which columns, and how many rows that takes, about.
@@ -100,6 +132,7 @@ class FitExpected:
     needed: int | None = None
     known: int | None = None
     enough: Fraction | None = None
+    score: Rehearsed | None = None
 
     def facts(self, confidence: Number) -> list[Fact]:  # noqa: ARG002 - as others
         """In words, one fact a line."""
@@ -110,7 +143,8 @@ class FitExpected:
         words = f"depends on the rows: about a constant's with fewer than {self.needed:,} of them"
         if self.known is not None and self.known < self.needed and self.enough is not None:
             words += f"; with {self.known:,}, better from about ε = {float(self.enough):.2g}"
-        return [*found, ("error", words)]
+        score: list[Fact] = [] if self.score is None else [("score", str(self.score))]
+        return [*found, ("error", words), *score]
 
     def margins(self, confidence: Number) -> dict[str, float | None]:  # noqa: ARG002 - as others
         """Of a model, none is known beforehand."""
@@ -121,7 +155,8 @@ class FitExpected:
         told = {"noise": self.noise, "rows_needed": self.needed}
         if self.enough is not None:
             told["enough_epsilon"] = float(self.enough)
-        return {"learner": self.learner, "columns": list(self.columns), **told}
+        score = {} if self.score is None else {"score": self.score.to_dict()}
+        return {"learner": self.learner, "columns": list(self.columns), **told, **score}
 
 
 @final

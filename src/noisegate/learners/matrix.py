@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final, Protocol, final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from noisegate.algebra.expression import Call, Expression, Literal, domain_of
 from noisegate.algebra.relation import Relation
 from noisegate.algebra.schema import schema_of
@@ -58,6 +61,15 @@ class Coordinate:
     def half(self) -> Fraction:
         """How far the bounds are from the middle."""
         return (self.high - self.low) / 2
+
+    def of(self, values: NDArray[Any]) -> NDArray[np.float64]:
+        """A column of given rows from -1 to 1; a key that is not listed counts as the first."""
+        if self.key is not None:
+            values = np.asarray(values == self.key, np.float64)
+        elif self.keys:
+            order = {key: place for place, key in enumerate(self.keys)}
+            values = np.array([order.get(value, 0) for value in values.tolist()], np.float64)
+        return (values.astype(np.float64) - float(self.middle)) / float(self.half)
 
     def term(self, reach: int) -> Term:
         """The number as whole steps from the middle."""

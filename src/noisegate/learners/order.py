@@ -12,7 +12,7 @@ from noisegate.desk.order import Options, Order, nearest
 from noisegate.desk.plan import Plan
 from noisegate.errors import SpecError
 from noisegate.exact import Number
-from noisegate.learners.fitting import FitExpected
+from noisegate.learners.fitting import FitExpected, no_score
 from noisegate.learners.matrix import Matrix, matrix_of
 
 if TYPE_CHECKING:
@@ -32,7 +32,11 @@ _NOT_SENT: Final = ("self", "epsilon", "bounds", "memory", "classes", "target_bo
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitOrder(Order[Model, FitExpected]):
-    """A ``model`` of `noisegate.learners` with its ``options``, fitted to columns of a table."""
+    """A ``model`` of `noisegate.learners` with its ``options``, fitted to columns of a table.
+
+    ``rows``: about how many rows there are, as far as that is public; a plan then says what score
+    to expect.
+    """
 
     kind: ClassVar[str] = "fit"
     model: str
@@ -43,6 +47,7 @@ class FitOrder(Order[Model, FitExpected]):
     rows_per_unit: int | None = None
     epsilon: Number | None = None
     options: Options = field(default_factory=dict)
+    rows: int | None = None
 
     def __post_init__(self) -> None:
         Order.__post_init__(self)
@@ -57,13 +62,16 @@ class FitOrder(Order[Model, FitExpected]):
             raise SpecError(
                 f"{self.model} has no {min(unknown)!r}.", fix=f"{near}Use {', '.join(known)}."
             )
+        if self.rows is not None and self.model not in learners.ESTIMATORS:
+            raise no_score(self.model)
 
     def learner(self) -> Any:  # noqa: ANN401 - an estimator
         """The model before it is fitted."""
         return getattr(learners, self.model)(epsilon=self.epsilon, **self.options)
 
     def plan(self, desk: Desk, *, fresh: bool = False) -> Plan[FitExpected]:  # noqa: D102 - see Order
-        found: Plan[FitExpected] = self.learner().plan(self._matrix(desk), fresh=fresh)
+        sized = {} if self.rows is None else {"rows": self.rows}
+        found: Plan[FitExpected] = self.learner().plan(self._matrix(desk), fresh=fresh, **sized)
         return found
 
     def run(self, desk: Desk, *, fresh: bool = False, progress: Progress | None = None) -> Model:  # noqa: D102 - see Order

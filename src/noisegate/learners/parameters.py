@@ -9,6 +9,7 @@ from noisegate.learners.arrays import Rows
 from noisegate.learners.matrix import Matrix
 
 _ROUNDS_MAX: Final = 100
+ROWS_MAX: Final = 1 << 40
 
 
 def require_whole(value: object, name: str, least: int, most: int) -> int:

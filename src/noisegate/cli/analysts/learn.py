@@ -39,6 +39,9 @@ def learn(
     options: Annotated[
         list[str] | None, option("Parameters of the model: n_clusters=3. Repeatable.", "--set")
     ] = None,
+    rows: Annotated[
+        int | None, option("A public number of rows: with --plan, for the score to expect.")
+    ] = None,
     save: Annotated[
         Path | None,
         writes(".joblib for scikit-learn, .json, .png .svg .html; its card: .md .card.json"),
@@ -50,7 +53,7 @@ def learn(
     order = FitOrder.make(
         model=model, options=options_of("--set", options, such_as="n_clusters=3"), table=table,
         columns=columns.split(",") if columns else None, target=target, where=where,
-        rows_per_unit=opening.caps.get("rows_per_unit"), epsilon=asking.epsilon,
+        rows_per_unit=opening.caps.get("rows_per_unit"), epsilon=asking.epsilon, rows=rows,
     )  # fmt: skip
     if save is not None:
         from noisegate.shell import PICTURES  # noqa: PLC0415 - quick help

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, ClassVar, Final
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 
 from noisegate.desk.display.drawing import Chart
@@ -60,6 +61,7 @@ class LinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
     """
 
     _told_by: ClassVar[str | None] = "target_bounds"
+    _measure: ClassVar[str | None] = "R²"
 
     max_iter: int | None = None
     target_bounds: Any = None  # (low, high)
@@ -109,6 +111,9 @@ class LinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
         rows, total, squares, left = found.tolist()
         spread = squares - total**2 / max(rows, 1.0)
         return float(np.clip(1 - left / spread, -_WORST, 1)) if spread > 0 else 0.0
+
+    def scored(self, points: NDArray[Any], target: NDArray[Any]) -> tuple[float, float]:  # noqa: D102 - see PrivateEstimator
+        return float(super().score(points, target)), 0.0
 
     def plot(self) -> Chart:
         """The weights of each column across its bounds, with two standard errors."""

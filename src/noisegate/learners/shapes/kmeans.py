@@ -12,7 +12,7 @@ import warnings
 from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
 from functools import partial
-from typing import Final, final
+from typing import Any, ClassVar, Final, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,6 +78,8 @@ class KMeans(ClusterMixin, PrivateTransformer):  # type: ignore[misc]
     ε = 1
     """
 
+    _measure: ClassVar[str | None] = "share of the spread explained"
+
     n_clusters: int = 8
     _: KW_ONLY
     method: str = "auto"
@@ -118,6 +120,10 @@ class KMeans(ClusterMixin, PrivateTransformer):  # type: ignore[misc]
     def score(self, X: Rows, y: Rows = None) -> float:  # noqa: ARG002
         """Minus the sum of squared distances of given points from their centres."""
         return -float(np.sum(np.min(self.transform(X), axis=1) ** 2))
+
+    def scored(self, points: NDArray[Any], target: NDArray[Any]) -> tuple[float, float]:  # noqa: ARG002, D102 - see PrivateEstimator
+        seen = self._points(points)
+        return 1 + self.score(points) / float(np.square(seen - seen.mean(axis=0)).sum()), 0.0
 
     def plot(self, x: str | None = None, y: str | None = None) -> Chart:
         """The centres in two columns, by default those in which they differ most for their bounds.

@@ -12,7 +12,7 @@ columns: they hold more than directions that are noise alone.
 from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
 from functools import partial
-from typing import Final, final
+from typing import Any, ClassVar, Final, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,6 +77,8 @@ class PCA(PrivateTransformer):
     [[1.0, 1.0, 0.0]]
     """
 
+    _measure: ClassVar[str | None] = "share of the variance kept"
+
     n_components: int = 2
     _: KW_ONLY
     method: str = "auto"
@@ -115,6 +117,12 @@ class PCA(PrivateTransformer):
         self._require_fitted()
         found: Floats = self.mean_ + np.asarray(X) @ self.components_
         return found
+
+    def scored(self, points: NDArray[Any], target: NDArray[Any]) -> tuple[float, float]:  # noqa: ARG002, D102 - see PrivateEstimator
+        true = self._unscaled(self._points(points))
+        lost = np.square(true - self.inverse_transform(self.transform(points))).sum()
+        all_of_it = np.square(true - true.mean(axis=0)).sum()
+        return float(1 - lost / all_of_it), self.n_components / true.shape[1]
 
     def plot(self) -> Chart:
         """What each column adds to each component."""
