@@ -100,6 +100,46 @@ def test_a_count_that_only_loses_rows_limits_the_average():
     assert bar.low[0] < 0.1
 
 
+@pytest.mark.parametrize(("low", "high"), [(0, 1000), (-1000, 0), (-1000, 1000)])
+@pytest.mark.parametrize("count", [-3000, 0, 20, 10_000])
+def test_a_sum_that_noise_puts_far_outside_leaves_a_usual_bar(low, high, count):
+    """Its average is at the bound, about as surely as that of a sum just inside, not any at all."""
+    scales, none = (90_000, 50), (0, 0)
+    for total in (-3e7, 3e7):
+        recipe, parts, laws = made(total, count, scales=scales, doubts=none, low=low, high=high)
+        bar = quotient_of(recipe, parts)[1](SURE)
+        tried = np.linspace(low, high, 101)
+        fits = [t for t in tried if allowed(total, count, laws, none, float(t))]
+        assert all(bar.low[0] <= t <= bar.high[0] for t in fits)
+        if count == 10_000:
+            recipe, inside, _ = made(
+                np.clip(total, low * count, high * count), count, scales=scales, doubts=none,
+                low=low, high=high,
+            )  # fmt: skip
+            usual = quotient_of(recipe, inside)[1](SURE)
+            wide, width = usual.high[0] - usual.low[0], bar.high[0] - bar.low[0]
+            assert 0.45 * wide < width < 0.65 * wide
+
+
+def test_a_variance_that_noise_puts_far_below_0_leaves_a_usual_bar():
+    means = (
+        Mean(piece=0, middle=Fraction(50), low=Fraction(0), high=Fraction(100)),
+        Mean(piece=1, middle=Fraction(0), low=Fraction(-10), high=Fraction(10)),
+    )
+    laws = [Law((Draws(Fraction(1), 1, Geometric(scale=Fraction(each))),)) for each in (900, 90, 9)]
+    asked = Aggregate(name="v", function=Function.VAR_POP)
+    recipe = Recipe(aggregate=asked, kind=Kind.NUMBER, count=2, means=means)
+
+    def width(squares):
+        known = [Known(np.array([each]), law)
+                 for each, law in zip((squares, 0, 10_000), laws, strict=True)]  # fmt: skip
+        bar = average_of(recipe, known[:2], known[2], None)[1](SURE)
+        assert bar.low[0] == 0
+        return bar.high[0]
+
+    assert 0.45 * width(-500_000) < width(-510_000) < 0.65 * width(-500_000)  # V̂ of 0 and of -1
+
+
 def test_a_variance_has_one_noise_and_a_bar_as_wide_as_that():
     """2,000 draws around a variance of 4, of values around -3. False alarm: 95 of 100 are claimed,
     and below 92.5 has a chance below 1e-6."""

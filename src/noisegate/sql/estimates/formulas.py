@@ -131,7 +131,8 @@ def _spread(
         averages. A - 2 b B - (a - 2 b²) n is noise alone, since its exact value is 0. It is also n
         times V̂ + (B / n - b)² - V, with V̂ = m + A / n - (B / n)². So V is that far from V̂,
         up to the half-width q of the noise over n. Of a and b bars are known, each for a part of
-        the failure; q is taken at the largest factors that they leave, as in `_ratio`.
+        the failure; q is taken at the largest factors that they leave, as in `_ratio`. A V̂ far
+        below 0 gives way for the upper end, which is at least q / 2n: that only widens the bar.
     """
     failure = 1 - confidence
     side, main = 1 - failure * _SIDE, 1 - failure * (1 - 3 * _SIDE)
@@ -152,7 +153,7 @@ def _spread(
     told = rows >= 1
     return Interval(
         np.where(told, estimate - noise / held, 0.0),
-        np.where(told, estimate + strayed + noise / held, np.inf),
+        np.where(told, np.maximum(estimate, -noise / held / 2) + strayed + noise / held, np.inf),
     ), estimate
 
 
@@ -197,7 +198,7 @@ def quotient_of(recipe: Recipe, parts: Quotient, *, lossless: bool = False) -> t
 def _places(points: Floats, far: float) -> list[Fraction]:
     """Where widths are taken: close together around the averages, and up to the bound."""
     if not far:  # all values are 0
-        return [Fraction(0)]
+        return [Fraction(0), Fraction(0)]
     held = np.clip(points, far * _NEAREST, far)
     first, last = float(held.min()) / 2, min(2 * float(held.max()), far)
     near = np.geomspace(first, last, _PLACES).tolist()
@@ -225,23 +226,43 @@ def _ratio(
     """
     low, high = mean.low - mean.middle, mean.high - mean.middle
     far = max(abs(low), abs(high))
-    least = np.full(count.values.shape, np.inf)
-    most = -least
-    sums, rows = (known.values.astype(np.float64) for known in (total, count))
+    pieces: list[tuple[float, float, Floats, Floats]] = []
     for inner, outer in pairwise(places or [far * place for place in _GRID]):
         law = combined([(Fraction(1), total.law), (outer, count.law)])
         noise = law.half_width(confidence) + float(total.law.step + outer * count.law.step)
         for start, end in ((inner, outer), (-outer, -inner)):
             a, b = max(start, low), min(end, high)
-            if a > b:
-                continue
-            first, last = _solved(sums, rows, *_widths(noise, doubts, float(outer), end > 0))
-            first, last = np.maximum(first, float(a)), np.minimum(last, float(b))
-            possible = first <= last
-            least = np.where(possible, np.minimum(least, first), least)
-            most = np.where(possible, np.maximum(most, last), most)
-    nothing = least > most  # no average fits: happens at most as often as the bar may fail
+            if a <= b:
+                widths = _widths(noise, doubts, float(outer), end > 0)
+                pieces.append((float(a), float(b), *widths))
+    rows = count.values.astype(np.float64)
+    sums = _near(total.values.astype(np.float64), rows, pieces)
+    least = np.full(rows.shape, np.inf)
+    most = -least
+    for start, end, below, above in pieces:
+        first, last = _solved(sums, rows, below, above)
+        first, last = np.maximum(first, start), np.minimum(last, end)
+        possible = first <= last
+        least = np.where(possible, np.minimum(least, first), least)
+        most = np.where(possible, np.maximum(most, last), most)
+    nothing = least > most  # of a count below 0: no average fits
     return Interval(np.where(nothing, float(low), least), np.where(nothing, float(high), most))
+
+
+def _near(
+    sums: Floats, rows: Floats, pieces: Sequence[tuple[float, float, Floats, Floats]]
+) -> Floats:
+    """Sums no further outside their bounds than half a half-width.
+
+    Noise may put a sum so far outside that few averages fit, or none. Why all that fit still do:
+        of n > 0 rows whose sum S is below low n, any t in bounds has S - t n ≤ 0. So S - t n must
+        only be above some number, and is if a larger S stands in its place, up to low n.
+    """
+    low, _, below, _ = min(pieces, key=lambda piece: piece[0])
+    _, high, _, above = max(pieces, key=lambda piece: piece[1])
+    near = np.clip(sums, low * rows - below / 2, high * rows + above / 2)
+    found: Floats = np.where(rows > 0, near, sums)
+    return found
 
 
 def _widths(
