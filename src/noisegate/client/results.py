@@ -107,6 +107,7 @@ def table_of(dataset: str, record: Mapping[str, Any]) -> TableDomain:
         unit=None if unit is None else PrivacyUnit(**unit),
         columns=columns,
         rows_per_unit_max=record["rows_per_unit"],
+        rows_per_unit_holds=record["rows_per_unit_holds"],
         groups_per_unit_max=record["groups_per_unit"],
     )
 

@@ -326,8 +326,9 @@ class TableDomain:
     this table or, along the ``path`` of foreign keys, in the last table of the path. ``unit.ids``
     names the id space; where it is left open, it is the ids of that one column and of no other.
     ``rows_per_unit_max`` and ``groups_per_unit_max`` are the caps that questions use unless they
-    say otherwise. ``key`` are columns of a public table whose values do not repeat, and ``size`` is
-    how many rows it has, if that is known.
+    say otherwise; if ``rows_per_unit_holds``, the steward vouches that no unit has more rows, which
+    words depend on and no claim. ``key`` are columns of a public table whose values do not repeat,
+    and ``size`` is how many rows it has, if that is known.
 
     ``origin`` says where the rows are and ``snapshot`` names their state. A question is answered
     once for each of them; when rows were added, the steward declares a new snapshot, and questions
@@ -345,6 +346,7 @@ class TableDomain:
     key: tuple[str, ...] = ()
     size: int | None = None
     rows_per_unit_max: int | None = None
+    rows_per_unit_holds: bool = False
     groups_per_unit_max: int | None = None
     origin: str = ""
     snapshot: str = "1"

@@ -60,6 +60,7 @@ def table_facts(table: TableDomain) -> dict[str, Any]:
         "unit": None if (unit := table.unit) is None else str(unit),
         "owner": unit and {"column": unit.column, "noun": unit.noun, "ids": unit.ids},
         "rows_per_unit": table.rows_per_unit_max,
+        "rows_per_unit_holds": table.rows_per_unit_holds,
         "groups_per_unit": table.groups_per_unit_max,
         "columns": [_column(each) for each in table.columns.values() if not each.hidden],
     }

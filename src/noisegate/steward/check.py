@@ -303,10 +303,15 @@ def _costs(
     margin = Fraction(error(Fraction(rows * _GRAINS), epsilon), _GRAINS)
     at, adds = f"at ε = {float(epsilon):g} for one cell", f"one {policy.noun(table.name)} may add"
     place, of_rows = f"tables.{table.name}", f"{rows:,} row{'s' * (rows > 1)}"
+    less = "A smaller bound means less noise; but a person with more rows counts only this much."
+    if table.every_row_is_one_person or (rows == 1 and table.rows_per_unit_holds):
+        less = "No bound is smaller: less noise needs a larger ε."
+    elif rows == 1:
+        less = "If nobody has more, add rows_per_unit_holds = true: else counts are lower bounds."
     yield _advice(
         f"{place}.rows_per_unit" if table.unit else place,
         f"COUNT(*): ± {_shown(margin)} {at}, because {adds} {of_rows}.",
-        "A smaller bound means less noise; but a person with more rows counts only this much.",
+        less,
     )
     if rows > _ROWS_LARGE:
         yield _warning(

@@ -174,6 +174,7 @@ class _Page:
             one = "1  # if no person has two rows here, as its name suggests"
             if (table, owner) in self.unique:
                 yield "rows_per_unit = 1  # a constraint of the database: no value repeats"
+                yield "rows_per_unit_holds = true  # nobody has more, so nothing is left out"
             else:
                 yield f"# rows_per_unit = {one if own else most}"
             yield "# groups_per_unit = 3  # the most groups in which one person counts"

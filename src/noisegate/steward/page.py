@@ -87,6 +87,8 @@ def _about(policy: Policy, table: TablePolicy) -> list[str]:
     for cap, words in ((table.rows_per_unit, "row"), (table.groups_per_unit, "group")):
         said = f"At most {cap:,} {words}{'s' * (cap > 1)}" if cap else f"No cap on {words}s"
         lines.append(f"{said} per {noun} and question.")
+    if table.rows_per_unit_holds:
+        lines.append(f"The steward vouches that no {noun} has more rows.")
     return [*lines, *([f"Never more than {table.rows_max:,} rows."] if table.rows_max else [])]
 
 

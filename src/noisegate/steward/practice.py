@@ -119,6 +119,8 @@ class _Twin:
         """The rows of one private table."""
         columns = {column.name: column for column in self._columns(name, domain)}
         keys = [key for there, key in self.links.values() if there == name]
+        if domain.unit is not None and domain.rows_per_unit_holds and domain.rows_per_unit_max == 1:
+            keys += [] if domain.path or not domain.unit.column else [domain.unit.column]
         room = [self._room(name, columns[key]) for key in keys]
         count = min([self.rows, *(most for most in room if most is not None)])
         owner = None if domain.unit is None or domain.path else domain.unit.column

@@ -155,6 +155,16 @@ FORM = [
     ("[questions]\nmax_epsilon = '1'\n[tables]", "questions.max_epsilon", "one question"),
     ("[tables.a]\npublic = true\nkey = 'drug'", "tables.a.key: this is not a list", "drug"),
     ("", "policy: 'tables' is missing", "names in SQL"),
+    (
+        "[tables.a]\nunit = 'p'\nrows_per_unit_holds = true",
+        "tables.a: 'rows_per_unit' is missing",
+        "As how many rows",
+    ),
+    (
+        "[tables.a]\nunit = 'p'\nrows_per_unit = 1\nrows_per_unit_holds = false",
+        "a.rows_per_unit_holds",
+        "No person has more rows",
+    ),
 ]
 
 
@@ -178,6 +188,11 @@ MEANING = [
     ('[tables.a]\nunit = "row"', "'row' is not the name", "every_row_is_one_person = true"),
     ("[tables.a]\nevery_row_is_one_person = true\nrows_per_unit = 2", "a.rows_per_unit", "Leave"),
     ("[tables.a]\npublic = true\ngroups_per_unit = 2", "a.groups_per_unit", "Leave out"),
+    (
+        "[tables.a]\npublic = true\nrows_per_unit = 2\nrows_per_unit_holds = true",
+        "a.rows_per_unit",
+        "Leave out",
+    ),
     (VISITS + 'key = ["x"]', "visits.key", "Leave out"),
     (VISITS + "columns = { x = { between = [2, 1] } }", "not in order", "low < high"),
     (VISITS + "columns = { x = { between = [1, 1] } }", "not in order", "low < high"),

@@ -25,7 +25,7 @@ from noisegate.releases.ask.order import CellsOrder, CellsTerms
 from noisegate.releases.cells.grid import OWN, UNITS, axis_names
 from noisegate.releases.sparse.axes import STEPS, SparseAxis, axes_of
 from noisegate.releases.sparse.summary import SparseRelease, false_cells, missing_rows
-from noisegate.sql.bounds.limits import declared_rows
+from noisegate.sql.drafts.declared import declared_rows
 from noisegate.sql.laws.sampling import Sampling, sample_words, sampling_of
 from noisegate.sql.laws.selected import clear_from
 from noisegate.sql.question import Block, Function, Question, sampled

@@ -104,7 +104,9 @@ class _Form:
                     f"{place or 'policy'}: there is no key {key!r}.", fix=nearest(key, known)
                 )
             self.require(item, known.get(key, others), f"{place}.{key}" if place else key)
-        for key in form.get("required", ()):
+        tied = form.get("dependentRequired", {})
+        needed = [*form.get("required", ()), *(one for key in value for one in tied.get(key, ()))]
+        for key in needed:
             if key not in value:
                 raise PolicyError(f"{place or 'policy'}: {key!r} is missing.", fix=_fix(known[key]))
 

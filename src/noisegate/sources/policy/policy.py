@@ -34,8 +34,7 @@ UNNAMED: Final = "1"  # a state of rows that the policy does not name
 _KEYS_DELTA_SHARE: Final = Fraction(1, 100)
 _SIZE_MAX: Final = 1 << 24
 _FOR: Final = {  # what a key of a table has a meaning for
-    "rows_per_unit": ("unit",),
-    "groups_per_unit": ("unit",),
+    **dict.fromkeys(("rows_per_unit", "rows_per_unit_holds", "groups_per_unit"), ("unit",)),
     "key": ("public",),
     "trusted_view": ("unit", "every_row_is_one_person"),
 }
@@ -59,6 +58,7 @@ class TablePolicy:
     source: str | None = None
     trusted_view: bool = False
     rows_per_unit: int | None = None
+    rows_per_unit_holds: bool = False
     groups_per_unit: int | None = None
     rows_max: int | None = None
     key: tuple[str, ...] = ()
@@ -317,19 +317,19 @@ def _table(name: str, terms: Mapping[str, Any]) -> TablePolicy:
     _require_apart(f"{place}.columns", columns)
     for column, facts in columns.items():
         _require_facts(f"{place}.columns.{column}", column, facts)
+    caps = {cap: terms.get(cap) for cap in ("rows_per_unit", "groups_per_unit", "rows_max")}
     return TablePolicy(
         name=name,
         public=said[0] == "public",
         unit=unit,
         path=path,
         ids=ids,
+        source=terms.get("source"),
         trusted_view="trusted_view" in terms,
+        rows_per_unit_holds="rows_per_unit_holds" in terms,
         key=tuple(terms.get("key", ())),
         columns=MappingProxyType(columns),
-        **{
-            cap: terms.get(cap)
-            for cap in ("source", "rows_per_unit", "groups_per_unit", "rows_max")
-        },
+        **caps,
     )
 
 

@@ -44,6 +44,7 @@ def domains(
             path=table.path,
             key=table.key,
             rows_per_unit_max=table.rows_per_unit,
+            rows_per_unit_holds=table.rows_per_unit_holds,
             groups_per_unit_max=table.groups_per_unit,
             origin=origins.get(name, ""),
             snapshot=policy.snapshot,

@@ -21,7 +21,7 @@ from noisegate.errors import SpecError, Unsupported
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.privacy.release import Release
-from noisegate.sql.bounds.limits import caps_of, declared_rows
+from noisegate.sql.bounds.limits import caps_of
 from noisegate.sql.bounds.sized import (
     RANKS,
     UNBOUNDED,
@@ -41,6 +41,7 @@ from noisegate.sql.bounds.sized import (
     sums_of,
     weighed_of,
 )
+from noisegate.sql.drafts.declared import declared_rows
 from noisegate.sql.drafts.within import schema_within
 from noisegate.sql.estimates.columns import Clipped, clipped_of
 from noisegate.sql.estimates.profiles import BIN, DIGITS, Profile, range_of, range_query, valued

@@ -9,6 +9,7 @@ from noisegate.algebra.relation import sample_of
 from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import Distinct, Keys, Sums, Term, Values
 from noisegate.privacy.domain import Kind, TableDomain
+from noisegate.sql.drafts.declared import declared_rows
 from noisegate.sql.drafts.recipe import ADDITIVE
 from noisegate.sql.laws.known import is_key_selection
 from noisegate.sql.laws.sampling import sample_words
@@ -29,10 +30,11 @@ Drawn: TypeAlias = tuple[Query, Function | None, bool]
 
 def capped_words(block: Block, drawn: Iterable[Drawn], *, known: bool = False) -> tuple[str, ...]:
     """How much of one unit counts in each number; ``known``: what that loses is in the ±."""
-    lower = _rises(block)
+    lower, most = _rises(block), declared_rows(block.relation, sure=True)
     found = (
         _capped(query, function, apart=apart, lower=lower, known=known)
         for query, function, apart in drawn
+        if apart or most is None or most > query.per_unit
     )
     return tuple(dict.fromkeys(words for words in found if words))
 

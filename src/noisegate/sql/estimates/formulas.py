@@ -239,9 +239,9 @@ def _ratio(
     sums = _near(total.values.astype(np.float64), rows, pieces)
     least = np.full(rows.shape, np.inf)
     most = -least
-    for start, end, below, above in pieces:
+    for left, right, below, above in pieces:
         first, last = _solved(sums, rows, below, above)
-        first, last = np.maximum(first, start), np.minimum(last, end)
+        first, last = np.maximum(first, left), np.minimum(last, right)
         possible = first <= last
         least = np.where(possible, np.minimum(least, first), least)
         most = np.where(possible, np.maximum(most, last), most)
