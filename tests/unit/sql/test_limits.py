@@ -19,7 +19,7 @@ from noisegate.ledger.open import open_ledger
 from noisegate.privacy.domain import Column, Kind, Step
 from noisegate.privacy.loss import ApproxDP
 from noisegate.sources.duckdb.source import DuckDBSource
-from noisegate.sql.bounds.limits import caps_of
+from noisegate.sql.bounds.limits import caps_of, thins
 from noisegate.sql.reading.reader import read
 
 CUSTOMERS = table("customers", "cid", ("cid", Kind.INTEGER),
@@ -184,3 +184,22 @@ def test_people_in_more_groups_than_count_are_left_out_whatever_is_said_of_rows(
     sql = "SELECT town, COUNT(DISTINCT cid) AS a FROM customers GROUP BY town"
     assert said(rows, sql) == (True, True)
     assert said(rows, sql, vouched=PRIVATE) == (False, False)
+
+
+@pytest.mark.parametrize(("sql", "thin"), [
+    ("SELECT COUNT(*) FROM orders", False),
+    ("SELECT COUNT(*) FROM orders WHERE day = 1", True),
+    ("SELECT COUNT(*) FROM orders WHERE oid > 3", True),
+    ("SELECT COUNT(*) FROM orders WHERE oid > 3 OR oid <= 3", False),
+    ("SELECT COUNT(*) FROM lines WHERE n IS NOT NULL", True),  # most may have no value
+    ("SELECT COUNT(*) FROM lines WHERE n > 3 OR NOT n > 3", False),
+    ("SELECT COUNT(*) FROM lines WHERE n > 3 OR n < 3", True),
+    ("SELECT COUNT(*) FROM (SELECT * FROM orders WHERE day = 1) JOIN lines ON order_id = oid", True),
+    ("SELECT COUNT(*) FROM customers WHERE town = 'x'", True),
+])  # fmt: skip
+def test_conditions_thin_units_out_unless_they_leave_all_values_or_units_have_one_row(sql, thin):
+    (block,) = read(sql, TABLES).blocks
+    assert thins(block.relation) == thin
+    one = TABLES | {"customers": replace(CUSTOMERS, rows_per_unit_holds=True)}
+    (block,) = read(sql, one).blocks
+    assert thins(block.relation) == (thin and "customers" not in sql)

@@ -7,11 +7,14 @@ no more, since noise grows with it.
 
 from collections.abc import Iterator, Mapping
 
-from noisegate.algebra.relation import Join, Relation, Table, Union
+from noisegate.algebra.expression import Call
+from noisegate.algebra.known import remembered
+from noisegate.algebra.relation import Filter, Join, Relation, Table, Union, all_of
 from noisegate.desk.terms.terms import Terms
 from noisegate.sql.drafts.declared import declared_rows
 from noisegate.sql.drafts.groups import Caps
 from noisegate.sql.question import Block
+from noisegate.sql.reading.conditions.narrowing import facts_of
 from noisegate.transforms.checks import CAP_MAX
 
 
@@ -23,6 +26,19 @@ def caps_of(block: Block, terms: Terms) -> Caps:
     return Caps(
         rows_per_unit=terms.rows_per_unit or (None if rows is None else min(rows, CAP_MAX)),
         groups_per_unit=terms.groups_per_unit or groups,
+    )
+
+
+@remembered
+def thins(relation: Relation) -> bool:
+    """Whether conditions may leave some units few of their rows, and others all.
+
+    They do not where a unit has one row, nor if they leave out rows without values alone.
+    """
+    filters = (each for each in all_of(relation) if type(each) is Filter)
+    chosen = (Filter(each.of, Call("not", (each.condition,))) for each in filters)
+    return declared_rows(relation, sure=True) != 1 and any(
+        not facts_of(rest).none for rest in chosen
     )
 
 

@@ -11,7 +11,6 @@ from math import ceil, inf, sqrt
 from typing import Any, Final, TypeAlias, final
 
 from noisegate.algebra.expression import Call, Expression, Field, Literal, domain_of
-from noisegate.algebra.relation import Filter, all_of
 from noisegate.algebra.schema import schema_of
 from noisegate.curator.measurement import Measurement
 from noisegate.desk.terms.price import Funds
@@ -21,7 +20,7 @@ from noisegate.errors import SpecError, Unsupported
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.privacy.release import Release
-from noisegate.sql.bounds.limits import caps_of
+from noisegate.sql.bounds.limits import caps_of, thins
 from noisegate.sql.bounds.sized import (
     RANKS,
     UNBOUNDED,
@@ -454,7 +453,7 @@ def _profile(block: Block, counted: Counted, sight: Sight) -> Profile:
         part=counted.part, step=counted.step, people=counted.people, sums=bool(counted.sums),
         former=block.former,
         most=groups_of(block) if counted.people and not block.former else None,
-        filtered=any(type(each) is Filter for each in all_of(block.relation)),
+        filtered=thins(block.relation),
     )  # fmt: skip
 
 
