@@ -68,8 +68,13 @@ def serve(
         for name, role in _DEMO if demo else ():
             service.people.add(name, role)  # type: ignore[arg-type]  # a role
             say(f"token {name} {service.people.new_token(name, label='demo')}")
-        names = ", ".join(service.names)
-        serve(service, serving, started=lambda url: say(f"serving {names} at {url}"))
+
+        def started(url: str) -> None:
+            if serving.pg_port is not None:
+                say(f"for Postgres clients at {serving.host}:{serving.pg_port}")
+            say(f"serving {', '.join(service.names)} at {url}")
+
+        serve(service, serving, started=started)
 
 
 # the command that lets an agent ask: the tools of a policy over standard input and output
