@@ -16,7 +16,6 @@ from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Kind
 from noisegate.sources.postgres.dialect import POSTGRES
 from noisegate.sources.writing.expressions import write
-from refusals import about
 
 REFUSED = {
     "power", "log2", "reverse", "strftime", "ilike", "regexp_matches", "regexp_full_match",
@@ -98,12 +97,6 @@ def test_each_function_has_the_same_values_or_is_refused(table, name):
             calls.append(call)
     said = require_equal(table, rows, calls)
     assert bool(said) == (name not in REFUSED)
-
-
-def test_a_refused_estimate_of_bounds_says_what_to_do_instead():
-    with pytest.raises(Unsupported, check=about("engine")) as refused:
-        POSTGRES.function("log2")  # by which binary digits are counted, see `range_query`
-    assert "declare between" in refused.value.fix
 
 
 REFUSED_BY = {"Spark": REFUSED - {"power"}, "DataFusion": REFUSED - {"power", "log2"}}

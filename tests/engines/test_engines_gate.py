@@ -50,6 +50,18 @@ def test_an_answer_is_the_same_from_files_and_from_a_server(gates, question):
     assert server.to_pandas().round(3).equals(files.to_pandas().round(3))
 
 
+@pytest.mark.parametrize("terms", [{"rows_per_unit": 20}, {}])
+def test_bounds_are_found_on_a_server(gates, terms):
+    """At such a price no bin is empty by noise, and none full."""
+    sql = "SELECT AVG(cost * cost) FROM visits WHERE cost IS NOT NULL"
+    files, server = (
+        gate.sql(sql, epsilon=20_000, choose="bounds", **terms).rows[0][0] for gate in gates
+    )
+    assert server == pytest.approx(files, rel=1e-3)
+    found = [gate.bounds("visits", "cost", epsilon=20_000, rows_per_unit=20) for gate in gates]
+    assert found[0] == found[1]
+
+
 RELEASES = {
     "histogram": lambda gate: gate.release(
         "histogram", "SELECT code, COUNT(*) FROM visits GROUP BY code", epsilon=9000

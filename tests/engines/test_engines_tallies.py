@@ -37,6 +37,7 @@ from noisegate.sources.duckdb.source import DuckDBSource
 from noisegate.sources.spark.dialect import STAGED
 from noisegate.sources.writing.weights import is_by_row
 from noisegate.sources.writing.words import is_placed
+from noisegate.sql.estimates.profiles import range_query
 from refusals import about
 
 EXAMPLES = 2  # of each test below, with `questions` each; NOISEGATE_EXPLORE=1 tries others
@@ -195,6 +196,36 @@ def test_one_sample_of_rows_that_are_units_is_the_same_in_every_reading(engine):
             found.append(held.tolist())
         assert 2 < held.sum() < 22  # fewer or more come once in 10⁴ keys; these are fixed
     assert found[0] != found[1]
+
+
+SIZED = {
+    "doubles": (made.ROWS, Field("bmi")),
+    "whole numbers": (made.ROWS, Field("age")),
+    "products": (made.ROWS, Call("multiply", (Field("bmi"), Field("age")))),
+    "of units of many rows": (made.VISITS, Field("cost")),
+}
+
+
+@pytest.mark.parametrize("reach", [None, Fraction(1000)])
+@pytest.mark.parametrize("name", SIZED)
+def test_rows_by_the_size_of_a_value_are_equal(engine, name, reach):
+    """By which bounds are found; powers of two and what lies next to them are among the values."""
+    chance, (table, value) = Random(f"{name} {reach}"), SIZED[name]
+    data = made.make_rows(chance)
+    edges = [2.0**power for power in (-70, -64, -63, -1, 0, 9, 62, 63, 64, 65)]
+    near = [np.nextafter(edge, side) for edge in edges for side in (0, np.inf)]
+    odd = [sign * each for each in [*edges, *near, 0.0] for sign in (1, -1)] + made.ODD
+    data["rows"] = [
+        {"ward": "north", "code": "a", "age": chance.choice([-9, 0, 1, 512, 2**53 + 1, None]),
+         "bmi": each}
+        for each in odd
+    ]  # fmt: skip
+    frames = made.frames_of(data, chance)
+    source, embedded = engine.show(frames, made.TABLES), DuckDBSource(frames, made.TABLES)
+    rows = None if table is made.ROWS else 3
+    query = range_query(Table(table), value, rows_per_unit=rows, reach=reach)
+    source.require(query.tally)
+    require_same(embedded, source, query)
 
 
 def test_an_empty_table_is_equal_too(engine):

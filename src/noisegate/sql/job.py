@@ -217,12 +217,14 @@ class QuestionJob(Job[Collected, Answer, AnswerExpected]):
             table = plan.table(self.asked.terms.confidence or USUAL)
             return Answer(table=table, half_widths=lambda _: (None, None), **standing)
         table, margins, noise = shown_of(self.desk.curator, question, content.parcels)
-        chosen = (CHOSEN,) if margins.chosen else ()
+        chosen = [CHOSEN] if margins.chosen else []
+        hints = {hint: None for each in content.parcels for hint in each.hints(self.asked.terms)}
         return Answer(
             table=table, half_widths=margins.at, noise_widths=None if noise is None else noise.at,
             request_ids=tuple(dict.fromkeys(r.request_id for r in releases if r.request_id)),
             questions=tuple(dict.fromkeys(release.question for release in releases)),
-            caveats=(*self.expected.clipping, *self.notes, *chosen), reused=self.expected.reused,
+            caveats=(*self.expected.clipping, *self.notes, *chosen, *hints),
+            reused=self.expected.reused,
             practice=receipt.practice, log=receipt.log,
             unfollowed=margins.unknown if question.blocks else tuple, unsigned=margins.unsigned,
             amounts=margins.amounts, lower=margins.lower, **standing,
@@ -294,7 +296,8 @@ def _known(desk: Desk, reading: Reading, terms: Terms, *, fresh: bool) -> Questi
     begun = desk.read_as(Ledger.begun)
     wide = (False, True) if begun < SINCE and any(map(is_narrowed, blocks)) else (False,)
     ways, was = [_Formerly()], _Formerly(near=True, noisy_zeros=True)
-    ways += [was] * (begun < SUMS_SINCE and any(map(adds, blocks)))
+    summed = any(map(adds, blocks)) or "bounds" in (terms.choose or ())
+    ways += [was] * (begun < SUMS_SINCE and summed)
     if job.asked.looks:
         own = begun < OWN_SINCE and any(map(has_both, blocks))
         ways += [was._replace(shared=True)] * own

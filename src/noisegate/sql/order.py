@@ -51,8 +51,9 @@ class SqlOrder(JobOrder[Answer, AnswerExpected]):
         groups_per_unit: In how many groups one unit counts, instead of the policy's cap.
         rows: About how many rows take part, if you know: then the error of averages can be
             predicted, and ``within`` can be asked of them.
-        choose: "bounds", "caps" or both: find privately what nobody declared, for a fifth of ε;
-            bounds of columns, and how many rows of one unit count.
+        choose: "bounds", "caps" or both: find privately what nobody declared, for a share of ε;
+            bounds of values, which also narrows declared ones that are far out, and how many rows
+            of one unit count.
         noise: "truncated": counts stay between 0 and ``top``, with truncated geometric noise.
         top: The largest count that is possible; by default the policy's rows_max of the table.
     """

@@ -86,8 +86,8 @@ class Looks:
         for name in self._unbounded:
             domain = self._wanted.domain
             cap = domain.rows_per_unit_max or self._terms.rows_per_unit
-            look = bounds_look(domain, name, self._each, rows_per_unit=cap)
             door = self._desk.curator
+            look = bounds_look(door, domain, name, self._each, rows_per_unit=cap)
             release = door.measure(look) if pay else door.find(look)
             found = None if release is None else self._wide(name, bounds_seen(look, release))
             bounds[name] = found or _NOT_YET

@@ -32,7 +32,8 @@ from noisegate.privacy.release import Release
 from noisegate.releases.ask.order import ReleaseOrder, RowsTerms
 from noisegate.releases.describe import description
 from noisegate.releases.describe.questions import ALL, Questions, Way, alias
-from noisegate.sql.bounds.looks import BOUNDS, CHOICES
+from noisegate.sql.bounds.looks import CHOICES
+from noisegate.sql.bounds.ranges import BOUNDS
 from noisegate.sql.job import PARTLY, Collected, QuestionJob
 from noisegate.sql.order import Chosen
 from noisegate.sql.plan import AnswerExpected

@@ -40,8 +40,6 @@ Writer: TypeAlias = Callable[[Args, Domain], exp.Expr]
 def unsaid(what: str, engine: str) -> Unsupported:
     """What is said of something that an engine cannot do with the same meaning."""
     fix = "Ask without it, or let the steward add a column that holds its result."
-    if what == "LOG2":  # whoever has bounds estimated has not named it
-        fix += " Bounds are estimated by it: declare between = [low, high] there."
     return Unsupported(f"{what} is not supported on {engine}.", fix=fix, about="engine")
 
 

@@ -7,23 +7,30 @@ made of it is public, so the question itself is then asked with found bounds as 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from math import ceil, inf, sqrt
-from typing import Any, Final, TypeAlias, final
+from math import ceil, inf
+from typing import Any, Final, final
 
-from noisegate.algebra.expression import Call, Expression, Field, Literal, domain_of
-from noisegate.algebra.schema import schema_of
+from noisegate.algebra.expression import Expression
 from noisegate.curator.measurement import Measurement
 from noisegate.desk.terms.price import Funds
 from noisegate.desk.terms.price import share_of as part_of
 from noisegate.desk.terms.terms import Terms
-from noisegate.errors import SpecError, Unsupported
-from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
-from noisegate.mechanisms.additive.geometric import Geometric
+from noisegate.errors import SpecError
 from noisegate.privacy.release import Release
 from noisegate.sql.bounds.limits import caps_of, thins
+from noisegate.sql.bounds.look import Look, Sight, first_of
+from noisegate.sql.bounds.ranges import (
+    Bounds,
+    Range,
+    bounded,
+    bounds_looks,
+    found_of,
+    known_of,
+    moved_into,
+    open_bounds,
+)
 from noisegate.sql.bounds.sized import (
     RANKS,
-    UNBOUNDED,
     Counted,
     Paid,
     Seen,
@@ -40,65 +47,19 @@ from noisegate.sql.bounds.sized import (
     sums_of,
     weighed_of,
 )
-from noisegate.sql.drafts.declared import declared_rows
-from noisegate.sql.drafts.within import schema_within
-from noisegate.sql.estimates.columns import Clipped, clipped_of
-from noisegate.sql.estimates.profiles import BIN, DIGITS, Profile, range_of, range_query, valued
+from noisegate.sql.estimates.clipped import Clipped
+from noisegate.sql.estimates.profiles import BIN, Profile
 from noisegate.sql.question import Block, Question
 from noisegate.sql.reuse.shelf import Shelf
 from noisegate.transforms.checks import CAP_MAX
-from noisegate.transforms.query import Query
-from noisegate.transforms.stability import stability_of
 
-Bounds: TypeAlias = Mapping[tuple[str, Expression], tuple[Fraction, Fraction]]
 SHARE: Final = Fraction(1, 5)  # of the price of synthetic rows, for all their bounds together
 CHOICES: Final = ("bounds", "caps")
-_NOISES: Final = (Geometric, DiscreteGaussian)
 _FOUND: Final = 20  # a group that one of so many units holds should be found
 _SCALES: Final = 15  # of the noise, that a threshold is away for a δ of 1e-6
 _FEW: Final = 8  # rows per unit: so many groups at most are no reason to look how many there are
-BOUNDS: Final = Fraction(1, 8)  # of the price, for looks at bounds
 _SIDES: Final = 0.25  # of the ranks: by what shares of units' rows below a quantile differ, about
-_UNSEEN: Final = "errors are shown for values from 0 to 1, and grow with the width"
 _GUESSED: Final = "until then errors are guesses, by an earlier and coarser estimate"
-_BEYOND: Final = (
-    "values beyond are clipped; the ± of sums and averages includes what that loses, by a model"
-)
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
-    """Bounds of an expression in a block, or a cap; ``waits`` for bounds that are still to find."""
-
-    block: Block
-    expression: Expression | None
-    counted: Counted | None
-    measurement: Measurement
-    epsilon: Fraction  # of the step
-    price: Fraction = Fraction(0)  # for which it could be asked for
-    waits: bool = False
-
-    @property
-    def words(self) -> str:
-        """What is looked for."""
-        if self.counted is not None:
-            return self.counted.words
-        if type(self.expression) is Field:
-            return f"the bounds of {self.expression.name}"
-        return "the bounds of an expression"
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sight:
-    """What a look showed: noisy numbers, the scale of their noise, and whether that is Gaussian."""
-
-    release: Release
-    seq: int  # of its entry in the ledger
-    values: tuple[int, ...]
-    scale: float
-    gaussian: bool = False
 
 
 @final
@@ -147,16 +108,16 @@ def looks_of(
         return ()
     ranges: list[Look] = []
     if "bounds" in (terms.choose or ()):
-        missing = [(block, e) for block in question.blocks for e in _without_bounds(block)]
-        each = terms.epsilon * BOUNDS / max(1, len(missing))
-        ranges = [_bounds_look(block, e, terms, each) for block, e in missing]
+        missing = [(block, e) for block in question.blocks for e in open_bounds(block, terms)]
+        asked = (bounds_looks(*each, terms, count=len(missing), rho=gaussian) for each in missing)
+        ranges = [known_of(each, sight) for each in asked]
     if terms.choose is not None and not terms.choose:
         return ()
     sights = [sight(look) for look in ranges]
     bounds = _bounds(ranges, sights)
     unseen = {look.block.name for look, at in zip(ranges, sights, strict=True) if at is None}
-    found = {name for name, _ in bounds}
-    blocks = [_bounded(each, bounds) for each in question.blocks]
+    found = {look.block.name for look in ranges}
+    blocks = [bounded(each, bounds) for each in question.blocks]
 
     def ways() -> Iterator[list[Look]]:
         """As looks are, and as they were when ledgers were written, the newest first.
@@ -228,45 +189,6 @@ def _cap_look(block: Block, counted: Counted, funds: Funds) -> Look:
                 epsilon=funds.epsilon)  # fmt: skip
 
 
-def _bounds_look(block: Block, expression: Expression, terms: Terms, epsilon: Fraction) -> Look:
-    rows = None
-    if stability_of(block.relation).rows is None:
-        rows = terms.rows_per_unit or declared_rows(block.relation) or 1
-    query = range_query(block.relation, expression, rows_per_unit=rows)
-    noise = Geometric.for_epsilon(epsilon, sensitivity=query.l1s[0])
-    measurement = Measurement(query=query, mechanisms=(noise,))
-    return Look(block=block, expression=expression, counted=None, measurement=measurement,
-                epsilon=epsilon)  # fmt: skip
-
-
-def sight_of(look: Look, shelf: Shelf) -> Sight | None:
-    """What the first look showed that was paid for and is no noisier than this one.
-
-    Always the same one, so that a question that is asked again is the same question.
-    """
-    (noise,) = look.measurement.mechanisms
-    return _first(shelf, look.measurement.query, (type(noise),), scale_of(look.measurement))
-
-
-def guess_of(look: Look, shelf: Shelf) -> Sight | None:
-    """What an earlier look showed, however noisy: a guess for plans, until this one is paid for."""
-    return None if look.counted is None else _first(shelf, look.measurement.query)
-
-
-def _first(
-    shelf: Shelf, query: Query, kinds: tuple[type, ...] = _NOISES, scale: float = inf
-) -> Sight | None:
-    """The first look of a query on the shelf that has no more noise than this, of these kinds."""
-    for offer in shelf.offers(query, 0):
-        noise = offer.noise
-        if offer.cells == 1 and isinstance(noise, kinds) and _scale(noise) <= scale:
-            return Sight(
-                release=offer.release, seq=offer.seq, values=tuple(offer.values.tolist()),
-                scale=_scale(noise), gaussian=type(noise) is DiscreteGaussian,
-            )  # fmt: skip
-    return None
-
-
 def seen(
     question: Question,
     terms: Terms,
@@ -282,7 +204,7 @@ def seen(
     if not looks or terms.epsilon is None:
         return Chosen(question=question, terms=terms)
     words: list[str] = []
-    bounds = _bounds(looks, sights)
+    bounds = dict[tuple[str, Expression], Range]()
     caps: dict[str, dict[str, Any]] = {}
     profiles: dict[str, tuple[Profile, ...]] = {}
     clips: dict[str, dict[Expression, Clipped]] = {}
@@ -296,47 +218,39 @@ def seen(
             beside = _beside([pair for pair in pairs if pair[0].block.name == name])
             weighed = weighed_of(look.block, beside, price)
             said = _take(look, guess, terms, price, weighed, caps.setdefault(name, {}))
-            words += said if sight is guess else [f"{_paid(look)}; {_GUESSED}"]
+            words += said if sight is guess else [f"{look.paid}; {_GUESSED}"]
             if sight is not None:
                 found = _profile(look.block, look.counted, sight)
                 profiles[name] = (*profiles.get(name, ()), found)
             continue
         assert look.expression is not None  # noqa: S101 - bounds are of one
-        low, high = bounds[name, look.expression]
-        if sight is None:
-            words.append(f"{_paid(look)}; {_UNSEEN}")
-            continue
-        words.append(f"{look.words}, as estimated: {float(low):g} to {float(high):g}; {_BEYOND}")
-        clips.setdefault(name, {})[_moved(look.block, look.expression, low, high)] = clipped_of(
-            valued(sight.values), sight.scale, low, high, digits=DIGITS
-        )
-    blocks = tuple(_bounded(block, bounds) for block in question.blocks)
+        shown = found_of(look, sight)
+        words.append(shown.words)
+        if shown.bounds is not None:
+            bounds[name, look.expression] = shown.bounds
+        if shown.bounds is not None and shown.clipped is not None:
+            at = moved_into(look.block, look.expression, *shown.bounds)
+            clips.setdefault(name, {})[at] = shown.clipped
+    blocks = tuple(bounded(block, bounds) for block in question.blocks)
     return Chosen(
         question=replace(question, blocks=blocks), terms=terms,
         words=tuple(dict.fromkeys(words)), caps=caps, profiles=profiles, clips=clips,
     )  # fmt: skip
 
 
-def _bounds(looks: Sequence[Look], sights: Sequence[Sight | None]) -> Bounds:
-    """What looks at bounds found, for expressions of blocks by name; before that, 0 to 1."""
+def _bounds(ranges: Sequence[Look], sights: Sequence[Sight | None]) -> Bounds:
+    """What looks at bounds found, for expressions of blocks by name."""
+    found = zip(ranges, map(found_of, ranges, sights), strict=True)
     return {
-        (look.block.name, look.expression): (
-            (Fraction(0), Fraction(1))
-            if sight is None
-            else range_seen(sight.values, sight.scale, look.words)
-        )
-        for look, sight in zip(looks, sights, strict=True)
-        if look.expression is not None
+        (look.block.name, look.expression): shown.bounds
+        for look, shown in found
+        if look.expression is not None and shown.bounds is not None
     }
 
 
 def steps_of(looks: Sequence[Look]) -> tuple[Fraction, ...]:
     """The steps of looks, equal ones once."""
     return tuple({look.measurement.question(): look.epsilon for look in looks}.values())
-
-
-def _paid(look: Look) -> str:
-    return f"{look.words}: estimated first, for ε = {float(look.price):.3g}"
 
 
 def _take(
@@ -362,7 +276,7 @@ def _take(
     if not counted.sums or weighed.divided or sight is None or sums_of(look.block):
         shown = counted.shown(cap)
         words.append(
-            f"{_paid(look)}; how far off numbers may be depends on what it finds. Errors are shown "
+            f"{look.paid}; how far off numbers may be depends on what it finds. Errors are shown "
             f"for a cap of {shown}, and grow with it"
             if sight is None
             else f"{look.words}, as estimated: {shown}"
@@ -408,45 +322,6 @@ def _beside(pairs: Sequence[tuple[Look, Sight | None]]) -> Seen:
     }
 
 
-def _bounded(block: Block, bounds: Bounds) -> Block:
-    """The block with its arguments moved into the bounds that were found."""
-    if not any(name == block.name for name, _ in bounds):
-        return block
-
-    def moved(arg: Expression) -> Expression:
-        if (block.name, arg) not in bounds:
-            return arg
-        return _moved(block, arg, *bounds[block.name, arg])
-
-    aggregates = tuple(
-        a if a.function in UNBOUNDED else replace(a, args=tuple(map(moved, a.args)))
-        for a in block.aggregates
-    )
-    return replace(block, aggregates=aggregates)
-
-
-def _moved(block: Block, arg: Expression, low: Fraction, high: Fraction) -> Expression:
-    """A value within bounds; NULL stays so, which LEAST and GREATEST pass over."""
-    moved = Call("least", (Call("greatest", (arg, Literal(low))), Literal(high)))
-    schema = schema_of(block.relation)
-    if not domain_of(arg, schema).may_lack:
-        return moved
-    kind = domain_of(moved, schema).kind
-    return Call("case", (Call("is_null", (arg,)), Literal(None, kind), moved))
-
-
-def _without_bounds(block: Block) -> list[Expression]:
-    """Numeric arguments whose values could be any."""
-    found = []
-    for aggregate in block.aggregates:
-        schema = schema_within(block, aggregate.where)
-        for arg in () if aggregate.function in UNBOUNDED else aggregate.args:
-            domain = domain_of(arg, schema)
-            if domain.kind.is_numeric and (domain.low is None or domain.high is None):
-                found.append(arg)
-    return list(dict.fromkeys(found))
-
-
 def _profile(block: Block, counted: Counted, sight: Sight) -> Profile:
     return Profile(
         table=owner_table(block).name, units=sight.values, scale=sight.scale,
@@ -457,38 +332,11 @@ def _profile(block: Block, counted: Counted, sight: Sight) -> Profile:
     )  # fmt: skip
 
 
-def range_seen(values: Sequence[int], scale: float, what: str) -> tuple[Fraction, Fraction]:
-    """The range that a look at bounds shows."""
-    found = range_of(valued(values), scale=scale)
-    if found is None:
-        raise Unsupported(
-            f"In the private estimate of {what}, no range stands out from the noise; the estimate "
-            "was paid for.",
-            fix="Use a larger epsilon, or declare bounds that you know.",
-            about="no-range",
-        )
-    return found
-
-
-def scale_of(measurement: Measurement) -> float:
-    """The scale of the noise of a look."""
-    (noise,) = measurement.mechanisms
-    return _scale(noise)
-
-
-def _scale(noise: object) -> float:
-    """Of two-sided geometric noise, or of such noise with the variance of this one."""
-    assert isinstance(noise, _NOISES)  # noqa: S101 - so they are made
-    if isinstance(noise, DiscreteGaussian):
-        return sqrt(noise.variance / 2)
-    return float(noise.scale)
-
-
 def known_profile(
     shelf: Shelf, block: Block, accountant: str
 ) -> tuple[tuple[Profile, ...], Release | None]:
     """How large units are in a block, if that was ever looked at: the first look, released."""
     for counted in counted_of(block, accountant, apart=False) if shelf.is_grouped_by(BIN) else ():
-        if sight := _first(shelf, counted.query):
+        if sight := first_of(shelf, counted.query):
             return (_profile(block, counted, sight),), sight.release
     return (), None

@@ -31,7 +31,7 @@ from noisegate.sql.question import Aggregate, Block, Function
 from noisegate.transforms.query import Query
 from noisegate.transforms.stability import stability_of
 
-_LOOSE: Final = 1000  # bounds from here on are seldom near to what is usual
+LOOSE: Final = 1000  # bounds from here on are seldom near to what is usual
 _EVEN: Final = 10  # times the least value: values up to that differ too little for a second look
 _LOW: Final = 1 / 8  # of its bound: an average below is better a sum over a count
 
@@ -162,7 +162,7 @@ def _is_loose(term: Term, block: Block) -> bool:
     bound, up to 2 times less where they lie at the middle; counts beside them erred by .4 to 2
     times as much. Formerly only bounds far out led to a second look.
     """
-    if term.reach * term.grain >= _LOOSE:
+    if term.reach * term.grain >= LOOSE:
         return True
     least = 0 if term.low * term.high <= 0 else min(abs(term.low), abs(term.high))
     return not block.near and adds(block) and term.reach > _EVEN * least

@@ -1,12 +1,14 @@
 """Looks that are asked for by themselves: how large units are, and the range of a column."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, TypeVar, final
 
 from noisegate.algebra.expression import Call, Expression, Field
 from noisegate.algebra.relation import Relation, Sampled, Table
+from noisegate.curator.curator import Curator
 from noisegate.curator.measurement import Measurement
 from noisegate.desk.desk import Desk
 from noisegate.desk.job import Measured, Receipt
@@ -14,12 +16,13 @@ from noisegate.desk.order import JobOrder
 from noisegate.desk.plan import Fact
 from noisegate.desk.terms.price import inner_price
 from noisegate.desk.terms.terms import Terms
-from noisegate.errors import SpecError
+from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.release import Release
-from noisegate.sql.bounds.looks import range_seen, scale_of
+from noisegate.sql.bounds.look import scale_of
+from noisegate.sql.bounds.ranges import range_seen
 from noisegate.sql.estimates.profiles import (
     Profile,
     range_query,
@@ -103,7 +106,7 @@ class BoundsOrder(JobOrder[tuple[Fraction, Fraction], LookExpected]):
         epsilon, domain = desk.epsilon(self.epsilon), _private(desk, self.table)
         step, sample = desk.step(epsilon), desk.rules.sample
         said = Terms(rows_per_unit=self.rows_per_unit).rows_per_unit or domain.rows_per_unit_max
-        look = bounds_look(domain, self.column, step, sample, rows_per_unit=said)
+        look = bounds_look(desk.curator, domain, self.column, step, sample, rows_per_unit=said)
         about = f"bounds of {self.column} in {self.table}"
         return _job(about, epsilon, look, lambda release: bounds_seen(look, release))
 
@@ -116,6 +119,7 @@ def _job(
 
 
 def bounds_look(
+    curator: Curator,
     domain: TableDomain,
     column: str,
     epsilon: Fraction,
@@ -123,12 +127,24 @@ def bounds_look(
     *,
     rows_per_unit: int | None = None,
 ) -> Measurement:
-    """What to measure for the bounds of a column, of so many rows of a unit."""
+    """What to measure for the bounds of a column, of so many rows of a unit; if paid, as it was."""
     value: Expression = Field(column)
     if column in domain.columns and domain.columns[column].untyped:
         value = Call("to_number", (value,))
-    query = range_query(_rows(domain, sample), value, rows_per_unit=rows_per_unit)
-    return _measurement(query, epsilon, sample)
+    rows = _rows(domain, sample)
+    looks = [
+        _measurement(
+            range_query(rows, value, rows_per_unit=rows_per_unit, former=former), epsilon, sample
+        )
+        for former in (False, True)
+    ]
+    return next((each for each in looks if _is_paid(curator, each)), looks[0])
+
+
+def _is_paid(curator: Curator, look: Measurement) -> bool:
+    with suppress(Unsupported):  # not every engine could count digits once
+        return curator.find(look) is not None
+    return False
 
 
 def _rows(domain: TableDomain, sample: Fraction | None) -> Relation:

@@ -1,12 +1,8 @@
-"""Columns with bars of their own kind.
+"""Columns with bars of their own kind: quantiles, numbers of a sample, and counts of a range."""
 
-These are quantiles, numbers of a sample, counts of a range, and sums that found bounds clip.
-"""
-
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import log
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
 import numpy as np
@@ -15,8 +11,6 @@ from numpy.typing import NDArray
 from noisegate.algebra.tally import Term
 from noisegate.privacy.domain import WHOLE_MAX, Kind
 from noisegate.sql.drafts.recipe import Mean, Recipe
-from noisegate.sql.estimates.bounded import Loss
-from noisegate.sql.estimates.tails import Sizes
 from noisegate.sql.laws.known import Bars, is_brackets
 from noisegate.sql.laws.laws import Floats, Interval
 from noisegate.sql.laws.sampling import Sampling
@@ -181,86 +175,3 @@ def _reach(room: Floats, near: Floats, far: Floats) -> Floats:
 def within_range(bars: Bars, top: int) -> Bars:
     """The same where bars hold more than noise: cut to what is known beforehand."""
     return lambda confidence: bars(confidence).clipped(0.0, float(top))
-
-
-Whole: TypeAlias = NDArray[np.int64]
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Clipped:
-    """What bounds lose of values of ``rows`` that add up to ``kept``, all taken as positive.
-
-    The look that found the bounds counts values by sign and binary digits, and bounds hold the bins
-    that stand clear of noise. What lies beyond is moved to the bounds. How much that loses is what
-    a cap loses of units: sizes are those of values, and the model is that of `tails.py`. Values
-    between 0 and bounds that do not reach it are raised instead, by less than the bound each: as
-    many as noise hides.
-
-    ``beyond`` are losses above and below; ``inner`` is the noise of the look times the bound that
-    lies next to 0.
-    """
-
-    kept: float
-    rows: float
-    beyond: tuple[Loss, ...]
-    inner: float
-    is_signed: bool
-
-    def off(self, sums: Floats, rows: Floats | None, confidence: Fraction) -> Floats:
-        """How far off sums over groups may be, which hold all values together.
-
-        Why: what the look lost is to its rows as what is lost is to all ``rows``. Where these are
-            not known, it is to what the look kept as what is lost is to the sums; if values have
-            either sign these tell less, and a row of the look is one at least.
-        """
-        size = np.abs(sums)
-        total = max(float(size.sum()), 1e-300)
-        share, unit = size / total, total / self.kept
-        if rows is not None:
-            share, unit = rows / rows.sum(), float(rows.sum()) / self.rows
-        elif self.is_signed:
-            share, unit = np.full(size.shape, 1 / size.size), max(unit, 1.0)
-        found: Floats = share * self.inner * log(1 / float(1 - confidence))
-        for loss in self.beyond:
-            found = np.hypot(found, loss.most(share, confidence))
-        with np.errstate(over="ignore"):  # of a look that kept nothing, nobody knows
-            return found * unit
-
-    def wider(self, values: NDArray[Any], rows: Floats | None, bars: Bars) -> Bars:
-        """Bars of sums, or of averages over ``rows``, of values that were not moved."""
-        centre = values.astype(np.float64)
-        each = np.ones(centre.shape) if rows is None else rows
-
-        def around(confidence: Fraction) -> Interval:
-            inner, off = bars(confidence), self.off(centre * each, rows, confidence) / each
-            at = np.clip(centre, inner.low, inner.high)
-            return Interval(at - np.hypot(at - inner.low, off), at + np.hypot(inner.high - at, off))
-
-        return around
-
-
-def clipped_of(
-    values: Sequence[int], scale: float, low: Fraction, high: Fraction, *, digits: int
-) -> Clipped:
-    """By a look at values with up to so many ``digits`` before and after the point."""
-    counts = np.array(values, np.int64)
-    zero = counts.size // 2
-    sides = (
-        (Sizes(side, scale, *_bins(side.size, digits)), max(float(end), 0.0))
-        for side, end in ((counts[zero + 1 :], high), (counts[:zero][::-1], -low))
-    )
-    found = [(sizes, sizes.loss(end)) for sizes, end in sides]
-    nearest = max(float(low), -float(high), 0.0)
-    return Clipped(
-        kept=max(sum(sizes.total - loss.lost for sizes, loss in found), scale * nearest, 1e-300),
-        rows=max(float(counts.sum()), scale),
-        beyond=tuple(loss for _, loss in found),
-        inner=scale * nearest,
-        is_signed=low < 0 < high,
-    )
-
-
-def _bins(count: int, digits: int) -> tuple[Floats, Floats]:
-    lows: Floats = 2.0 ** (np.arange(count, dtype=np.float64) - digits)
-    return lows, 2 * lows

@@ -24,10 +24,10 @@ from noisegate.privacy.domain import Key, Kind
 from noisegate.sql.drafts.draft import Draft, Part
 from noisegate.sql.drafts.groups import Columns, Marginals, grouping_id
 from noisegate.sql.drafts.purchase import Purchase, finder_of
-from noisegate.sql.drafts.recipe import COUNTS, OFF_CENTRE, Recipe
+from noisegate.sql.drafts.recipe import ADDITIVE, COUNTS, OFF_CENTRE, Recipe
+from noisegate.sql.estimates.clipped import Clipped
 from noisegate.sql.estimates.columns import (
     Chosen,
-    Clipped,
     Ranks,
     sampled_bars,
     summed_bars,
@@ -287,19 +287,22 @@ class _Measured:
     def clipped(
         self, recipe: Recipe, columns: Columns, clips: Mapping[Expression, Clipped]
     ) -> _Column:
-        """The same with what found bounds lose of sums and averages in the bars."""
-        found, asked = self.column(recipe, columns), recipe.aggregate
-        if asked.function not in (Function.SUM, Function.AVG) or asked.args[0] not in clips:
+        """The same with what found bounds lose in the bars of all but quantiles."""
+        asked, rows = recipe.aggregate, None
+        lost = [clips.get(arg) for arg in asked.args if asked.function in ADDITIVE]
+        found = self.column(recipe, columns, lost if len(lost) > 1 else ())
+        if not any(lost) or len(lost) > 1:
             return found
-        rows = None
-        if asked.function is Function.AVG and recipe.count is not None:
+        if asked.function is not Function.SUM and recipe.count is not None:
             rows = np.maximum(self.known(recipe.count, columns).values.astype(np.float64), 1.0)
         assert found.bars is not None  # noqa: S101 - sums and averages have some
-        bars = clips[asked.args[0]].wider(found.values, rows, found.bars)
+        bars = clips[asked.args[0]].wider(recipe, found.values, rows, found.bars)
         return replace(found, bars=bars, sums=None)
 
-    def column(self, recipe: Recipe, columns: Columns) -> _Column:
-        """The numbers of one grouping set, with bars or ranks."""
+    def column(
+        self, recipe: Recipe, columns: Columns, clips: Sequence[Clipped | None] = ()
+    ) -> _Column:
+        """The numbers of one grouping set, with bars or ranks; ``clips`` are of two arguments."""
         if recipe.direct in self.choices:
             chosen = self.choices[recipe.direct][columns]
             bars = chosen.bars(recipe)
@@ -319,13 +322,14 @@ class _Measured:
         if recipe.means[0].piece in self.apart:
             return self._quotient(recipe, means[0], count)
         sampling = self.samplings[recipe.count] if recipe.sampled else None
-        values, noise_bars = average_of(recipe, means, count, sampling)
+        values, bars = average_of(recipe, means, count, sampling)
         lost = self.lost(recipe)
-        if lost is None:
-            return _Column(values, noise_bars, noise=noise_bars)
-        if sampling is None and not lost.units:
+        if lost is None and not any(clips):
+            return _Column(values, bars, noise=bars)
+        if lost is not None and sampling is None and not lost.units:
             lost = spread(lost, count.values.astype(np.float64))
-        return _Column(*average_of(recipe, means, count, sampling, lost.loss), noise=noise_bars)
+        loss = None if lost is None else lost.loss
+        return _Column(*average_of(recipe, means, count, sampling, loss, clips), noise=bars)
 
     def _quotient(self, recipe: Recipe, total: Known, count: Known) -> _Column:
         """An average whose sum and count have caps of their own."""

@@ -22,6 +22,7 @@ import numpy as np
 
 from noisegate.sql.drafts.recipe import VARIANCES, Mean, Recipe
 from noisegate.sql.estimates.bounded import Loss
+from noisegate.sql.estimates.clipped import Clipped, moved_off
 from noisegate.sql.estimates.losses import Ends, Quotient, average_off, widened
 from noisegate.sql.laws.known import Bars, Known
 from noisegate.sql.laws.laws import Floats, Interval, combined
@@ -44,11 +45,13 @@ def average_of(
     count: Known,
     sampling: Sampling | None,
     loss: Loss | None = None,
+    clips: Sequence[Clipped | None] = (),
 ) -> tuple[Floats, Bars]:
     """The estimate, with the count taken as 1 where it is less, and its bars.
 
     Of a sample, with the ``sampling`` of its count, half of what may fail is for what that adds.
-    With a ``loss``, the bars are about all rows, and not those that a cap leaves.
+    With a ``loss``, the bars are about all rows, and not those that a cap leaves. ``clips`` are
+    what found bounds lose of two arguments.
     """
     function = recipe.aggregate.function
     rows = np.maximum(count.values.astype(np.float64), 1.0)
@@ -86,10 +89,30 @@ def average_of(
                 _of_all(ratio, known, mean, rows, loss, confidence)
                 for ratio, known, mean in zip(ratios, means, recipe.means, strict=True)
             ]
+        if any(clips):
+            ratios = _of_unmoved(ratios, clips, recipe.means, rows, confidence)
         placed = [_placed(each, mean) for each, mean in zip(ratios, recipe.means, strict=True)]
         return _combined(function, recipe.means, placed, held)
 
     return (estimate.low + estimate.high) / 2, bars
+
+
+def _of_unmoved(
+    ratios: Sequence[Interval],
+    clips: Sequence[Clipped | None],
+    means: Sequence[Mean],
+    rows: Floats,
+    confidence: Fraction,
+) -> list[Interval]:
+    """Centred averages of a product, of its arguments, and of their squares, if any; see `Mean`."""
+    halves = [_half(mean) for mean in means[1:3]]
+    each, squares, product = moved_off(clips, halves, rows, confidence)
+    none = np.zeros(rows.shape)
+    offs = [(product, product), *((off, off) for off in each), *((none, off) for off in squares)]
+    return [
+        Interval(ratio.low - down, ratio.high + up)
+        for ratio, (down, up) in zip(ratios, offs, strict=False)
+    ]
 
 
 def _of_all(

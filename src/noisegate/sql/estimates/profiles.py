@@ -31,10 +31,14 @@ STEPS: Final = tuple(sorted({round(1.33**power) for power in range(49)}))
 PARTS: Final = tuple(sorted({round(1.33**power) for power in range(64)}))
 PART: Final = Fraction(1, 4096)
 BIN: Final = Field("bin")  # what sizes are grouped by
+_VALUE: Final = Field("value")  # of which bounds are looked for
 CAPS_SINCE: Final = "2026-11-18T05"  # ledgers that began later hold no numbers under former caps
 OWN_SINCE: Final = "2026-11-18T09"  # nor averages under the cap of counts beside them
-SUMS_SINCE: Final = "2026-11-19T06"  # nor numbers of near bounds under it, or with noise about 0
+# nor numbers of near bounds under it, or with noise about 0, or of far bounds as declared
+SUMS_SINCE: Final = "2026-11-19T13"
 DIGITS: Final = 64  # binary digits of a value before and after the point
+DIGIT_BINS: Final = tuple(2.0 ** (power + 1) for power in range(-DIGITS, DIGITS + 1))
+_POWERS: Final = tuple(Fraction(2) ** power for power in range(1 - DIGITS, DIGITS + 1))
 _PLAIN: Final = 2.0  # times the error of a bound: what noise may be that needs no model instead
 # Bins that stand clear, so many at least, tell how a tail goes on. On 19 laws of sizes (ε = .1, at
 # most 500 units) bars held 0.83 with wide groups of those that have fewer, and 0.68 without.
@@ -113,24 +117,63 @@ def _bin(
     return Call("case", (*cases, Literal(len(steps) - 1)))
 
 
-def range_query(relation: Relation, value: Expression, *, rows_per_unit: int | None) -> Query:
-    """How many values have which sign and which number of binary digits."""
+def range_query(
+    relation: Relation,
+    value: Expression,
+    *,
+    rows_per_unit: int | None,
+    reach: Fraction | None = None,
+    former: bool = False,
+) -> Query:
+    """How many values have which sign and which number of binary digits.
+
+    With a ``reach``, which none exceeds: in which of `reach_bins` they are. Both are found by
+    comparisons, which all engines make alike; ``former``: digits by a logarithm, as once. Rows
+    without a value are in no bin.
+    """
     if not domain_of(value, schema_of(relation)).kind.is_numeric:
         raise Unsupported(
             "The expression is not numeric.", fix="Ask about a numeric column.", about="number"
         )
+    signed, most = _signed_digits(value), 2 * DIGITS + 1
+    if not former:
+        relation = Project(relation, ((_VALUE.name, value),))
+        place = _place("lt", _POWERS)
+        if reach is not None:
+            ends = tuple(Fraction(end) for end in reach_bins(reach)[:-1])
+            most, place = len(ends) + 1, _place("le", ends)
+        signed = Call("multiply", (Call("sign", (_VALUE,)), place))
+    by = Grouping(name="digits", expression=signed, keys=tuple(range(-most, most + 1)))
+    term = _ONE if rows_per_unit is None else _WEIGHED
+    return Query(Sums(relation=relation, by=(by,), terms=(term,), rows_per_unit=rows_per_unit))
+
+
+def reach_bins(reach: Fraction) -> tuple[float, ...]:
+    """Where bins of values up to ``reach`` end: as those of what a unit adds."""
+    return (*(float(part * PART * reach) for part in PARTS if part * PART < 1), float(reach))
+
+
+@lru_cache(maxsize=512)
+def _place(compare: str, ends: tuple[Fraction, ...], first: int = 1) -> Expression:
+    """The place of the size of a value between ends, counted from ``first``; found by halves."""
+    if not ends:
+        return Literal(first)
+    middle = len(ends) // 2
+    below = Call(compare, (Call("abs", (_VALUE,)), _literal(ends[middle])))
+    rest = _place(compare, ends[middle + 1 :], first + middle + 1)
+    return Call("case", (below, _place(compare, ends[:middle], first), rest))
+
+
+def _signed_digits(value: Expression) -> Expression:
+    """The same by a logarithm, which rounds up just below a power of two."""
     size = Call("floor", (Call("log2", (Call("abs", (value,)),)),))
     lowest, highest = Literal(-DIGITS), Literal(DIGITS)
     digits = Call("least", (Call("greatest", (size, lowest)), highest))
     place = Call("add", (Call("to_integer", (digits,)), Literal(DIGITS + 1)))
-    signed = Call("case", (
+    return Call("case", (
         Call("eq", (value, Literal(0))), Literal(0),
         Call("lt", (value, Literal(0))), Call("negate", (place,)), place,
     ))  # fmt: skip
-    most = 2 * DIGITS + 1
-    by = Grouping(name="digits", expression=signed, keys=tuple(range(-most, most + 1)))
-    term = _ONE if rows_per_unit is None else _WEIGHED
-    return Query(Sums(relation=relation, by=(by,), terms=(term,), rows_per_unit=rows_per_unit))
 
 
 def _square(name: str, unit: Fraction) -> Expression:

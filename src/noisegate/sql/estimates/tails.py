@@ -89,7 +89,7 @@ class Sizes:
 
     def __init__(  # noqa: PLR0913 - what is known of the sizes
         self,
-        units: Whole,
+        units: Whole | Floats,
         scale: float,
         lows: Floats,
         highs: Floats,
@@ -221,6 +221,12 @@ class Sizes:
         part = (alike - 1 / max(cells, 1)) / max(1 - 1 / max(cells, 1), 1e-9)
         unlike = STRANGE_ALL + (STRANGE_ONE - STRANGE_ALL) * part
         return replace(self._loss(cap, rows / norms), kept=held, held=None, unlike=unlike)
+
+    def squares(self, cap: float) -> Loss:
+        """What a bound loses of squares: (size + cap) times what it loses of each size."""
+        if -cap not in self._losses:
+            self._losses[-cap] = replace(self._loss(cap, self._highs + cap), held=None)
+        return self._losses[-cap]
 
     def _loss(self, cap: float, rows: Floats | float = 1.0) -> Loss:
         """``rows``: how many there are in a unit of each size."""

@@ -24,15 +24,8 @@ from noisegate.exact import positive
 from noisegate.privacy.domain import WHOLE_MAX, Kind
 from noisegate.privacy.event import Event
 from noisegate.privacy.release import Release
-from noisegate.sql.bounds.looks import (
-    Chosen,
-    Look,
-    guess_of,
-    looks_of,
-    seen,
-    sight_of,
-    steps_of,
-)
+from noisegate.sql.bounds.look import Look, guess_of, sight_of
+from noisegate.sql.bounds.looks import Chosen, looks_of, seen, steps_of
 from noisegate.sql.drafts.within import without_zeros
 from noisegate.sql.outer.margins import HalfWidths
 from noisegate.sql.question import Question

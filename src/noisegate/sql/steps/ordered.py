@@ -6,6 +6,8 @@ from fractions import Fraction
 from functools import partial
 from typing import Any, Final, final
 
+import numpy as np
+
 from noisegate.algebra.expression import Expression
 from noisegate.algebra.known import remembered
 from noisegate.algebra.relation import Table
@@ -22,6 +24,7 @@ from noisegate.privacy.event import Event, KeySelectionEvent, ThresholdedGaussia
 from noisegate.privacy.release import Release
 from noisegate.sql.bounds.limits import caps_of, most_rows
 from noisegate.sql.bounds.looks import known_profile
+from noisegate.sql.bounds.ranges import is_far
 from noisegate.sql.bounds.sized import own_rows, owner_table
 from noisegate.sql.drafts.draft import Draft, Part, draft
 from noisegate.sql.drafts.groups import Caps
@@ -34,8 +37,8 @@ from noisegate.sql.drafts.purchase import (
 )
 from noisegate.sql.drafts.words import capped_words
 from noisegate.sql.estimates.accuracy import Goal, epsilon_for
-from noisegate.sql.estimates.columns import Clipped
-from noisegate.sql.estimates.estimate import COUNTED, Estimates, estimate
+from noisegate.sql.estimates.clipped import Clipped
+from noisegate.sql.estimates.estimate import COUNTED, Estimate, Estimates, estimate
 from noisegate.sql.estimates.losses import (
     FORMER_SLACKS,
     LESS_UNLIKE,
@@ -56,6 +59,11 @@ _MODEL: Final = (
     "A private estimate from these rows says that the contribution bound loses about {lost}: "
     "counts and sums are raised by that, and the ± includes its uncertainty. This part rests on a "
     "model of how rows are distributed over units, and is not proven."
+)
+
+_FAR: Final = (
+    "The ± is wide for such numbers: declared bounds may be far out, and noise is for values up to "
+    'them. If nearly all lie far below, choose="bounds" narrows them, for an eighth of the price.'
 )
 
 _BLIND: Final = (
@@ -154,6 +162,26 @@ class Parcel:
     bought: Purchase
     estimates: Estimates
     releases: tuple[Release, ...]
+
+    def hints(self, terms: Terms) -> tuple[str, ...]:
+        """What would help, by how wide bars are: narrower bounds than those that are declared."""
+        if terms.choose is not None or terms.epsilon is None:
+            return ()
+        block = self.bought.draft.block
+        far = (
+            self.estimates.columns[each.name]
+            for each in block.aggregates
+            if any(is_far(block, each, arg, terms) for arg in each.args)
+        )
+        return (_FAR,) if any(map(_is_wide, far)) else ()
+
+
+def _is_wide(column: Estimate) -> bool:
+    """Whether the ± is a quarter of most numbers, or more."""
+    width = column.margin(USUAL)
+    if width is None or not width.size:
+        return False
+    return float(np.median(width)) > float(np.median(np.abs(column.values))) / 4
 
 
 def orders_of(desk: Desk, asked: Asked, *, fresh: bool) -> tuple[Order, ...]:
