@@ -420,6 +420,7 @@ class CrowdJob(Measured[CrowdRelease, CrowdExpected]):
             noise=noise,
             value=self.grid.value,
             notes=self.grid.caveats,
+            cut=self.grid.cut,
             **receipt.standing,
         )
 

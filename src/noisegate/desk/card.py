@@ -24,6 +24,7 @@ from noisegate.ledger.verify.anchor import Anchor
 
 FORMAT: Final = "noisegate-card/1"
 _KINDS: Final = ("reserve", "settle", "close")
+_LOWER: Final = ", lower bounds: a contribution bound leaves some out"
 
 
 @final
@@ -119,6 +120,7 @@ def card(answer: NoisyTable, confidence: Number = 0.95) -> Card:
                 {"name": name, "error": _error(widths)}
                 for name, widths in answer.margins(confidence).items()
             ],
+            "lower_bounds": list(answer.lower()),
             "rows": answer.table.num_rows,
             "caveats": list(answer.caveats),
             "measurements": [json.loads(question) for question in answer.questions],
@@ -221,7 +223,11 @@ def _error(widths: HalfWidths) -> dict[str, float | int] | None:
 
 
 def _page(record: Mapping[str, Any]) -> str:
-    columns = [[each["name"], _bars(each["error"])] for each in record["columns"]]
+    lower = record.get("lower_bounds", ())  # older cards do not say
+    columns = [
+        [each["name"], _bars(each["error"]) + (_LOWER if each["name"] in lower else "")]
+        for each in record["columns"]
+    ]
     entries = [
         [str(each["seq"]), each["kind"], each["at"], each["hash"]] for each in record["ledger"]
     ]

@@ -89,6 +89,14 @@ class Held(ABC):
         """What it rests on besides its own entry of the ledger."""
         return NOTHING
 
+    @property
+    def cut(self) -> bool | None:
+        """Whether a contribution bound may leave out some of what a unit adds; None: not known.
+
+        Counts, and sums of non-negative values, are lower bounds then.
+        """
+        return None
+
     def facts(self) -> dict[str, str]:
         """Further metadata of a Parquet file, by name."""
         return {}
@@ -220,6 +228,7 @@ class Held(ABC):
             **({"zero_knowledge": True} if guarantee.zero_knowledge else {}),
             **({} if guarantee.added is None else {"added": guarantee.to_dict()["added"]}),
             **({"based": self.rests.to_record()} if self.rests.questions else {}),
+            **({} if self.cut is None else {"cut": self.cut}),
         }
         text = json.dumps(promised | self.record(), ensure_ascii=False)
         facts = {f"noisegate.{self.kind}": text, **self.facts()}
@@ -268,7 +277,8 @@ class Held(ABC):
 class Charged(Held):
     """A release that was paid for by itself: its price, its promise, where the ledger has it.
 
-    ``remaining`` is None, and ``stated`` the card, where it was read from a file.
+    ``remaining`` is None, and ``stated`` the card, where it was read from a file. ``cut`` is
+    None in older files.
     """
 
     sql: str
@@ -281,6 +291,7 @@ class Charged(Held):
     log: Log = NO_LOG
     stated: Card | None = None
     based: Based = NOTHING
+    cut: bool | None = None
 
     @property
     def rests(self) -> Based:  # noqa: D102 - see Held
@@ -297,8 +308,10 @@ class Charged(Held):
     ) -> Answer:
         """Some of its numbers as an answer, with all that the release states.
 
-        Columns that are ``unsigned`` are amounts, unless others are named.
+        Columns that are ``unsigned`` are amounts, unless others are named. If it is ``cut``, these
+        are lower bounds.
         """
+        adding = unsigned if amounts is None else amounts
         return Answer(
             sql=self.sql,
             table=table,
@@ -312,7 +325,8 @@ class Charged(Held):
             practice=self.practice,
             unfollowed=unfollowed,
             unsigned=lambda: unsigned,
-            amounts=lambda: unsigned if amounts is None else amounts,
+            amounts=lambda: adding,
+            lower=lambda: adding if self.cut else (),
             log=self.log,
         )
 
@@ -388,6 +402,7 @@ def read_held(file: str | Path, kind: type[Held]) -> "tuple[pa.Table, Mapping[st
         "log": NO_LOG if head is None else Log(Anchor.from_dict(head)),
         "stated": stated,
         **({"based": Based.from_record(record["based"])} if "based" in record else {}),
+        **({"cut": bool(record["cut"])} if "cut" in record else {}),
     }
     return table, record | {"standing": standing, "facts": facts}
 

@@ -55,7 +55,7 @@ class Grid:
     """Axes, and the sum over their cells. Numbers are multiples of ``grain``.
 
     ``whole``: the exact numbers are whole. ``signed``: they may be negative. Of a ``sample`` they
-    are scaled up to all units, by the grain.
+    are scaled up to all units, by the grain. ``cut``: a bound may leave out some of what units add.
     """
 
     sql: str
@@ -67,6 +67,7 @@ class Grid:
     signed: bool
     caveats: tuple[str, ...]
     sample: Fraction | None = None
+    cut: bool = False
 
     def sampled(self, probability: Fraction | None) -> "Grid":
         """The same of a secret sample, if there is one."""
@@ -135,6 +136,7 @@ def grid_of(
         whole=drafted.recipes[0].kind is Kind.INTEGER,
         signed=term.low < 0,
         caveats=(*question.caveats, *drafted.capped, *drafted.caveats),
+        cut=bool(drafted.capped),
     )
 
 

@@ -37,6 +37,11 @@ class Description(HeldAnswer):
     table: str
     kinds: Mapping[str, str]
 
+    @property
+    def cut(self) -> bool | None:
+        """Whether a contribution bound leaves out some rows, nobody knows how many."""
+        return bool(self.held.lower())
+
     def value(self, column: str | None, statistic: str, key: object = None) -> Any:  # noqa: ANN401 - of any kind
         """One number: ``value("age", "median")``, ``value("ward", "count", "north")``.
 

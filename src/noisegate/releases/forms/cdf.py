@@ -138,6 +138,11 @@ class CdfRelease(Held):
         return self.histogram.cost
 
     @property
+    def cut(self) -> bool | None:
+        """Whether a contribution bound may leave out some of a unit's rows."""
+        return self.histogram.cut
+
+    @property
     def guarantee(self) -> Any:  # noqa: ANN401 - Guarantee
         """What is promised."""
         return self.histogram.guarantee
@@ -208,6 +213,7 @@ class CdfRelease(Held):
             kept,
             table=pa.table({axis: keys, "share": self.values}).slice(0, rows),
             half_widths=half_widths,
+            lower=tuple,  # a share may be smaller or larger
             caveats=(*self.histogram.words, *self.rests.words),
         )
 

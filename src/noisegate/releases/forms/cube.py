@@ -67,7 +67,7 @@ class CubeRelease(Charged):
     @property
     def total(self) -> Number:
         """The sum of all cells, the same in every table."""
-        return self.tables.total
+        return self.table().query()
 
     @property
     def disagreement(self) -> int:
@@ -76,11 +76,11 @@ class CubeRelease(Charged):
 
     def table(self, *names: str) -> MarginalTable:
         """The table over some columns: a released one, or a marginal of the smallest such."""
-        return self.tables.table(*names)
+        return replace(self.tables.table(*names), lower=bool(self.cut))
 
     def query(self, confidence: Numeric = 0.95, /, **where: Any) -> Number:  # noqa: ANN401
         """The sum over some keys of some columns, from the table over these columns."""
-        return self.tables.query(confidence, **where)
+        return self.table(*where).query(confidence, **where)
 
     def plot(
         self, confidence: Numeric = 0.95, *, x: str | None = None, y: str | None = None
@@ -309,6 +309,7 @@ class CubeJob(Recipe[Marginals, CubeRelease, CubeExpected]):
             sql=self.sql,
             tables=replace(content, words=words),
             counted=json.loads(json.dumps(self.cells.first.to_record())),
+            cut=any(grid.cut for grid in self.cells.wanted),
             **receipt.standing,
         )
 

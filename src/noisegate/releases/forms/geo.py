@@ -38,7 +38,7 @@ class Map:
     """Boxes that share no area: ``rectangles`` are rows of x, y of the lower and the upper corner.
 
     ``margins`` are not numbers where they depend on the rows. ``degrees``: x and y are longitude
-    and latitude.
+    and latitude. ``lower``: the numbers are lower bounds.
     """
 
     x: str
@@ -49,6 +49,7 @@ class Map:
     margins: Floats
     confidence: str
     degrees: bool
+    lower: bool = False
 
     def to_geojson(self, file: str | Path | None = None) -> str:
         """A FeatureCollection (RFC 7946), also written to a file if one is named."""
@@ -60,6 +61,7 @@ class Map:
                     self.value: number,
                     "margin": None if np.isnan(margin) else margin,
                     "confidence": self.confidence,
+                    **({"lower_bound": True} if self.lower else {}),
                 },
             }
             for ring, number, margin in zip(
@@ -163,6 +165,7 @@ def map_of(
         margins=_margins(release, asked, whole, confidence),
         confidence=str(confidence),
         degrees=in_degrees(release.axes[across].name, release.axes[down].name),
+        lower=bool(release.cut) and not release.making.signed,
     )
 
 

@@ -53,6 +53,7 @@ class MarginalTable:
     sampling: Sampling | None
     _places: Axes
     _precision: Mapping[Axes, float]
+    lower: bool = False  # a contribution bound may leave out some of what units add
 
     @property
     def total(self) -> Number:
@@ -66,7 +67,12 @@ class MarginalTable:
         counts = np.array([[each.size for each in chosen]], np.int64)
         shown = int(self.values[cells].sum())
         half = self._half(float(self.measured[cells].sum()), shown, counts, confidence)
-        return Number(value=shown, margin=int(half[0]), confidence=fraction(confidence))
+        return Number(
+            value=shown,
+            margin=int(half[0]),
+            confidence=fraction(confidence),
+            lower=self.lower,
+        )
 
     def margins(self, confidence: Numeric = 0.95) -> Ints:
         """The ± of every cell, each by itself."""

@@ -9,7 +9,7 @@ from typing import Any, Final, final
 import numpy as np
 from numpy.typing import NDArray
 
-from noisegate.desk.display.numbers import with_margin
+from noisegate.desk.display.numbers import LEAST, with_margin
 from noisegate.desk.release import Charged
 from noisegate.exact import Number as Numeric
 from noisegate.exact import fraction
@@ -29,13 +29,15 @@ _CAUTION: Final = 1.2  # a model is not the truth
 class Number:
     """A sum of released cells. The exact one lies within ± ``margin``, at the ``confidence``.
 
-    ``margin`` is None where it is not known; ``why`` says why.
+    ``margin`` is None where it is not known; ``why`` says why. ``lower``: that is the sum of what a
+    contribution bound leaves of the rows, so the sum of all is as large or larger.
     """
 
     value: int | float
     margin: int | float | None
     confidence: Fraction
     why: str | None = None
+    lower: bool = False
 
     def __int__(self) -> int:
         return int(self.value)
@@ -44,7 +46,7 @@ class Number:
         return float(self.value)
 
     def __str__(self) -> str:
-        shown = with_margin(self.value, self.margin)
+        shown = (LEAST if self.lower else "") + with_margin(self.value, self.margin)
         return shown if self.why is None else f"{shown} because {self.why}"
 
 
@@ -97,6 +99,7 @@ class TableNumbers(Charged):
             margin=None if widths is None else widths[0],
             confidence=fraction(confidence),
             why=self.making.unknown if widths is None else None,
+            lower=bool(self.cut) and not self.making.signed,
         )
 
     def margins(self, confidence: Numeric = 0.95) -> NDArray[Any] | None:

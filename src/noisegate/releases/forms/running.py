@@ -207,7 +207,7 @@ def series_job(
             rms=rms,
             gaussian=counter.gaussian,
         ),
-        notes=(f"paid once for {last:,} periods", *_words(counter)),
+        notes=(f"paid once for {last:,} periods", *_words(counter, cut=grid.cut)),
         grid=grid,
         counter=counter,
         until=until,
@@ -302,7 +302,8 @@ class SeriesJob(Job[Totals, "SeriesRelease", TableExpected]):
             gaussian=counter.gaussian,
             signed=counter.term.low < 0,
             whole=self.grid.whole,
-            words=_words(counter),
+            words=_words(counter, cut=self.grid.cut),
+            cut=self.grid.cut,
             sampling=_sampling(counter),
             **receipt.standing,
         )
@@ -324,12 +325,13 @@ def _sampling(counter: Counter) -> Sampling | None:
     return replace(sampling_of(counter.sample, counter.moved, _grain(counter)), ones=False)
 
 
-def _words(counter: Counter) -> tuple[str, ...]:
+def _words(counter: Counter, *, cut: bool) -> tuple[str, ...]:
     found = ["Rows that arrive after their period was measured are not counted."]
-    if counter.rows_per_unit is not None:
+    if cut and counter.rows_per_unit is not None:
         cap = counter.rows_per_unit
         found.append(
-            f"Of each unit the first {cap} row{'s' if cap > 1 else ''} count, for the whole series."
+            f"Of each unit the first {cap} row{'s' if cap > 1 else ''} count, for the whole series "
+            "(not in the ±): totals are lower bounds."
         )
     if counter.sample is not None:
         found.append(sample_words(counter.sample, in_bars=_sampling(counter) is not None))
@@ -393,6 +395,7 @@ class SeriesRelease(Charged):
             value=self.values[place].item(),
             margin=self.margins(confidence)[place].item(),
             confidence=1 - failure_of(confidence),
+            lower=bool(self.cut),
         )
 
     def query(self, confidence: Numeric = 0.95, /, **where: Any) -> Number:  # noqa: ANN401
@@ -414,6 +417,7 @@ class SeriesRelease(Charged):
             value=value if self.signed else max(0, value),
             margin=sum(widths[place].item() for place in signs),
             confidence=1 - failure_of(confidence),
+            lower=bool(self.cut),
         )
 
     def rising(self) -> Floats:

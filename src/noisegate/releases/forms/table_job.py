@@ -229,6 +229,7 @@ class TableJob(Recipe[Contents, TableRelease, TableExpected]):
             value=self.grid.value,
             making=provenance.Making.from_record(self.making.to_record(), rounds),
             words=(*record["words"], *self.grid.caveats),
+            cut=self.grid.cut,
             **receipt.standing,
         )
 

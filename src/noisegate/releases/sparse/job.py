@@ -26,6 +26,7 @@ from noisegate.releases.cells.grid import OWN, UNITS, axis_names
 from noisegate.releases.sparse.axes import STEPS, SparseAxis, axes_of
 from noisegate.releases.sparse.summary import SparseRelease, false_cells, missing_rows
 from noisegate.sql.drafts.declared import declared_rows
+from noisegate.sql.drafts.words import capped_words
 from noisegate.sql.laws.sampling import Sampling, sample_words, sampling_of
 from noisegate.sql.laws.selected import clear_from
 from noisegate.sql.question import Block, Function, Question, sampled
@@ -94,7 +95,8 @@ class SparseOrder(CellsOrder[SparseRelease, "SparseExpected"]):
             secret = [sample_words(query.sample, in_bars=True)]
         if any(key.domain.nullable for key in block.by):
             secret.append("Rows without a value in a column of the table are in no cell.")
-        shown = (*_words(noise, sampling), f"{moves[0].upper()}{moves[1:]}.")
+        capped = capped_words(block, [(query, None, False)])
+        shown = (*_words(noise, sampling), f"{moves[0].upper()}{moves[1:]}.", *capped)
         return SparseJob(
             sql=sql,
             epsilon=epsilon,
@@ -102,6 +104,7 @@ class SparseOrder(CellsOrder[SparseRelease, "SparseExpected"]):
             measurement=Measurement(query=query, mechanisms=(noise,)),
             axes=axes,
             expected=SparseExpected(noise=noise, sampling=sampling),
+            cut=bool(capped),
         )
 
 
@@ -168,6 +171,7 @@ class SparseJob(Measured[SparseRelease, SparseExpected]):
     kind: str = "sparse"
     endings: tuple[str, ...] = SparseRelease.endings
     axes: tuple[SparseAxis, ...]
+    cut: bool
 
     def result(self, content: Measurements, receipt: Receipt) -> SparseRelease:
         """The cells that are shown."""
@@ -180,6 +184,7 @@ class SparseJob(Measured[SparseRelease, SparseExpected]):
             noise=self.expected.noise,
             words=self.notes,
             sampling=self.expected.sampling,
+            cut=self.cut,
             **receipt.standing,
         )
 

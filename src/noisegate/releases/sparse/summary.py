@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pyarrow import csv
 
 from noisegate.desk.answer import Answer, also_in
-from noisegate.desk.display.numbers import bare
+from noisegate.desk.display.numbers import LEAST, bare
 from noisegate.desk.display.plot import drawn, framed, nothing
 from noisegate.desk.noisy import HalfWidths
 from noisegate.desk.release import ENDINGS, Charged, loading, read_held
@@ -48,6 +48,8 @@ class SparseNumber:
     """A sum over cells. The exact one lies between ``low`` and ``high``, at the confidence.
 
     ``value`` is that of the ``shown`` cells, less what cells without rows are expected to add.
+    ``lower``: that is the sum of what a contribution bound leaves of the rows, so the sum of all is
+    as large or larger.
     """
 
     value: float
@@ -55,12 +57,14 @@ class SparseNumber:
     low: int
     high: int
     confidence: Fraction
+    lower: bool = False
 
     def __float__(self) -> float:
         return self.value
 
     def __str__(self) -> str:
-        return f"{self.value:,.0f} (between {self.low:,} and {self.high:,})"
+        least = LEAST if self.lower else ""
+        return f"{least}{self.value:,.0f} (between {self.low:,} and {self.high:,})"
 
 
 @final
@@ -191,7 +195,7 @@ class SparseRelease(Charged):
         inside, size = self._inside(where)
         exact = fraction(confidence, name="confidence")
         if size == 0:
-            return SparseNumber(value=0, shown=0, low=0, high=0, confidence=exact)
+            return SparseNumber(value=0, shown=0, low=0, high=0, confidence=exact)  # of no cell
         failure = failure_of(confidence) / (1 if self.sampling is None else 2)
         each = 1 - failure / size  # a union bound over all cells asked for
         t = geometric_error(self.noise.scale, confidence=each)
@@ -210,10 +214,11 @@ class SparseRelease(Charged):
         if self.sampling is not None:
             low, high = scaled_up(self.sampling, low, high, failure)
         if not signed:  # what false cells add is an average, and may be more than there is
-            value = min(max(value, low), high)
+            value = float(min(max(value, low), high))
         return SparseNumber(
-            value=value, shown=int(numbers.size), low=low, high=high, confidence=exact
-        )
+            value=value, shown=int(numbers.size), low=low, high=high, confidence=exact,
+            lower=bool(self.cut),
+        )  # fmt: skip
 
     @property
     def _plain(self) -> NDArray[np.bool_]:

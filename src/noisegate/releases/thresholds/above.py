@@ -110,6 +110,7 @@ class AboveOrder(CellsOrder["AboveRelease", "AboveExpected"]):
             notes=grid.caveats,
             measurement=Measurement(query=query, mechanisms=(noise,)),
             axes=grid.axes,
+            cut=grid.cut,
         )
 
 
@@ -367,6 +368,7 @@ class AboveJob(Measured[AboveRelease, AboveExpected]):
     kind: str = "above"
     endings: tuple[str, ...] = AboveRelease.endings
     axes: tuple[Axis, ...]
+    cut: bool
 
     def result(self, content: Measurements, receipt: Receipt) -> AboveRelease:
         """A yes or no for each question until the run ended."""
@@ -377,6 +379,7 @@ class AboveJob(Measured[AboveRelease, AboveExpected]):
             answers=content.values[0].astype(np.bool_),
             bar=self.expected.bar,
             words=self.notes,
+            cut=self.cut,
             **receipt.standing,
         )
 

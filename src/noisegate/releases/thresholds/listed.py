@@ -24,7 +24,6 @@ from noisegate.privacy.event import Event
 from noisegate.privacy.guarantee import Guarantee, guarantee_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.releases.thresholds import session
-from noisegate.transforms.query import Query
 
 _QUESTIONS_MAX: Final = 10_000
 
@@ -81,23 +80,23 @@ class ThresholdsOrder(JobOrder[Answer, session.ThresholdExpected]):
             threshold=self.threshold, count=self.count, epsilon=self.epsilon, values=self.values,
             bound=self.bound, grain=self.grain, signed=self.signed, questions=len(self.questions),
         ))  # fmt: skip
-        read = [session.query_of(desk, sql, self.rows_per_unit) for sql in self.questions]
-        for query, _ in read:
-            require_question(desk.curator, expected.spec, query)
+        read = [session.question_of(desk, sql, self.rows_per_unit) for sql in self.questions]
+        for each in read:
+            require_question(desk.curator, expected.spec, each.query)
         desk.rules.require_price(asked := desk.asked(expected.epsilon))
         return ListedJob(
             kind=self.kind, sql="; ".join(self.questions), epsilon=asked, expected=expected,
             notes=session.GIVEN_BACK if self.values else (), uses=frozenset({"many"}),
-            asked=tuple((sql, *each) for sql, each in zip(self.questions, read, strict=True)),
+            asked=tuple(read),
         )  # fmt: skip
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedJob(Job[tuple[Heard, ...], Answer, session.ThresholdExpected]):
-    """A session with a list of questions: SQL, what it asks for, what its ± leaves out."""
+    """A session with a list of questions."""
 
-    asked: tuple[tuple[str, Query, tuple[str, ...]], ...]
+    asked: tuple[session.ThresholdQuestion, ...]
 
     @property
     def event(self) -> Event:  # noqa: D102 - see Job
@@ -105,12 +104,12 @@ class ListedJob(Job[tuple[Heard, ...], Answer, session.ThresholdExpected]):
 
     @property
     def tables(self) -> Sequence[TableDomain]:  # noqa: D102 - see Job
-        return tuple({table.name: table for _, query, _ in self.asked for table in query.tables}
+        return tuple({table.name: table for each in self.asked for table in each.query.tables}
                      .values())  # fmt: skip
 
     @property
     def _name(self) -> str:
-        records = [query.whole_record() for _, query, _ in self.asked]
+        records = [each.query.whole_record() for each in self.asked]
         return f"listed {digest(json.dumps(records, sort_keys=True))}"
 
     def _attempts(self, curator: Curator) -> Attempts:
@@ -133,10 +132,10 @@ class ListedJob(Job[tuple[Heard, ...], Answer, session.ThresholdExpected]):
             if door.answer is not None:
                 return self._drawn(attempts.question, door.request_id, door.answer, free=True)
             heard: list[Heard] = []
-            for place, (_, query, _) in enumerate(self.asked):
+            for place, each in enumerate(self.asked):
                 if door.yeses < spec.noise.cutoff:
                     progress(place / len(self.asked), "comparing")
-                    heard.append(door.ask(query))
+                    heard.append(door.ask(each.query))
             kept = json.dumps([[each.gap, each.number] for each in heard]).encode()
             door.finish(kept)
         return self._drawn(attempts.question, door.request_id, kept, free=False)
@@ -162,10 +161,8 @@ class ListedJob(Job[tuple[Heard, ...], Answer, session.ThresholdExpected]):
 
     def result(self, content: tuple[Heard, ...], receipt: Receipt) -> Answer:  # noqa: D102 - see Job
         made = [
-            self.expected.told(sql, heard, place, notes)
-            for place, ((sql, _, notes), heard) in enumerate(
-                zip(self.asked, content, strict=False), start=1
-            )
+            self.expected.told(asked, heard, place)
+            for place, (asked, heard) in enumerate(zip(self.asked, content, strict=False), start=1)
         ]
         return session.answer_of(self.expected, made, receipt, more=self._unanswered(len(content)))
 

@@ -23,7 +23,7 @@ from noisegate.curator.thresholds import (
 )
 from noisegate.desk.answer import Answer
 from noisegate.desk.desk import Desk
-from noisegate.desk.display.numbers import with_margin
+from noisegate.desk.display.numbers import LEAST, with_margin
 from noisegate.desk.job import Receipt, require_room
 from noisegate.desk.noisy import HalfWidths
 from noisegate.desk.plan import Fact, Plan
@@ -100,12 +100,30 @@ class ThresholdAnswer:
     margin: float | None
     gap_margin: float | None
     notes: tuple[str, ...] = ()  # what the ± leaves out
+    lower: bool = False  # gap and value are lower bounds: a contribution bound leaves some out
 
     def __str__(self) -> str:
         if not self.reaches:
             return "does not reach it"
-        passed = f"reaches it, by {with_margin(self.gap, self.gap_margin)}"
-        return passed if self.value is None else f"{passed}: {with_margin(self.value, self.margin)}"
+        least = LEAST if self.lower else ""
+        passed = f"reaches it, by {least}{with_margin(self.gap, self.gap_margin)}"
+        if self.value is None:
+            return passed
+        return f"{passed}: {least}{with_margin(self.value, self.margin)}"
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThresholdQuestion:
+    """A question that was read: its one sum, and what its ± leaves out.
+
+    ``cut``: a contribution bound may leave out some of what a unit adds.
+    """
+
+    sql: str
+    query: Query
+    notes: tuple[str, ...]
+    cut: bool
 
 
 @final
@@ -136,16 +154,16 @@ class ThresholdExpected:
         return None if number is None else float(number.interval(confidence) * self.spec.grain)
 
     def told(
-        self, sql: str, heard: Heard, place: int, notes: tuple[str, ...], confidence: Number = USUAL
+        self, asked: ThresholdQuestion, heard: Heard, place: int, confidence: Number = USUAL
     ) -> ThresholdAnswer:
         """One answer, the ``place``-th of its session, in the units of the sums."""
         grain = self.spec.grain
         return ThresholdAnswer(
-            sql=sql, reaches=heard.gap is not None, gap=_shown(heard.gap, grain),
+            sql=asked.sql, reaches=heard.gap is not None, gap=_shown(heard.gap, grain),
             value=_shown(heard.number, grain),
             margin=None if heard.number is None else self.value(confidence),
             gap_margin=None if heard.gap is None else self.accuracy(confidence, place),
-            notes=notes,
+            notes=asked.notes, lower=asked.cut and self.spec.noise.monotone,
         )  # fmt: skip
 
     def facts(self, confidence: Number) -> list[Fact]:
@@ -188,16 +206,15 @@ class ThresholdSession:
 
     def ask(self, sql: str, *, confidence: Number = USUAL) -> ThresholdAnswer:
         """Whether a COUNT or SUM reaches the threshold. Free: the session is paid."""
-        query, notes = query_of(self._desk, sql)
-        place = len(self.answers) + 1
-        made = self.expected.told(sql, self._door.ask(query), place, notes, confidence)
+        asked, place = question_of(self._desk, sql), len(self.answers) + 1
+        made = self.expected.told(asked, self._door.ask(asked.query), place, confidence)
         self.answers.append(made)
         return made
 
     def require(self, sql: str) -> None:
         """Refuse what `ask` would refuse. Before the first question, leaving costs nothing."""
         require_question(
-            self._desk.curator, self.expected.spec, query_of(self._desk, sql)[0]
+            self._desk.curator, self.expected.spec, question_of(self._desk, sql).query
         )  # fmt: skip
 
     def accuracy(self, confidence: Number = USUAL) -> float:
@@ -257,16 +274,12 @@ def answer_of(
         caveats=(words, *dict.fromkeys((*more, *(note for each in made for note in each.notes)))),
         request_ids=(receipt.request_id,), questions=(receipt.question,),
         practice=receipt.practice, log=receipt.log,
+        lower=lambda: ("gap", "value") if any(each.lower for each in made) else (),
     )  # fmt: skip
 
 
-def query_of(
-    desk: Desk, sql: str, rows_per_unit: int | None = None
-) -> tuple[Query, tuple[str, ...]]:
-    """The one sum that a question asks for, and what its ± leaves out.
-
-    Whatever else it is, is refused at no cost.
-    """
+def question_of(desk: Desk, sql: str, rows_per_unit: int | None = None) -> ThresholdQuestion:
+    """The one sum that a question asks for; whatever else it is, is refused at no cost."""
     question = read(sql, desk.curator.tables)
     block = question.blocks[0] if len(question.blocks) == 1 else None
     if block is None or block.by or len(block.aggregates) != 1 or question.picked is None:
@@ -278,7 +291,10 @@ def query_of(
     if len(found.parts) != 1 or not isinstance(found.parts[0].query.tally, Sums):
         raise _not_one()
     query = found.parts[0].query
-    return query, (*capped_words(block, [(query, None, False)]), *found.caveats)
+    capped = capped_words(block, [(query, None, False)])
+    return ThresholdQuestion(
+        sql=sql, query=query, notes=(*capped, *found.caveats), cut=bool(capped)
+    )
 
 
 def _not_one() -> Unsupported:

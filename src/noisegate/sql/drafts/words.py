@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from noisegate.algebra.expression import Call, Expression, Field, domain_of
 from noisegate.algebra.relation import sample_of
 from noisegate.algebra.schema import schema_of
-from noisegate.algebra.tally import Distinct, Keys, Sums, Term, Values
+from noisegate.algebra.tally import Cells, Distinct, Keys, Sums, Term, Values
 from noisegate.privacy.domain import Kind, TableDomain
 from noisegate.sql.drafts.declared import declared_rows
 from noisegate.sql.drafts.recipe import ADDITIVE
@@ -190,6 +190,9 @@ def _capped(
             left_out = ""
         elif lower:
             left_out = "(not in the ±): counts, and sums of non-negative values, are lower bounds"
+    elif isinstance(tally, Cells) and tally.rows_per_unit is not None:
+        more = "of a unit with more, some are left out evenly"
+        left_out = "" if known else "(not in the ±): counts are lower bounds"
     elif isinstance(tally, Values) and tally.rows_per_unit is not None:
         more, left_out = "of a unit with more, some are left out evenly", "" if known else left_out
     elif isinstance(tally, Keys) and query.stability.rows is None:
