@@ -10,10 +10,15 @@ from pyarrow import csv
 from typer.testing import CliRunner
 
 import noisegate as ng
+from noisegate import orders
+from noisegate.accounting.pure import pure_loss
+from noisegate.accounting.zcdp import zcdp_loss
 from noisegate.cli import app
 from noisegate.errors import OverBudget, RequestConflict, SpecError, Unsupported
 from noisegate.ledger.open import open_ledger
+from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.selection.above_threshold import AboveThreshold
+from noisegate.privacy.distance import L2
 from noisegate.privacy.loss import ApproxDP
 from refusals import about
 
@@ -116,6 +121,61 @@ def test_plans_compare_with_plain_questions():
     assert "comparing errs less" in str(many)
     above = {"questions": "cells", "threshold": 50, "epsilon": 1}
     assert "plain cells" in str(gate.release_plan("above", columns={"age": 10}, **above))
+
+
+@pytest.mark.parametrize("accountant", ["zcdp", "renyi-8"])
+@pytest.mark.parametrize("count", [1, 5, 40])
+def test_where_rho_adds_up_a_session_with_values_spends_its_price_and_no_more(accountant, count):
+    gate = people(accountant=accountant, delta=1e-6)
+    asked = {"count": count, "epsilon": 1, "values": True}
+    plan, alone = (
+        gate.thresholds_plan(150, **asked),
+        gate.thresholds_plan(150, count=count, epsilon=1),
+    )
+    spec = plan.expected.spec
+    assert 1 - 1e-6 < plan.price.epsilon <= 1
+    # The event itself: a pure step of ε costs ε²/2 at most, the run and each value by itself.
+    run, each = pure_loss(spec.noise.event(Fraction(1))).epsilon, 1 / spec.number.scale
+    whole = pure_loss(alone.expected.spec.noise.event(Fraction(1))).epsilon
+    assert run**2 + count * each**2 <= whole**2
+    assert zcdp_loss(spec.event()).rho <= whole**2 / 2
+    # Half of ρ each: √2 of the noise of a session without values, where half of ε had 2.
+    assert float(whole / run) == pytest.approx(math.sqrt(2), rel=1e-9)
+    assert float(whole / each) == pytest.approx(math.sqrt(2 * count), rel=1e-9)
+    with gate.thresholds(150, **asked) as session:
+        assert session.ask("SELECT COUNT(*) FROM people WHERE age < 0").reaches in (False, True)
+        assert session.answer().cost.epsilon <= 1
+
+
+def test_plain_questions_that_a_plan_compares_with_share_rho():
+    """A hundred such questions would be ± 3,549 if they shared ε; in fact they are ± 163."""
+    terms = {"count": 5, "epsilon": 1, "questions": 100}
+    asked = people(accountant="zcdp", delta=1e-6, epsilon=3).thresholds_plan(150, **terms)
+    share = Fraction(asked.expected.epsilon) ** 2 / 2 / 100
+    noise = DiscreteGaussian.for_rho(share, sensitivity=L2(squared=1))
+    assert asked.expected.plain() == float(noise.interval(1 - Fraction(1, 2000)))
+    assert "plain questions would err less" in str(asked)
+    above = {"questions": "cells", "threshold": 50, "epsilon": 1, "columns": {"age": 10}}
+    cells = people(accountant="zcdp", delta=1e-6).release_plan("above", **above).expected.cells
+    assert type(cells) is DiscreteGaussian or cells.scale <= 1 / asked.expected.epsilon
+
+
+def test_a_list_with_values_that_was_paid_for_with_half_of_its_epsilon_is_found(monkeypatch):
+    gate = people(accountant="zcdp", delta=1e-6)
+    order = orders.ThresholdsOrder(
+        threshold=150, questions=[count("north"), count("south")], values=True, epsilon=2
+    )
+    former = gate._desk.run(order.job(gate._desk, rho=False))
+    spent = gate.spent
+    monkeypatch.setattr("noisegate.releases.thresholds.listed._SINCE", "9999-12-31")
+    again = gate.run(order)
+    assert again.rows == former.rows
+    assert again.margins() == former.margins()
+    assert again.free
+    assert gate.spent == spent
+    assert gate.run(order, fresh=True).margins()["value"][0] < former.margins()["value"][0]
+    monkeypatch.setattr("noisegate.releases.thresholds.listed._SINCE", "2000-01-01")
+    assert gate.plan(order).price.epsilon == 0  # the new one, by now
 
 
 def test_the_command_line_asks_a_file_of_questions(tmp_path):

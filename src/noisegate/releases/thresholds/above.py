@@ -32,6 +32,7 @@ from noisegate.desk.terms.price import inner_price
 from noisegate.desk.terms.terms import Terms
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number, fraction
+from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.base import failure_of, to_record
 from noisegate.mechanisms.catalogue import from_record
@@ -102,7 +103,7 @@ class AboveOrder(CellsOrder["AboveRelease", "AboveExpected"]):
             monotone=not grid.signed,
         )
         bar = Bar(threshold=threshold, noise=noise, grain=grid.grain, sampling=sampling)
-        cells = Geometric.for_epsilon(desk.step(epsilon), sensitivity=L1(grid.moved))
+        cells = desk.funds(epsilon).noise(Fraction(1), l1=L1(grid.moved), l2=grid.query.l2s[0])
         return AboveJob(
             sql=grid.sql,
             epsilon=epsilon,
@@ -308,7 +309,7 @@ class AboveExpected:
 
     bar: Bar
     asked: Workload
-    cells: Geometric | None = None  # the noise of plain cells for the same price
+    cells: Geometric | DiscreteGaussian | None = None  # of plain cells for the same price
 
     def margin(self, confidence: Number = 0.95) -> Fraction:
         """How far all answers may be off together, in the units of the sum. Rounding: up."""

@@ -8,7 +8,7 @@ import json
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import ClassVar, Final, TypedDict, final
+from typing import Any, ClassVar, Final, TypedDict, final
 
 from noisegate.curator.curator import Curator
 from noisegate.curator.measurement import digest
@@ -19,6 +19,7 @@ from noisegate.desk.job import Attempts, Drawn, Job, Progress, Receipt
 from noisegate.desk.order import JobOrder
 from noisegate.errors import LedgerError, SpecError
 from noisegate.exact import Number
+from noisegate.ledger.ledger import Ledger
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.event import Event
 from noisegate.privacy.guarantee import Guarantee, guarantee_of
@@ -26,6 +27,7 @@ from noisegate.privacy.loss import ApproxDP
 from noisegate.releases.thresholds import session
 
 _QUESTIONS_MAX: Final = 10_000
+_SINCE: Final = "2026-11-20"  # where ρ adds up, ledgers that began later split it alone
 
 
 class ThresholdsTerms(TypedDict, total=False):
@@ -68,7 +70,16 @@ class ThresholdsOrder(JobOrder[Answer, session.ThresholdExpected]):
     signed: bool = False
     rows_per_unit: int | None = None
 
-    def job(self, desk: Desk) -> "ListedJob":
+    def made(self, desk: Desk, *, fresh: bool) -> Job[Any, Answer, session.ThresholdExpected]:
+        """The job; or, where that was paid for, with values for half of the ε instead of the ρ."""
+        job = JobOrder.made(self, desk, fresh=fresh)
+        later = not (desk.rho and self.values) or desk.read_as(Ledger.begun) >= _SINCE
+        if fresh or later or job.is_paid(desk.curator):
+            return job
+        former = self.job(desk, rho=False)
+        return former if former.is_paid(desk.curator) else job
+
+    def job(self, desk: Desk, *, rho: bool | None = None) -> "ListedJob":
         """The session that it asks for, all questions read and checked."""
         if not 0 < len(self.questions) <= _QUESTIONS_MAX:
             raise SpecError(
@@ -79,7 +90,7 @@ class ThresholdsOrder(JobOrder[Answer, session.ThresholdExpected]):
         expected = session.expected_of(desk, session.ThresholdAsked(
             threshold=self.threshold, count=self.count, epsilon=self.epsilon, values=self.values,
             bound=self.bound, grain=self.grain, signed=self.signed, questions=len(self.questions),
-        ))  # fmt: skip
+        ), rho=rho)  # fmt: skip
         read = [session.question_of(desk, sql, self.rows_per_unit) for sql in self.questions]
         for each in read:
             require_question(desk.curator, expected.spec, each.query)

@@ -27,12 +27,13 @@ from noisegate.desk.display.numbers import LEAST, with_margin
 from noisegate.desk.job import Receipt, require_room
 from noisegate.desk.noisy import HalfWidths
 from noisegate.desk.plan import Fact, Plan
+from noisegate.desk.terms.price import Funds, share_of, without
 from noisegate.desk.terms.terms import USUAL, Terms
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number, fraction, positive
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.selection.above_threshold import AboveThreshold
-from noisegate.privacy.distance import L1
+from noisegate.privacy.distance import L1, L2
 from noisegate.privacy.guarantee import guarantee_of
 from noisegate.sql.bounds.limits import caps_of
 from noisegate.sql.drafts.draft import draft
@@ -134,7 +135,8 @@ class ThresholdExpected:
     spec: ThresholdSpec
     threshold: Fraction
     questions: int
-    epsilon: Fraction
+    epsilon: Fraction  # that of a pure step: √(2ρ) where ρ adds up
+    gaussian: bool = False
 
     def accuracy(self, confidence: Number = USUAL, questions: int | None = None) -> float:
         """How far all of so many answers may be off, in the units of the sums."""
@@ -144,8 +146,9 @@ class ThresholdExpected:
     def plain(self, confidence: Number = USUAL) -> float:
         """The same for plain questions that share the price."""
         level = 1 - (1 - fraction(confidence, name="confidence")) / self.questions
-        share = self.epsilon / self.questions
-        noise = Geometric.for_epsilon(share, sensitivity=L1(self.spec.moved))
+        moved, funds = self.spec.moved, Funds(epsilon=self.epsilon, gaussian=self.gaussian)
+        share, l2 = Fraction(1, self.questions), L2(squared=Fraction(moved**2))
+        noise = funds.noise(share, l1=L1(moved), l2=l2)
         return float(noise.interval(level) * self.spec.grain)
 
     def value(self, confidence: Number = USUAL) -> float | None:
@@ -305,8 +308,14 @@ def _not_one() -> Unsupported:
     )
 
 
-def expected_of(desk: Desk, asked: ThresholdAsked) -> ThresholdExpected:
-    """The session that is meant; half of the price is for values, where they are wanted."""
+def expected_of(desk: Desk, asked: ThresholdAsked, *, rho: bool | None = None) -> ThresholdExpected:
+    """The session that is meant; half of the price is for values, where they are wanted.
+
+    Half of what adds up: of ρ, by default, where the account adds it up, else of ε.
+    Why, of ρ: an ε-private step costs ε²/2 at most [BS16], the run of comparisons as a whole and
+        each value. A run's own ε do not split so: its comparisons share one noisy threshold, and
+        the theorem that it rests on bounds their ratio of probabilities, not its average.
+    """
     if any(type(each) is not int or each < 1 for each in (asked.count, asked.questions)):
         raise SpecError(
             "count and questions are whole numbers of at least 1.", fix="Use count=5.",
@@ -321,17 +330,22 @@ def expected_of(desk: Desk, asked: ThresholdAsked) -> ThresholdExpected:
     fine = Fraction(1) if all(each.is_row_level for each in tables) else _FINE
     step = fine if asked.grain is None else positive(asked.grain, name="grain")
     moved = ceil(positive(asked.bound, name="bound") / step)
-    price = Fraction(desk.step(asked.epsilon))
-    part = price / 2 if asked.values else price
+    price, by_rho = desk.step(asked.epsilon), desk.rho if rho is None else rho
+    part = share_of(price, Fraction(1, 2), rho=by_rho) if asked.values else price
     at = fraction(asked.threshold, name="threshold")
     noise = AboveThreshold.for_epsilon(
         part, threshold=ceil(at / step), sensitivity=moved, cutoff=asked.count,
         monotone=not asked.signed,
     )  # fmt: skip
-    each = (price - part) / asked.count
-    number = Geometric.for_epsilon(each, sensitivity=L1(moved)) if asked.values else None
-    spec = ThresholdSpec(noise=noise, moved=moved, grain=step, number=number)
-    return ThresholdExpected(spec=spec, threshold=at, questions=asked.questions, epsilon=price)
+    number = None
+    if asked.values:
+        left = without(price, [part], rho=by_rho)
+        each = share_of(left, Fraction(1, asked.count), rho=by_rho)
+        number = Geometric.for_epsilon(each, sensitivity=L1(moved))
+    return ThresholdExpected(
+        spec=ThresholdSpec(noise=noise, moved=moved, grain=step, number=number),
+        threshold=at, questions=asked.questions, epsilon=price, gaussian=desk.gaussian,
+    )  # fmt: skip
 
 
 def plan_of(desk: Desk, asked: ThresholdAsked) -> Plan[ThresholdExpected]:
