@@ -102,6 +102,7 @@ _RECIPES: Final[Mapping[str, Mapping[str, Any]]] = {
         "why": "the cut is drawn too, and most odds move by less than the price of it",
     },
     "dawa": {"sql": _LINE},
+    "direct": {"sql": _FEW, "workload": [{"z": (0, end)} for end in (31, 63, 127)]},
     "ahp": {"sql": _LINE},
     "mwem": {"sql": _FEW, "workload": [{"z": (0, end)} for end in (31, 63, 127)]},
     "planned": {"sql": _LINE, "workload": "ranges"},

@@ -105,7 +105,7 @@ class Making:
         """Why a ± is not known, where it is not."""
         if self.signed:
             return "the sums may be negative, and no model of their error is known"
-        if self.method not in RECIPES:
+        if self.method not in RECIPES or self.method == "direct":
             return "the method answers only its workload, and no model of the other errors is known"
         return "the method has changed since the release"
 

@@ -22,6 +22,7 @@ from noisegate.desk.desk import Desk
 from noisegate.desk.job import Job, Progress, Receipt, Recipe, derived
 from noisegate.desk.terms.terms import Terms
 from noisegate.errors import NoisegateError, SpecError
+from noisegate.ledger.ledger import Ledger
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.event import Event, decode, encode
 from noisegate.releases.ask.asking import DoorAsk
@@ -34,7 +35,7 @@ from noisegate.releases.forms import provenance
 from noisegate.releases.forms.cdf import CdfRelease
 from noisegate.releases.forms.running import SeriesJob, SeriesRelease, series_job
 from noisegate.releases.forms.table import FORMAT, TableExpected, TableRelease, endings_of
-from noisegate.releases.recipes import CHOOSING, FROM_ZERO, RECIPES, recipe
+from noisegate.releases.recipes import CHOOSING, FROM_ZERO, RECIPES, auto, recipe
 from noisegate.releases.recipes import Recipe as TableRecipe
 from noisegate.sql.reading.reader import read
 
@@ -52,11 +53,12 @@ KINDS: Final[Mapping[str, str]] = {
 }
 _EQUAL: Final = 1 + 1e-6  # errors that differ by less are equal
 _WITHOUT_MISSING: Final = ("map", "series")
+_SINCE: Final = "2026-11-20"  # ledgers that began later hold no other choice for few ranges
 
 TableName: TypeAlias = Literal[
     "histogram", "table", "map", "series", "marginals", "adaptive", "adaptive-grid", "ahp", "auto",
-    "cells", "convex", "dawa", "fourier", "haar", "hybrid", "kdtree", "mwem", "planned", "privtree",
-    "quadtree", "seasonal", "sensing", "sketch", "totals", "tree", "uniform-grid",
+    "cells", "convex", "dawa", "direct", "fourier", "haar", "hybrid", "kdtree", "mwem", "planned",
+    "privtree", "quadtree", "seasonal", "sensing", "sketch", "totals", "tree", "uniform-grid",
 ]  # fmt: skip
 
 
@@ -93,7 +95,19 @@ class TableOrder(MethodOrder[TableRelease, TableExpected]):
     name: TableName
 
     def job(self, desk: Desk) -> "TableJob":
-        """The table that an order asks for; what it cannot do is refused here, at no cost."""
+        """The table that an order asks for; what it cannot do is refused here, at no cost.
+
+        One that was paid for before few ranges were measured themselves is found.
+        """
+        made = self.anew(desk)
+        chosen = _method(self) == "auto" and made.making.method == "direct"
+        if not chosen or desk.read_as(Ledger.begun) >= _SINCE or made.is_paid(desk.curator):
+            return made
+        former = self.anew(desk, few=False)
+        return former if former.is_paid(desk.curator) else made
+
+    def anew(self, desk: Desk, *, few: bool = True) -> "TableJob":
+        """The table as it is made now; ``few``: few ranges may be measured themselves."""
         grid, terms = grid_and_terms(desk, self, self.groups_per_unit)
         epsilon = epsilon_of(desk, terms)
         price = desk.price(epsilon)
@@ -108,6 +122,8 @@ class TableOrder(MethodOrder[TableRelease, TableExpected]):
             method = "tree"
         _require_sign(method, grid)
         ask = Told(price, shape=grid.shape, moved=grid.moved)
+        if method == "auto" and few and not options and auto.is_few(ask, asked):
+            method = "direct"
         uses = _uses(method, ask, asked)
         if method == "auto" and not uses <= desk.curator.allowed:
             method, uses = "adaptive", frozenset()
@@ -237,9 +253,7 @@ class TableJob(Recipe[Contents, TableRelease, TableExpected]):
 def _uses(method: str, ask: Told, workload: Workload) -> frozenset[str]:
     """The optional capabilities of a method; of "auto", those of what it would choose."""
     if method == "auto":
-        from noisegate.releases.recipes.auto import choice  # noqa: PLC0415 - a recipe
-
-        method = choice(ask, workload)[0]
+        method = auto.choice(ask, workload)[0]
     return frozenset({"partitions"} if method in CHOOSING else ())
 
 

@@ -23,6 +23,7 @@ RECIPES: Final[Mapping[str, str]] = MappingProxyType({
     "cells": "cells:Cells",
     "convex": "convex:Convex",
     "dawa": "dawa:Dawa",
+    "direct": "direct:Direct",
     "fourier": "fourier:Fourier",
     "haar": "haar:Haar",
     "hybrid": "spatial.kdtree:Hybrid",
