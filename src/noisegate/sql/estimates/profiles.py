@@ -30,6 +30,7 @@ STEPS: Final = tuple(sorted({round(1.33**power) for power in range(49)}))
 # where sums are looked at, in parts of what a row adds at most: it may be far from any value
 PARTS: Final = tuple(sorted({round(1.33**power) for power in range(64)}))
 PART: Final = Fraction(1, 4096)
+_SHRINK, _REACHED = Fraction(3, 4), 72  # of bins of values: by how much they differ, and how many
 BIN: Final = Field("bin")  # what sizes are grouped by
 _VALUE: Final = Field("value")  # of which bounds are looked for
 CAPS_SINCE: Final = "2026-11-18T05"  # ledgers that began later hold no numbers under former caps
@@ -149,8 +150,8 @@ def range_query(
 
 
 def reach_bins(reach: Fraction) -> tuple[float, ...]:
-    """Where bins of values up to ``reach`` end: as those of what a unit adds."""
-    return (*(float(part * PART * reach) for part in PARTS if part * PART < 1), float(reach))
+    """Where bins of values up to ``reach`` end: they grow by a third each, down to a billionth."""
+    return tuple(float(reach * _SHRINK**place) for place in reversed(range(_REACHED)))
 
 
 @lru_cache(maxsize=512)
