@@ -89,6 +89,8 @@ class _Parts:
     @classmethod
     def of(cls, workload: Workload) -> "_Parts":
         """Those of a workload; refused where there are too many."""
+        if workload.size > QUESTIONS_MAX:
+            raise _too_many(workload.size)
         ends = np.unique(np.concatenate([workload.lows, workload.highs], axis=1), axis=0)
         lows, highs = np.split(ends, 2, axis=1)
         asked = ranges(workload.shape, lows, highs, workload.words)
@@ -97,7 +99,7 @@ class _Parts:
             for axis, size in enumerate(workload.shape)
         )
         corners = prod(each.size - 1 for each in cuts)
-        if asked.size > QUESTIONS_MAX or corners * asked.size > _CORNERS_MAX:
+        if corners * asked.size > _CORNERS_MAX:
             raise _too_many(asked.size)
         held = np.ones((1, asked.size), np.bool_)  # by each cell between cuts, which questions
         for axis, each in enumerate(cuts):
