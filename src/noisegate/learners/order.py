@@ -10,6 +10,7 @@ from noisegate.desk.desk import Desk
 from noisegate.desk.job import Progress
 from noisegate.desk.order import Options, Order, nearest
 from noisegate.desk.plan import Plan
+from noisegate.desk.terms.terms import Terms, checked_terms
 from noisegate.errors import SpecError
 from noisegate.exact import Number
 from noisegate.learners.fitting import FitExpected, no_score
@@ -62,6 +63,7 @@ class FitOrder(Order[Model, FitExpected]):
             raise SpecError(
                 f"{self.model} has no {min(unknown)!r}.", fix=f"{near}Use {', '.join(known)}."
             )
+        checked_terms(Terms(rows=self.rows))
         if self.rows is not None and self.model not in learners.ESTIMATORS:
             raise no_score(self.model)
 
