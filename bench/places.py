@@ -135,6 +135,11 @@ PLACES: dict[str, tuple[Place, ...]] = {
             "Ten laws of rows per unit, drawn from a seed, eight questions each.",
             tables=truth_tables,
         ),
+        Place(
+            "Declared bounds that are far out", ("truth-far",), "python bench/truth_far.py",
+            'Six laws of values, drawn from a seed, under bounds of ± 1,000,000, which `choose="bounds"` narrows. Errors and ± are medians over draws, in shares of '
+            "the exact answer, which for values of either sign is near 0.",
+        ),
     ),
     "Speed": (
         Place(

@@ -82,6 +82,9 @@ CASES: dict[str, Case] = {
     ),
     "marginals": Case("GOWALLA", (16, 16), "marginals"),
     "seasonal": Case("GOWALLA", (16, 16), "cells"),
+    "direct": Case(
+        workload={"lows": [[0], [20], [100]], "highs": [[127], [59], [255]], "words": "3 ranges"}
+    ),
     **dict.fromkeys(
         ("quadtree", "kdtree", "hybrid", "privtree", "uniform-grid", "adaptive-grid"), MAP
     ),

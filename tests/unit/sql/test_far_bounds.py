@@ -55,7 +55,7 @@ def test_narrowed_bounds_take_less_noise_and_the_bar_holds_the_answer_of_all(
         gate = opened(rows, **terms)
         answer = gate.sql(sql, epsilon=epsilon, choose="bounds")
         assert answer.cost == gate.spent
-        assert answer.noise_margins()["v"][0] < wide / 4
+        assert answer.noise_margins()["v"][0] < wide / 2
         outside.append(abs(answer.rows[0][0] - exact) > answer.margins()["v"][0])
         if len(outside) in (4, 8) and sum(outside[-4:]) < 2:
             return
