@@ -37,7 +37,7 @@ from noisegate.sources.duckdb.source import DuckDBSource
 from noisegate.sources.spark.dialect import STAGED
 from noisegate.sources.writing.weights import is_by_row
 from noisegate.sources.writing.words import is_placed
-from noisegate.sql.estimates.profiles import range_query
+from noisegate.sql.estimates.profiles import farthest_query, range_query
 from refusals import about
 
 EXAMPLES = 2  # of each test below, with `questions` each; NOISEGATE_EXPLORE=1 tries others
@@ -223,9 +223,12 @@ def test_rows_by_the_size_of_a_value_are_equal(engine, name, reach):
     frames = made.frames_of(data, chance)
     source, embedded = engine.show(frames, made.TABLES), DuckDBSource(frames, made.TABLES)
     rows = None if table is made.ROWS else 3
-    query = range_query(Table(table), value, rows_per_unit=rows, reach=reach)
-    source.require(query.tally)
-    require_same(embedded, source, query)
+    queries = [range_query(Table(table), value, rows_per_unit=rows, reach=reach)]
+    if rows is not None and reach is not None:
+        queries.append(farthest_query(Table(table), value, reach))
+    for query in queries:
+        source.require(query.tally)
+        require_same(embedded, source, query)
 
 
 def test_an_empty_table_is_equal_too(engine):

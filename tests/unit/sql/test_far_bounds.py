@@ -62,6 +62,16 @@ def test_narrowed_bounds_take_less_noise_and_the_bar_holds_the_answer_of_all(
     raise AssertionError(outside)
 
 
+def test_a_unit_is_looked_at_by_its_farthest_value(rows):
+    """One that has a thousand rows is seen as one, and moves one number of the look by one."""
+    who = np.append(rows["who"], np.full(1_000, 9_999))
+    far = {"y": np.append(rows["y"], np.full(1_000, 900_000.0)), "who": who}
+    gate = opened(far, columns={"y": WIDE["y"]}, **CAPS)
+    answer = gate.sql("SELECT AVG(y) AS a FROM t", epsilon=4, choose="bounds")
+    assert answer.margins()["a"][0] < 900
+    assert abs(answer.rows[0][0] - rows["y"].mean()) < 200  # the unit counts for 5 rows at most
+
+
 def test_what_was_found_is_said_and_free_afterwards(rows):
     gate, sql = opened(rows), "SELECT AVG(y) AS a FROM t"
     plan = gate.plan(sql, epsilon=1, choose="bounds")

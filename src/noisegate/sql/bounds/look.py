@@ -29,6 +29,7 @@ class Look:
     measurement: Measurement
     epsilon: Fraction  # of the step
     whole: Fraction = Fraction(0)  # that of the question
+    times: int | None = None  # at bounds, by the farthest value of each unit: its rows that count
     price: Fraction = Fraction(0)  # for which it could be asked for
     waits: bool = False
 

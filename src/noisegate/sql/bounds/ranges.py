@@ -26,7 +26,14 @@ from noisegate.sql.drafts.declared import declared_rows
 from noisegate.sql.drafts.recipe import ADDITIVE, CHOSEN
 from noisegate.sql.drafts.within import schema_within
 from noisegate.sql.estimates.clipped import Clipped, Side, clipped_of, sides_of
-from noisegate.sql.estimates.profiles import DIGIT_BINS, range_of, range_query, reach_bins, valued
+from noisegate.sql.estimates.profiles import (
+    DIGIT_BINS,
+    farthest_query,
+    range_of,
+    range_query,
+    reach_bins,
+    valued,
+)
 from noisegate.sql.question import Aggregate, Block, Function
 from noisegate.transforms.stability import stability_of
 
@@ -70,12 +77,17 @@ def is_far(block: Block, aggregate: Aggregate, arg: Expression, terms: Terms) ->
     declared = _declared(block, arg)
     if block.near or aggregate.function not in _NARROWED or declared is None:
         return False
-    said = terms if "caps" in (terms.choose or ()) else caps_of(block, terms)
-    sized = stability_of(block.relation).rows is None and said.rows_per_unit is None
+    sized = stability_of(block.relation).rows is None and _cap(block, terms) is None
     if sized and aggregate.function in _SUMS:
         return False
     magnitude = domain_of(arg, schema_within(block, aggregate.where)).magnitude
     return magnitude is not None and magnitude >= LOOSE
+
+
+def _cap(block: Block, terms: Terms) -> int | None:
+    """How many rows of a unit count, unless that is to be found too."""
+    said = terms if "caps" in (terms.choose or ()) else caps_of(block, terms)
+    return said.rows_per_unit
 
 
 def bounds_looks(
@@ -85,14 +97,17 @@ def bounds_looks(
 
     With ``rho`` shares are of that, and noise may be Gaussian; once they were of ε.
     """
-    rows, whole = None, terms.epsilon or Fraction(1)
+    rows = times = None
+    whole, reach = terms.epsilon or Fraction(1), _reach(_declared(block, expression))
     if stability_of(block.relation).rows is None:
         rows = terms.rows_per_unit or declared_rows(block.relation) or 1
-    reach = _reach(_declared(block, expression))
+        times = None if reach is None else _cap(block, terms)
     for former in (False, True) if reach is None else (False,):
         query = range_query(
             block.relation, expression, rows_per_unit=rows, reach=reach, former=former
         )
+        if times is not None and reach is not None:
+            query = farthest_query(block.relation, expression, reach)
         is_rho = rho and not former
         epsilon = Fraction(share_of(whole, BOUNDS / count, rho=is_rho))
         noise = Funds(epsilon=epsilon, gaussian=is_rho).noise(
@@ -100,7 +115,7 @@ def bounds_looks(
         )
         measurement = Measurement(query=query, mechanisms=(noise,))
         yield Look(block=block, expression=expression, counted=None, measurement=measurement,
-                   epsilon=epsilon, whole=whole)  # fmt: skip
+                   epsilon=epsilon, whole=whole, times=times)  # fmt: skip
 
 
 def known_of(looks: Iterator[Look], sight: Callable[[Look], Sight | None]) -> Look:
@@ -120,9 +135,11 @@ def found_of(look: Look, sight: Sight | None) -> Found:
         return Found(bounds=unit, words=f"{look.paid}; {_DECLARED if declared else _UNSEEN}")
     grain = _grain(look)
     if declared is not None:
-        values, ends = sight.values, (float(declared[0]), float(declared[1]))
-        bins = reach_bins(max(map(abs, declared)))
-        sides = sides_of(values, sight.scale, grain, bins, ends)
+        values, reach = sight.values, max(map(abs, declared))
+        ends = float(declared[0]), float(declared[1])
+        if look.times is not None:
+            ends = 0.0, float(reach)
+        sides = sides_of(values, sight.scale, grain, reach_bins(reach), ends)
         low, high = _narrowed(look, sides, declared)
         if (low, high) == declared:
             return Found(bounds=None, words=f"{look.words}: {_KEPT}")
@@ -131,7 +148,9 @@ def found_of(look: Look, sight: Sight | None) -> Found:
         low, high = range_seen(sight.values, sight.scale, look.words)
         sides = sides_of(values, sight.scale, grain, DIGIT_BINS)
     words = f"{look.words}, as estimated: {float(low):g} to {float(high):g}; {_BEYOND}"
-    clipped = clipped_of(sides, sum(values) * grain, sight.scale * grain, low, high)
+    clipped = clipped_of(
+        sides, sum(values) * grain, sight.scale * grain, low, high, times=look.times
+    )
     return Found(bounds=(low, high), words=words, clipped=clipped)
 
 
@@ -166,7 +185,7 @@ def _narrowed(look: Look, sides: tuple[Side, Side], declared: Range) -> Range:
     parts = len(block.aggregates) + 1
     gaussian = type(look.measurement.mechanisms[0]) is DiscreteGaussian
     price = float(look.whole) / (sqrt(2 * parts) if gaussian else parts)
-    noise = sqrt(2) * look.measurement.query.per_unit / price
+    noise = sqrt(2) * (look.times or look.measurement.query.per_unit) / price
     cells = prod(_UNLISTED if key.domain.keys is None else len(key.domain.keys) for key in block.by)
     ends = [
         None if side.is_blind else side.best(noise, cells=max(cells, 1), squared=squared)

@@ -120,7 +120,8 @@ class Clipped:
 
     Values between 0 and bounds that do not reach it are raised, by less than the bound each: as
     many as noise hides. ``sides`` are the values below 0 and above it; ``inner`` is the noise of
-    the look times the bound that lies next to 0.
+    the look times the bound that lies next to 0. With ``times`` they are the farthest values of
+    units, of which so many rows count: all of these may be as far, on either side.
     """
 
     low: float
@@ -129,11 +130,17 @@ class Clipped:
     rows: float
     sides: tuple[Side, Side]
     inner: float
+    times: int | None
+
+    @property
+    def _ends(self) -> list[tuple[Side, float, float]]:
+        """Each side, its end, and that of the other."""
+        ends = (-self.low, self.high) if self.times is None else (max(-self.low, self.high),) * 2
+        return list(zip(self.sides, ends, reversed(ends), strict=True))
 
     @cached_property
     def _beyond(self) -> tuple[Loss, ...]:
-        ends = zip(self.sides, (-self.low, self.high), strict=True)
-        losses = (side.loss(max(end, 0.0)) for side, end in ends)
+        losses = (side.loss(max(end, 0.0)) for side, end, _ in self._ends)
         return tuple(loss for loss in losses if loss is not None)
 
     def wider(self, recipe: Recipe, values: NDArray[Any], rows: Floats | None, bars: Bars) -> Bars:
@@ -170,6 +177,7 @@ class Clipped:
             share, unit = rows / rows.sum(), float(rows.sum()) / self.rows
         elif self.low < 0 < self.high:
             share, unit = np.full(size.shape, 1 / size.size), max(unit, 1.0)
+        unit = self.times or unit
         found: Floats = share * self.inner * log(1 / float(1 - confidence))
         for loss in self._beyond:
             found = np.hypot(found, loss.most(share, confidence))
@@ -188,13 +196,11 @@ class Clipped:
             low ≤ 0 ≤ high, (x - high)(x - low) = x² - high² - (high + low)(x - high), and so below.
             Values from 0 on have E[x] ≥ E[v] ≥ 0, so that V[x] - V[v] ≤ E[x² - v²].
         """
-        share, unit = rows / rows.sum(), 1 / self.rows
+        share, unit = rows / rows.sum(), self.times or float(rows.sum()) / self.rows
         found = 2 * share * self.inner * max(abs(self.low), abs(self.high))
         found = found * log(1 / float(1 - confidence))
         one_sided = self.low >= 0 or self.high <= 0
-        for side, end, other in zip(
-            self.sides, (-self.low, self.high), (self.high, -self.low), strict=True
-        ):
+        for side, end, other in self._ends:
             squares, values = side.loss(max(end, 0.0), squared=True), side.loss(max(end, 0.0))
             if squares is None or values is None:
                 continue
@@ -203,19 +209,25 @@ class Clipped:
                 far = max(other - end, 0.0)
                 lost = 2 * (lost + far * values.most(share, confidence))
             found = found + lost
-        more: Floats = found * unit * float(rows.sum()) / rows
+        more: Floats = found * unit / rows
         return more
 
 
 def clipped_of(
-    sides: tuple[Side, Side], rows: float, scale: float, low: Fraction, high: Fraction
+    sides: tuple[Side, Side],
+    rows: float,
+    scale: float,
+    low: Fraction,
+    high: Fraction,
+    *,
+    times: int | None = None,
 ) -> Clipped:
     """What bounds lose, by a look at values of so many rows, with noise of this scale."""
     nearest = max(float(low), -float(high), 0.0)
     ends = (max(-float(low), 0.0), max(float(high), 0.0))
     kept = sum(side.kept(end) for side, end in zip(sides, ends, strict=True))
     return Clipped(
-        low=float(low), high=float(high), sides=sides, inner=scale * nearest,
+        low=float(low), high=float(high), sides=sides, inner=scale * nearest, times=times,
         kept=max(kept, scale * nearest, 1e-300), rows=max(rows, scale),
     )  # fmt: skip
 

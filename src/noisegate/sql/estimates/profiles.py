@@ -149,6 +149,13 @@ def range_query(
     return Query(Sums(relation=relation, by=(by,), terms=(term,), rows_per_unit=rows_per_unit))
 
 
+def farthest_query(relation: Relation, value: Expression, reach: Fraction) -> Query:
+    """How many units have their farthest value from 0 in which of `reach_bins`: each in one."""
+    size = Call("abs", (value,))
+    farthest = PerUnit(relation, (), (Folded(_VALUE.name, Fold.MAX, size),))
+    return range_query(farthest, _VALUE, rows_per_unit=None, reach=reach)
+
+
 def reach_bins(reach: Fraction) -> tuple[float, ...]:
     """Where bins of values up to ``reach`` end: they grow by a third each, down to a billionth."""
     return tuple(float(reach * _SHRINK**place) for place in reversed(range(_REACHED)))
