@@ -1,8 +1,9 @@
 """Bounds of values that are found: where nobody declared any, and where declared ones are far out.
 
-A look counts values by sign and binary digits. Where bounds are missing they become the range that
-stands clear of noise. Declared ones that are far out are narrowed to where noise and what lies
-beyond err least together; what nobody declared, and what no look shows, stays as it is.
+A look counts values by sign and size. Where bounds are missing they become the range that stands
+clear of noise: powers of two. Declared ones that are far out are narrowed to where noise and what
+lies beyond err least together, or stay as they are where the look shows nothing. Of units with many
+rows under a cap it counts units, by the value that lies farthest from 0: one bin for each.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,7 +39,6 @@ from noisegate.sql.question import Aggregate, Block, Function
 from noisegate.transforms.stability import stability_of
 
 Range: TypeAlias = tuple[Fraction, Fraction]
-Ends: TypeAlias = tuple[Fraction | None, Fraction | None]
 Bounds: TypeAlias = Mapping[tuple[str, Expression], Range]  # by the names of blocks
 BOUNDS: Final = Fraction(1, 8)  # of the price, for looks at bounds
 _SUMS: Final = (Function.SUM, Function.AVG)  # looks at what units add size them up
@@ -97,17 +97,17 @@ def bounds_looks(
 
     With ``rho`` shares are of that, and noise may be Gaussian; once they were of ε.
     """
-    rows = times = None
+    relation, rows, times = block.relation, None, None
     whole, reach = terms.epsilon or Fraction(1), _reach(_declared(block, expression))
-    if stability_of(block.relation).rows is None:
-        rows = terms.rows_per_unit or declared_rows(block.relation) or 1
-        times = None if reach is None else _cap(block, terms)
+    if stability_of(relation).rows is None:
+        rows, times = terms.rows_per_unit or declared_rows(relation) or 1, _cap(block, terms)
     for former in (False, True) if reach is None else (False,):
-        query = range_query(
-            block.relation, expression, rows_per_unit=rows, reach=reach, former=former
-        )
-        if times is not None and reach is not None:
-            query = farthest_query(block.relation, expression, reach)
+        if reach is None or times is None:
+            query = range_query(
+                relation, expression, rows_per_unit=rows, reach=reach, former=former
+            )
+        else:
+            query = farthest_query(relation, expression, reach)
         is_rho = rho and not former
         epsilon = Fraction(share_of(whole, BOUNDS / count, rho=is_rho))
         noise = Funds(epsilon=epsilon, gaussian=is_rho).noise(
@@ -115,7 +115,8 @@ def bounds_looks(
         )
         measurement = Measurement(query=query, mechanisms=(noise,))
         yield Look(block=block, expression=expression, counted=None, measurement=measurement,
-                   epsilon=epsilon, whole=whole, times=times)  # fmt: skip
+                   epsilon=epsilon, whole=whole,
+                   times=None if reach is None else times)  # fmt: skip
 
 
 def known_of(looks: Iterator[Look], sight: Callable[[Look], Sight | None]) -> Look:
