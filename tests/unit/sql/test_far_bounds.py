@@ -7,9 +7,14 @@ import pyarrow as pa
 import pytest
 
 import noisegate as ng
+from door import table
+from noisegate.algebra.expression import Field
+from noisegate.algebra.relation import Table
+from noisegate.privacy.domain import Kind
+from noisegate.sources.duckdb.source import DuckDBSource
 from noisegate.sql.bounds import ranges, table_looks
 from noisegate.sql.estimates.clipped import clipped_of, moved_off, sides_of
-from noisegate.sql.estimates.profiles import range_query, reach_bins
+from noisegate.sql.estimates.profiles import farthest_query, range_query, reach_bins
 
 ROWS = 8_000
 WIDE = {"x": {"between": [-1_000_000, 1_000_000]}, "y": {"between": [0, 1_000_000]}}
@@ -62,8 +67,36 @@ def test_narrowed_bounds_take_less_noise_and_the_bar_holds_the_answer_of_all(
     raise AssertionError(outside)
 
 
+def test_a_look_moves_by_one_row_or_one_unit(rows):
+    """Whatever is stored: NULL, NaN, infinities, both zeros, the ends of doubles."""
+    far = Fraction(10**6)
+    hostile = [None, np.nan, 0.0, -0.0, 1e308, -np.inf, 5e-324, 1e6, -1e6, 750_000.0]
+    held = {"y": [*rows["y"][:50], *hostile], "who": [*([1] * 10), *([2] * 40), *range(9, 19)]}
+    columns = ("y", Kind.NUMBER), ("who", Kind.INTEGER)
+    for unit in (None, "who"):
+        here = table("t", unit, *columns)
+        if unit is None:
+            query = range_query(Table(here), Field("y"), rows_per_unit=None, reach=far)
+        else:
+            query = farthest_query(Table(here), Field("y"), far)
+        assert query.l1s[0].value == 1
+        whole = _sums(held, here, query)
+        assert whole.sum() == (57 if unit is None else 9)  # what is no number is in no bin
+        for out in (0, 30, *range(50, 60)):
+            left = [n for n in range(60) if n != out]
+            if unit is not None:
+                left = [n for n in left if held["who"][n] != held["who"][out]]
+            part = {name: [values[n] for n in left] for name, values in held.items()}
+            assert np.abs(whole - _sums(part, here, query)).sum() <= 1
+
+
+def _sums(held, here, query):
+    source = DuckDBSource({"t": pa.table(held)}, {"t": here})
+    return np.asarray(source.sums(query.tally))
+
+
 def test_a_unit_is_looked_at_by_its_farthest_value(rows):
-    """One that has a thousand rows is seen as one, and moves one number of the look by one."""
+    """One that has a thousand rows is seen as one."""
     who = np.append(rows["who"], np.full(1_000, 9_999))
     far = {"y": np.append(rows["y"], np.full(1_000, 900_000.0)), "who": who}
     gate = opened(far, columns={"y": WIDE["y"]}, **CAPS)
