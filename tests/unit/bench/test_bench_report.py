@@ -100,7 +100,7 @@ def test_every_section_has_its_place_and_every_place_a_section(bench):
     named = [name for group in places.PLACES.values() for place in group for name in place.sections]
     assert len(named) == len(set(named))
     truth = {f"truth-{world.name}{way}" for world in worlds.WORLDS for way in ("", "-zcdp")}
-    others = {"truth-held", "service"}
+    others = {"truth-held", "truth-far", "service"}
     assert set(named) == {*run.SECTIONS, *accuracy.SECTIONS} | truth | others
 
 
