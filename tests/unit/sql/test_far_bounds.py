@@ -197,6 +197,15 @@ def test_bounds_that_were_found_by_digits_are_free(rows, monkeypatch):
     assert gate.spent == spent
 
 
+def test_what_a_bound_of_0_loses_of_squares_is_not_what_it_loses_of_values():
+    ends = reach_bins(Fraction(1000))
+    _, above = sides_of((0,) * 11 + (0,) + (400,) * 11, 1e-9, 1.0, ends[-11:])
+    values, squares = above.loss(0.0), above.loss(0.0, squared=True)
+    assert values is not None
+    assert squares is not None
+    assert squares.lost > 100 * values.lost
+
+
 LAWS = {
     "exponential": lambda random, n: random.exponential(1, n),
     "either sign": lambda random, n: random.standard_t(2, n),

@@ -154,6 +154,8 @@ class Clipped:
             at = np.clip(centre, inner.low, inner.high)
             if function in VARIANCES:
                 off = self.squares_off(each, confidence)
+                if function in (Function.VAR_SAMP, Function.STDDEV_SAMP):
+                    off = off * np.maximum(each, 2.0) / np.maximum(each - 1, 1.0)
                 if rooted:
                     more = np.hypot(inner.high**2 - at**2, off)
                     return Interval(inner.low, np.sqrt(at**2 + more))

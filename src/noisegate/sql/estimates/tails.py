@@ -104,6 +104,7 @@ class Sizes:
         self._units, self._scale = units.astype(np.float64), scale
         self._lows, self._highs, self._apart = lows, highs, apart
         self._losses: dict[float, Loss] = {}  # by cap
+        self._squares: dict[float, Loss] = {}
 
     @cached_property
     def end(self) -> int:
@@ -224,9 +225,9 @@ class Sizes:
 
     def squares(self, cap: float) -> Loss:
         """What a bound loses of squares: (size + cap) times what it loses of each size."""
-        if -cap not in self._losses:
-            self._losses[-cap] = replace(self._loss(cap, self._highs + cap), held=None)
-        return self._losses[-cap]
+        if cap not in self._squares:
+            self._squares[cap] = replace(self._loss(cap, self._highs + cap), held=None)
+        return self._squares[cap]
 
     def _loss(self, cap: float, rows: Floats | float = 1.0) -> Loss:
         """``rows``: how many there are in a unit of each size."""
