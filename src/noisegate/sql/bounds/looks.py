@@ -102,7 +102,7 @@ def looks_of(
         if terms.choose and question.blocks:
             raise SpecError(
                 "Private estimates of bounds and caps are paid for with a share of ε.",
-                fix="Give epsilon, not an error.",
+                fix="Give epsilon; beside an error, it is the most that may be spent.",
                 about="share",
             )
         return ()

@@ -40,7 +40,10 @@ from noisegate.transforms.stability import stability_of
 
 Range: TypeAlias = tuple[Fraction, Fraction]
 Bounds: TypeAlias = Mapping[tuple[str, Expression], Range]  # by the names of blocks
-BOUNDS: Final = Fraction(1, 8)  # of the price, for looks at bounds
+BOUNDS: Final = Fraction(1, 8)  # of the price, for looks at bounds where none are declared
+# For looks that narrow declared ones, which are at finer bins. With 1/8, ± under contribution
+# bounds were several times as wide, for what noise hides beyond; with 2/5 no narrower.
+_FAR: Final = Fraction(1, 4)
 _SUMS: Final = (Function.SUM, Function.AVG)  # looks at what units add size them up
 _NARROWED: Final = tuple(each for each in ADDITIVE if each not in UNBOUNDED)
 _UNLISTED: Final = 10  # groups, where nobody knows how many there are
@@ -109,7 +112,8 @@ def bounds_looks(
         else:
             query = farthest_query(relation, expression, reach)
         is_rho = rho and not former
-        epsilon = Fraction(share_of(whole, BOUNDS / count, rho=is_rho))
+        share = (BOUNDS if reach is None else _FAR) / count
+        epsilon = Fraction(share_of(whole, share, rho=is_rho))
         noise = Funds(epsilon=epsilon, gaussian=is_rho).noise(
             Fraction(1), l1=query.l1s[0], l2=query.l2s[0]
         )

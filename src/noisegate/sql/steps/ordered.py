@@ -63,7 +63,7 @@ _MODEL: Final = (
 
 _FAR: Final = (
     "The ± is wide for such numbers: declared bounds may be far out, and noise is for values up to "
-    'them. If nearly all lie far below, choose="bounds" narrows them, for an eighth of the price.'
+    'them. If nearly all lie far below, choose="bounds" narrows them, for a quarter of the price.'
 )
 
 _BLIND: Final = (
