@@ -108,7 +108,7 @@ def test_a_unit_is_looked_at_by_its_farthest_value(rows):
 def test_what_was_found_is_said_and_free_afterwards(rows):
     gate, sql = opened(rows), "SELECT AVG(y) AS a FROM t"
     plan = gate.plan(sql, epsilon=1, choose="bounds")
-    assert "for ε = 0.125; errors are shown for the declared ones" in " ".join(
+    assert "for ε = 0.25; errors are shown for the declared ones" in " ".join(
         plan.expected.clipping
     )
     answer = gate.sql(sql, epsilon=1, choose="bounds")
