@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self, cast, final
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import ClusterMixin
+from sklearn.base import ClusterMixin, DensityMixin
 
 from noisegate.algebra.tally import Rows as Tally
 from noisegate.curator.measurement import Measurement
@@ -125,16 +125,19 @@ def _made(model: Learner, matrix: Matrix, task: Task, coins: Coins) -> Callable[
     effects = [_centred(coins.standard_normal((keys, kinds))) for keys in keyed]
     directions = np.linalg.qr(coins.standard_normal((len(columns), len(columns))))[0]
     lengths = len(columns) ** 0.5 * np.sqrt(1 / ranks / (1 / ranks).sum())
-    centers = coins.standard_normal((getattr(model, "n_clusters", 1), len(columns)))
+    told = task.number or matrix.classes is not None
+    clustered = isinstance(model, ClusterMixin | DensityMixin)
+    clusters = getattr(model, "n_clusters", getattr(model, "n_components", 1))
+    centers = coins.standard_normal((clusters if clustered else 1, len(columns)))
 
     def numbers(count: int) -> Floats:
         """Standardised: around clusters, along directions, or each by itself."""
         free = coins.standard_normal((count, len(columns)))
-        if isinstance(model, ClusterMixin):
+        if clustered:
             near = centers[coins.integers(len(centers), size=count)]
             mixed: Floats = near * (1 - _CROWDED) ** 0.5 + free * _CROWDED**0.5
             return mixed
-        return free * lengths @ directions if hasattr(model, "n_components") else free
+        return free if told else free * lengths @ directions
 
     def rows(count: int) -> _Rows:
         free, told = numbers(count), np.zeros((count, kinds))

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Final, final
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp, softmax
+from sklearn.base import DensityMixin
 
 from noisegate.desk.display.drawing import Chart
 from noisegate.exact import EXACT_MAX
@@ -46,7 +47,7 @@ _SHAPES: Final = {"diag": (1, 4, 5), "full": (1, 3, 8)}  # shares of counts, sum
 
 
 @dataclass(eq=False, repr=False)
-class GaussianMixture(PrivateEstimator):
+class GaussianMixture(DensityMixin, PrivateEstimator):  # type: ignore[misc]
     """A mixture of ``n_components`` normal distributions.
 
     After `fit`: ``weights_``, ``means_`` and ``covariances_`` in the units of the columns, and
@@ -69,6 +70,7 @@ class GaussianMixture(PrivateEstimator):
     """
 
     _reach: ClassVar[int] = 1 << 9
+    _measure: ClassVar[str | None] = "log-likelihood of a row, above that of equal density,"
 
     n_components: int = 1
     _: KW_ONLY
@@ -113,6 +115,10 @@ class GaussianMixture(PrivateEstimator):
     def score(self, X: Rows, y: Rows = None) -> float:  # noqa: ARG002
         """The mean of these logarithms."""
         return float(np.mean(self.score_samples(X)))
+
+    def scored(self, points: NDArray[Any], target: NDArray[Any]) -> tuple[float, float]:  # noqa: ARG002, D102 - see PrivateEstimator
+        logs = self._logs(points)
+        return float(np.mean(logsumexp(logs, axis=1)) + self.means_.shape[1] * np.log(2)), 0.0
 
     def plot(self, x: str | None = None, y: str | None = None) -> Chart:
         """The means in two columns, by default those in which they differ most for their bounds.

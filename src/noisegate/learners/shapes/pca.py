@@ -145,6 +145,8 @@ class EmpiricalCovariance(PrivateEstimator):
     [[16.0, -16.0], [-16.0, 16.0]]
     """
 
+    _measure: ClassVar[str | None] = "share of the squared covariances explained"
+
     def _plan(self, matrix: Matrix) -> tuple[Algorithm, Options]:  # noqa: ARG002 - any matrix
         return fit_covariance, {}
 
@@ -153,6 +155,12 @@ class EmpiricalCovariance(PrivateEstimator):
         self.location_ = self._unscaled(fitted["mean"])
         self.covariance_ = fitted["covariance"] * scale
         self.error_ = {"covariance": float(fitted["noise"]) * scale}
+
+    def scored(self, points: NDArray[Any], target: NDArray[Any]) -> tuple[float, float]:  # noqa: ARG002, D102 - see PrivateEstimator
+        scale = np.outer(self._halves, self._halves)
+        true = np.cov(self._points(points), rowvar=False, bias=True).reshape(scale.shape)
+        lost = np.square(self.covariance_ / scale - true).sum()
+        return float(1 - lost / np.square(true).sum()), 0.0
 
 
 def fit_pca(ask: RowsAsk, components: int, *, seed: int = 0, units: Floats | None = None) -> Fitted:
@@ -181,13 +189,17 @@ def fit_sulq(ask: RowsAsk, components: int, *, units: Floats | None = None) -> F
 
 
 def fit_covariance(ask: RowsAsk) -> Fitted:
-    """Means and covariances of columns from -1 to 1."""
+    """Means and covariances of columns from -1 to 1, drawn to a sphere where noise hides them."""
     rows, lengths, _ = _look(ask)
     shares = divided(_LEFT, _SUMS, 1 - _SUMS)
     ask.done(0.2, "measuring products")
     norm, _ = _norm(ask, lengths, shares[1])
     found = _moments(ask, rows, norm, shares)
-    values, vectors = np.linalg.eigh(found.matrix)
+    pairs = np.triu_indices(ask.columns)
+    usual = float(np.clip(np.trace(found.matrix) / ask.columns, 0.0, 1.0))
+    sphere = np.where(pairs[0] == pairs[1], usual, 0.0)[None]
+    drawn = shrunk(found.matrix[pairs][None], sphere, sphere.size * found.noise**2)
+    values, vectors = np.linalg.eigh(square_of(drawn[0], ask.columns))
     held = (vectors * np.maximum(values, 0.0)) @ vectors.T
     return {"mean": found.mean, "covariance": held, "noise": np.array(found.noise)}
 

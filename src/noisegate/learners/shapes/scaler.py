@@ -7,21 +7,23 @@ Least and largest values are not needed for scaling: bounds are declared.
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from noisegate.learners.arrays import Rows
 from noisegate.learners.asking import Floats, RowsAsk
 from noisegate.learners.base import PrivateTransformer
 from noisegate.learners.fitting import Algorithm, Fitted, Options
 from noisegate.learners.matrix import Matrix
-from noisegate.learners.noisy_sums import divided
+from noisegate.learners.noisy_sums import divided, shrunk
 from noisegate.transforms.statistics.features import Linear, One, Squares
 from noisegate.transforms.statistics.statistic import Statistic
 from noisegate.transforms.statistics.weighings import Plain
 
 _SHARES: Final = (1, 4, 4)  # of the count, the sums and the sums of squares
+_USUAL: Final = 1 / 9  # a variance where noise hides all
 _THIN: Final = 1e-4  # no variance is smaller, in squares of half the bounds
 
 
@@ -41,6 +43,8 @@ class StandardScaler(PrivateTransformer):
     >>> model.transform([[50.0]]).round().tolist()
     [[2.0]]
     """
+
+    _measure: ClassVar[str | None] = "R² of the scaled values"
 
     with_mean: bool = True
     with_std: bool = True
@@ -68,6 +72,21 @@ class StandardScaler(PrivateTransformer):
         away, unit = self._change()
         return np.asarray(X) * unit + away
 
+    def scored(self, points: NDArray[Any], target: NDArray[Any]) -> tuple[float, float]:  # noqa: ARG002, D102 - see PrivateEstimator
+        held = self._points(points)
+        true = self._unscaled(held)
+        away = true.mean(axis=0) if self.with_mean else 0.0
+        unit = true.std(axis=0) if self.with_std else 1.0
+        exact = (true - away) / unit
+
+        def explained(found: Floats) -> float:
+            return float(1 - np.square(found - exact).sum() / np.square(exact).sum())
+
+        middle = self._unscaled(0 * held[:1]) if self.with_mean else 0.0
+        return explained(self.transform(points)), explained(
+            (true - middle) / (self._halves if self.with_std else 1.0)
+        )
+
     def _change(self) -> tuple[Floats, Floats]:
         """What is taken off each column, and what it is divided by."""
         ones = np.ones_like(self.mean_)
@@ -77,23 +96,26 @@ class StandardScaler(PrivateTransformer):
 def fit_scaler(ask: RowsAsk) -> Fitted:
     """Means and variances of columns from -1 to 1, and the standard deviations of their noise.
 
-    A variance is drawn to that of all columns as far as noise explains that they differ, so that
-    none is 0 by chance.
+    Means are drawn to the middle as far as noise explains them, and a variance to that of all
+    columns as far as it explains that they differ, so that none is 0 by chance.
     """
     ask.done(0.0, "measuring")
     question = Statistic(Plain(), (One(), Linear(), Squares()))
     count, sums, squares = ask.totals(question, divided(Fraction(1), *_SHARES))
     rows = max(1.0, count.variance**0.5, float(count.values[0, 0]))
-    mean = np.clip(sums.values[0] / ask.reach / rows, -1, 1)
+    raw = sums.values / ask.reach / rows
+    noise = ask.columns * sums.variance / (ask.reach * rows) ** 2
+    mean = np.clip(shrunk(raw, np.zeros_like(raw), noise)[0], -1, 1)
     second = np.clip(squares.values[0] / ask.reach**2 / rows, 0, 1)
-    raw = second - mean**2
+    spread = second - mean**2
     of_mean = sums.variance / ask.reach**2 + count.variance * mean**2
     # the square of the mean moves by twice the mean times what the mean moves by
     of_var = squares.variance / ask.reach**4 + 4 * mean**2 * sums.variance / ask.reach**2
     of_var = (of_var + count.variance * (second - 2 * mean**2) ** 2) / rows**2
-    usual = max(float(raw.mean()), _THIN)
-    real = max(0.0, float(raw.var() - of_var.mean()))
-    found = usual + real / (real + of_var) * (raw - usual)
+    together = np.array([[max(float(spread.mean()), _THIN)]])
+    usual = float(shrunk(together, np.array([[_USUAL]]), float(of_var.mean()) / ask.columns)[0, 0])
+    real = max(0.0, float(spread.var() - of_var.mean()))
+    found = usual + real / (real + of_var) * (spread - usual)
     return {
         "mean": mean,
         "var": np.clip(found, max(_THIN, usual / 100), 1.0),
