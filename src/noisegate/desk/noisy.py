@@ -47,7 +47,7 @@ class NoisyTable:
     unfollowed: Callable[[], Sequence[str]] = tuple  # columns whose error is not known
     unsigned: Callable[[], Sequence[str]] = tuple  # that cannot be negative before noise
     amounts: Callable[[], Sequence[str]] = tuple  # of those, counts and sums: 0 is nothing at all
-    lower: Callable[[], Sequence[str]] = tuple  # of those, lower bounds: a cap cuts off some
+    lower: Callable[[], Sequence[str]] = tuple  # lower bounds: a cap cuts off some
     log: Log = NO_LOG
 
     @property

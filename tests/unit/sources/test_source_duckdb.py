@@ -19,6 +19,7 @@ from noisegate.algebra.tally import Distinct, Sums
 from noisegate.errors import PolicyError, SourceError
 from noisegate.privacy.domain import Column, Kind
 from noisegate.sources.duckdb.facts import public_keys, stored_kinds
+from noisegate.sources.duckdb.files import Within
 from noisegate.sources.duckdb.source import DuckDBSource
 from refusals import about, listed
 
@@ -199,6 +200,7 @@ STORED = {
     "date": ([date(2020, 1, 1), date(2021, 1, 1)], pa.date32(), Kind.DATE, 2),
     "time": ([MOMENT, None], pa.timestamp("us"), Kind.TIMESTAMP, 1),
     "seconds": ([MOMENT, MOMENT], pa.timestamp("s"), Kind.TIMESTAMP, 1),
+    "zoned": ([MOMENT, MOMENT], pa.timestamp("us", "Europe/Paris"), Kind.TIMESTAMP, 1),
     "flag": ([True, False], pa.bool_(), Kind.BOOLEAN, 2),
     "text": (["a", ""], pa.large_string(), Kind.TEXT, 2),
 }
@@ -216,10 +218,28 @@ def test_columns_of_all_kinds_are_read_as_they_are(name):
 
 def test_columns_that_questions_cannot_use_are_no_columns():
     data = pa.table({
-        "x": [{"a": 1}], "y": [[1]], "z": [b"a"], "zoned": pa.array([0], pa.timestamp("s", "UTC")),
-        "fine": [1],
+        "x": [{"a": 1}], "y": [[1]], "z": [b"a"], "fine": [1],
     })  # fmt: skip
     assert stored_kinds({"t": data}) == {"t": {"fine": Kind.INTEGER}}
+
+
+@pytest.mark.parametrize("kept", ["file", "table"])
+@pytest.mark.parametrize(("kind", "key"), [(Kind.TIMESTAMP, MOMENT), (Kind.DATE, MOMENT.date())])
+def test_times_with_a_zone_are_read_as_those_in_utc_wherever_the_engine_runs(
+    kept, kind, key, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("TZ", "Pacific/Kiritimati")
+    texts = ["2020-05-17 14:00+02", "2020-05-17 12:00 UTC", "2020-05-17 02:00-10", "infinity",
+             "-infinity", "290309-12-22 (BC) 00:00+00", "294247-01-10 04:00:54+00"]  # fmt: skip
+    values = ", ".join(f"('{text}'::TIMESTAMPTZ)" for text in texts)
+    with duckdb.connect(str(tmp_path / "t.duckdb")) as file:
+        file.execute("SET TimeZone = 'Europe/Paris'")
+        file.execute(f"CREATE TABLE t AS FROM (VALUES {values}, (NULL)) AS v(x)")
+        file.execute(f"COPY (FROM t WHERE isfinite(x)) TO '{tmp_path}/t.parquet'")
+    data = tmp_path / "t.parquet" if kept == "file" else Within(tmp_path / "t.duckdb", "t")
+    opening = opened(data, ("x", kind))
+    assert counted(opening, by("x", key, None)) == [3, 2 if kept == "file" else 5]
+    assert stored_kinds({"t": data}) == {"t": {"x": Kind.TIMESTAMP}}
 
 
 @pytest.mark.parametrize(

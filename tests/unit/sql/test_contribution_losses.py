@@ -355,6 +355,22 @@ def test_what_a_cap_cuts_off_unseen_is_shown_as_a_lower_bound(rows):
     assert "≥" not in str(found)
 
 
+@pytest.mark.parametrize(
+    ("sql", "lower"),
+    [
+        ("SELECT SUM(n) AS a, AVG(n) AS b FROM (SELECT w, COUNT(*) AS n FROM t GROUP BY w)", "a b"),
+        ("SELECT w, SUM(COUNT(*)) OVER (ORDER BY w) AS a FROM t GROUP BY w", "a"),
+        ("SELECT ROUND(COUNT(*), -1) AS a, COUNT(*) / 12 AS b, COUNT(*) - 5 AS c FROM t", "a b"),
+        ("SELECT COUNT(*) + COUNT(DISTINCT who) AS a, COUNT(DISTINCT who) AS b FROM t", "a"),
+        ("SELECT COUNT(DISTINCT who) AS a FROM t UNION ALL SELECT COUNT(*) FROM t", "a"),
+        ("WITH p AS (SELECT COUNT(DISTINCT who) AS n FROM t), q AS (SELECT COUNT(*) AS n FROM t) "
+          "SELECT q.n AS a, p.n AS b FROM p, q", "a"),
+    ],
+)  # fmt: skip
+def test_what_is_made_of_lower_bounds_alone_is_one(rows, sql, lower):
+    assert opened(rows, rows_per_unit=3).sql(sql, epsilon=1).lower() == tuple(lower.split())
+
+
 @pytest.mark.parametrize("units", [1, 2])
 def test_what_one_hidden_unit_holds_is_in_the_bar_or_a_lower_bound_is_shown(units):
     """≈ 1 ± 0 was said of 5,000 rows. False alarm: more than 6 of 24 that fail in 7 of 100, 1e-3."""

@@ -48,6 +48,7 @@ KIND_OF: Final = {
     **dict.fromkeys(("FLOAT", "DOUBLE", "DECIMAL"), Kind.NUMBER),
     **dict.fromkeys(("VARCHAR", "ENUM", "UUID"), Kind.TEXT),
     **dict.fromkeys(("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"), Kind.TIMESTAMP),
+    "TIMESTAMP WITH TIME ZONE": Kind.TIMESTAMP,  # as its time in UTC: `stored_types`
     "BOOLEAN": Kind.BOOLEAN,
     "DATE": Kind.DATE,
 }
@@ -158,8 +159,12 @@ def _blank(rows: int) -> Any:  # noqa: ANN401 - an Arrow table
 def stored_types(
     connection: duckdb.DuckDBPyConnection, data: "Mapping[str, Path | Within | pa.Table]"
 ) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
-    """Where each table is, and its columns with their stored types; odd ones are left out."""
+    """Where each table is, and its columns with their stored types; odd ones are left out.
+
+    From then on the engine reads moments as their times in UTC, wherever it runs.
+    """
     with suppress(duckdb.Error):
+        connection.execute("SET GLOBAL TimeZone = 'UTC'")
         origins, types = {}, {}
         for place, (table, each) in enumerate(data.items()):
             shape = each if isinstance(each, Path | Within) else each.slice(0, 0)

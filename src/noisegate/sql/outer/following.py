@@ -161,6 +161,12 @@ class Follower:
         item = made_of(known, lambda leaves: rule(*(each.ends(leaves) for each in known)))
         kept = isinstance(node, KEEPING)
         form = form_of(node, [each.form for each in known])
+        signed = known[:1] if isinstance(node, exp.Round) else known
+        amount = (
+            isinstance(node, _FROM_ZERO)
+            and all(each.amount for each in signed)
+            and not (isinstance(node, exp.Div) and known[1].parts)
+        )
         return replace(
             item,
             form=form,
@@ -169,10 +175,9 @@ class Follower:
             row=first.row if kept else None,
             of=first.of if kept else None,
             unsigned=isinstance(node, exp.Abs)
-            or (isinstance(node, _FROM_ZERO) and all(each.unsigned for each in known)),
-            amount=isinstance(node, _FROM_ZERO)
-            and all(each.amount for each in known)
-            and not (isinstance(node, exp.Div) and known[1].parts),
+            or (isinstance(node, _FROM_ZERO) and all(each.unsigned for each in signed)),
+            amount=amount,
+            lower=amount and any(each.lower for each in known),
         )
 
     def _column(self, column: exp.Column, scope: "Scope | _Whole") -> Item | None:
@@ -232,6 +237,7 @@ class Follower:
             leaves={**made.leaves, leaf: which.sql(dialect="duckdb")},
             unsigned=all(each.unsigned for each in known),
             amount=all(each.amount for each in known),
+            lower=any(each.lower for each in known),
         )
 
     def _list(self, node: exp.Array, scope: "Scope | _Whole", *, folded: bool) -> Item | None:
@@ -287,6 +293,7 @@ class Follower:
             form=form,
             unsigned=item.unsigned,
             amount=item.amount,
+            lower=item.lower,
         )
 
     def _added(self, node: exp.Expr, inner: exp.Expr, scope: "Scope | _Whole") -> Item | None:
@@ -331,6 +338,7 @@ class Follower:
             ),
             unsigned=item.unsigned,
             amount=item.amount and isinstance(inner, exp.Sum),
+            lower=item.lower,
         )
 
     def _cells(self, node: exp.Expr, scope: "Scope | _Whole") -> tuple[Item, str] | None:

@@ -143,8 +143,9 @@ class Item:
     released number itself, ``row`` that of its row, ``of`` its block and column. ``sums`` are those
     leaves that list rows, with the block and the column that they add up. ``unsigned``: it cannot
     be negative before noise. ``amount``: nor is it an average or a ratio, so that 0 means that
-    nothing is there. ``form`` is what it is as a ratio of weighted sums, and ``joint`` the item
-    whose ends follow from such ``forms``, by name.
+    nothing is there. ``lower``: a cap cuts off some of it, nobody knows how much. ``form`` is what
+    it is as a ratio of weighted sums, and ``joint`` the item whose ends follow from such ``forms``,
+    by name.
     """
 
     parts: frozenset[str]
@@ -153,6 +154,7 @@ class Item:
     own: str | None = None
     unsigned: bool = False
     amount: bool = False
+    lower: bool = False
     row: str | None = None
     of: tuple[str, str] | None = None
     sums: Mapping[str, tuple[str, str]] = field(default_factory=dict)
@@ -197,6 +199,7 @@ def noisy(block: ReleasedBlock, name: str, alias: str, table: str) -> Item:
         of=(table, name),
         unsigned=name in block.unsigned,
         amount=name in block.amounts,
+        lower=name in block.lower,
         form=Form.of((table, name), value, row) if name in block.added else None,
     )
 
@@ -264,6 +267,7 @@ def either(branch: str, left: Item | None, right: Item | None) -> Item | None:
         ends,
         unsigned=left.unsigned and right.unsigned,
         amount=left.amount and right.amount,
+        lower=left.lower or right.lower,
         sums={**left.sums, **{other[leaf]: of for leaf, of in right.sums.items()}},
     )
 

@@ -111,15 +111,8 @@ class Margins:
         return self._known(lambda item: item.amount)
 
     def lower(self) -> tuple[str, ...]:
-        """Those of them that may be far larger than their ± says, because of a cap."""
-        below = {name for block in self.released.values() for name in block.lower}
-        return self._known(
-            lambda item: (
-                item.amount
-                and item.parts
-                and {part.rpartition(".")[2] for part in item.parts} <= below
-            )
-        )
+        """The columns that may be far larger than their ± says, because of a cap."""
+        return self._known(lambda item: item.parts and item.lower)
 
     def at(self, confidence: Number) -> list[HalfWidths | None]:
         """For each shown column: the half-width of each row, or None if it has no error bar."""
