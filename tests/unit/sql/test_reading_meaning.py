@@ -331,7 +331,9 @@ def test_an_expression_means_what_its_sql_means(con, line):
 
 @pytest.mark.parametrize(
     "text", [f"born + INTERVAL '{n} months'" for n in (-13, -1, 1, 2, 11, 14)]
-    + ["LAST_DAY(born)", "ISODOW(born)", "DAYNAME(born)", "MONTHNAME(born)", "born - INTERVAL 1 YEAR"],
+    + ["LAST_DAY(born)", "ISODOW(born)", "DAYNAME(born)", "MONTHNAME(born)", "born - INTERVAL 1 YEAR"]
+    + [f"EXTRACT(year FROM AGE(DATE '{day}', born))" for day in ("2019-02-28", "2020-02-29", "2024-12-31", "2016-02-29")]
+    + ["DATE_PART('year', (AGE(born, DATE '2016-02-29')))"],
 )  # fmt: skip
 def test_calendar_arithmetic_is_that_of_duckdb_on_every_day_of_three_years(con, text):
     rows = rows_of_table(TABLES["patients"])
@@ -347,6 +349,10 @@ def test_calendar_arithmetic_is_that_of_duckdb_on_every_day_of_three_years(con, 
     [
         *(f"DATE_TRUNC('{unit}', seen)" for unit in ("second", "minute", "hour", "day")),
         *(f"DATE_DIFF('{unit}', TIMESTAMP '1970-01-01 12:00:30', seen)" for unit in ("second", "minute", "hour")),
+        *(f"seen - TIMESTAMP '1970-01-01 12:00:30' {sign} INTERVAL {span}" for sign, span in (
+            (">", "7 DAY"), ("<=", "'-12' HOUR"), ("=", "'1' WEEK"), ("<>", "90 MINUTE"), (">=", "'-3 seconds'"),
+        )),
+        "INTERVAL '36 hours' > (DATE '1970-01-02' - seen)", "EXTRACT(day FROM seen - TIMESTAMP '1970-01-01 12:00:30')",
         "SECOND(seen)", "EXTRACT(second FROM seen)", "EPOCH(seen)", "EPOCH_MS(seen)", "STRFTIME(seen, '%H:%M:%S %I %p %j')",
     ],
 )  # fmt: skip

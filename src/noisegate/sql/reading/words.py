@@ -62,7 +62,8 @@ _REASONS: Final[dict[str, str]] = {
     **dict.fromkeys(
         listed("KURTOSIS SKEWNESS ENTROPY MAD"), "Use STDDEV, or several levels of QUANTILE_CONT."
     ),
-    **dict.fromkeys(listed("PRODUCT GEOMETRIC_MEAN GEOMEAN"), "Use EXP(SUM(LN(x)))."),
+    "PRODUCT": "Use EXP(SUM(LN(x))).",
+    **dict.fromkeys(listed("GEOMETRIC_MEAN GEOMEAN"), "Use EXP(AVG(LN(x)))."),
     **dict.fromkeys(
         listed("DATE_FORMAT FORMAT_DATE FORMAT_TIMESTAMP TO_CHAR"), "Use STRFTIME(x, '%Y-%m')."
     ),
@@ -71,8 +72,14 @@ _REASONS: Final[dict[str, str]] = {
         "Use CAST(x AS DATE) or CAST(x AS TIMESTAMP).",
     ),
     "TIME_BUCKET": "Use DATE_TRUNC.",
-    "AGE": "It is an INTERVAL. Use DATE_DIFF('year', x, DATE '2024-01-31'), with the date itself.",
-    **dict.fromkeys(listed("DATEADD DATE_SUB DATESUB"), "Use x + INTERVAL 7 DAY, or DATE_DIFF."),
+    "AGE": "It is an INTERVAL. Use EXTRACT(year FROM AGE(DATE '2024-01-31', x)) for full years, "
+    "with the date itself, or DATE '2024-01-31' - x for days.",
+    "DATEADD": "Use x + INTERVAL 7 DAY.",
+    **dict.fromkeys(
+        listed("DATE_SUB DATESUB"),
+        "Use EXTRACT(year FROM AGE(y, x)) for full years, or DATE_DIFF('month', x, y), which "
+        "counts how often a month begins.",
+    ),
     **dict.fromkeys(listed("ISNULL NVL2"), "Use x IS NULL, or COALESCE(x, 0)."),
     **dict.fromkeys(listed("CHARINDEX LOCATE"), "Use POSITION(part IN x)."),
     "TO_NUMBER": "Use CAST(x AS DOUBLE).",

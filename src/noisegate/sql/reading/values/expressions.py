@@ -99,13 +99,7 @@ class Reading(Operands):
         if type(node) in _PLAIN:
             return self._plain(node)
         if type(node) in _ALIKE:
-            require_only(node, "this", "expression", "expressions", *_QUIET)
-            rest = [node.args["expression"]] if node.args.get("expression") else node.expressions
-            if type(node) in _COMPARISONS or type(node) is exp.Nullif:
-                if type(node) in _IN_ORDER:
-                    self._in_order(node.this, *rest)
-                return Call(_ALIKE[type(node)], self.compared(node.this, *rest))
-            return Call(_ALIKE[type(node)], self.agreed(node.this, *rest))
+            return self._alike(node)
         if type(node) in _READERS:
             return self._by_reader(node)
         if type(node) not in _METHODS:
@@ -114,6 +108,19 @@ class Reading(Operands):
         require_only(node, *parts)
         found: Expression = getattr(self, method)(node)
         return found
+
+    def _alike(self, node: Node) -> Expression:
+        """What needs operands of one kind."""
+        require_only(node, "this", "expression", "expressions", *_QUIET)
+        name = _ALIKE[type(node)]
+        rest = [node.args["expression"]] if node.args.get("expression") else node.expressions
+        if type(node) not in _COMPARISONS and type(node) is not exp.Nullif:
+            return Call(name, self.agreed(node.this, *rest))
+        if type(node) in _COMPARISONS and (spans := times.in_seconds(node, self)):
+            return Call(name, spans)
+        if type(node) in _IN_ORDER:
+            self._in_order(node.this, *rest)
+        return Call(name, self.compared(node.this, *rest))
 
     def _by_reader(self, node: Node) -> Expression:
         """What a reader of its own makes of it; the parser leaves open what a function lacks."""

@@ -1,6 +1,6 @@
 """Dates and times of SQL: parts, units, names, and sums in which dates count in days."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import date, timedelta
 from types import MappingProxyType
 from typing import Final, TypeAlias
@@ -117,6 +117,11 @@ _PARTS: Final[dict[str, str]] = {
     "weekofyear": "week",
 }  # fmt: skip
 _DAYS: Final = {"DAY": 1, "DAYS": 1, "WEEK": 7, "WEEKS": 7}
+_SECONDS: Final = {
+    **dict.fromkeys(("SECOND", "SECONDS"), 1), **dict.fromkeys(("MINUTE", "MINUTES"), 60),
+    **dict.fromkeys(("HOUR", "HOURS"), 3_600), **dict.fromkeys(("DAY", "DAYS"), 86_400),
+    **dict.fromkeys(("WEEK", "WEEKS"), 604_800),
+}  # fmt: skip
 _MONTHS: Final = {
     "MONTH": 1, "MONTHS": 1, "QUARTER": 3, "QUARTERS": 3, "YEAR": 12, "YEARS": 12,
 }  # fmt: skip
@@ -132,19 +137,72 @@ def part(name: str, node: Node, reading: Operands) -> Expression:
         )
     if found == "epoch":
         return _seconds(node, reading)
+    ends = _ends_of_age(node)
+    if found == "year" and ends is not None:
+        return _full_years(ends, reading)
+    between = _apart(node, reading) if found == "day" else None
+    if between is not None:
+        return Call("trunc", (Call("divide", (between, Literal(_SECONDS["DAY"]))),))
     moment = reading.taken(node, Kind.TIMESTAMP)
     return iso_weekday(moment) if found is None else Call(found, (moment,))
 
 
 def _seconds(node: Node, reading: Operands) -> Expression:
     """EPOCH(x), seconds since 1970; of a difference of two times, the seconds between them."""
+    between = _apart(node, reading)
+    return between or Call("epoch", (reading.taken(node, Kind.TIMESTAMP),))
+
+
+def _apart(node: Node, reading: Operands) -> Expression | None:
+    """The seconds between two times, where this is their difference."""
     inner = node.unnest()
-    if isinstance(inner, exp.Sub) and not isinstance(inner.expression, exp.Interval):
-        ends = [reading.taken(end, Kind.TIMESTAMP) for end in (inner.this, inner.expression)]
-        kinds = {reading.kind(end) for end in ends}
-        if Kind.TIMESTAMP in kinds and kinds <= {Kind.TIMESTAMP, Kind.DATE}:
-            return Call("subtract", (Call("epoch", (ends[0],)), Call("epoch", (ends[1],))))
-    return Call("epoch", (reading.taken(node, Kind.TIMESTAMP),))
+    if not isinstance(inner, exp.Sub) or isinstance(inner.expression, exp.Interval):
+        return None
+    ends = [reading.taken(end, Kind.TIMESTAMP) for end in (inner.this, inner.expression)]
+    kinds = {reading.kind(end) for end in ends}
+    if Kind.TIMESTAMP not in kinds or not kinds <= {Kind.TIMESTAMP, Kind.DATE}:
+        return None
+    return Call("subtract", (Call("epoch", (ends[0],)), Call("epoch", (ends[1],))))
+
+
+def in_seconds(node: Node, reading: Operands) -> tuple[Expression, ...] | None:
+    """The operands of a comparison of two times' difference with an INTERVAL, in seconds."""
+    sides = [each.unnest() for each in (node.this, node.expression)]
+    if sum(isinstance(side, exp.Interval) for side in sides) != 1:
+        return None
+    read: list[Expression | None] = []
+    for side in sides:
+        if isinstance(side, exp.Interval):
+            number, unit = _words(side)
+            if (seconds := _SECONDS.get(unit)) is None or not isinstance(side.this, exp.Literal):
+                return None
+            read.append(Literal(whole(exp.Literal.number(number), "An INTERVAL") * seconds))
+        else:
+            read.append(_apart(side, reading))
+    return None if None in read else tuple(each for each in read if each is not None)
+
+
+def _ends_of_age(node: Node) -> list[Node] | None:
+    """Those of AGE(later, earlier). AGE(x) is about today."""
+    inner = node.unnest()
+    is_age = isinstance(inner, exp.Anonymous) and inner.name.upper() == "AGE"
+    return inner.expressions if is_age and len(inner.expressions) == len(_BOTH) else None
+
+
+def _full_years(ends: Sequence[Node], reading: Operands) -> Expression:
+    """The full years between two dates: birthdays, as in 20240131 - 20000229, without the rest."""
+    later, earlier = (_as_number(reading.taken(end, Kind.DATE), reading) for end in ends)
+    return Call("int_divide", (Call("subtract", (later, earlier)), Literal(10_000)))
+
+
+def _as_number(moment: Expression, reading: Operands) -> Expression:
+    if reading.kind(moment) is not Kind.DATE:
+        raise Unsupported(
+            "The AGE of a timestamp is not supported.", fix="Use CAST(x AS DATE).", about="age"
+        )
+    year, month, day = (Call(part, (moment,)) for part in ("year", "month", "day"))
+    month = Call("multiply", (month, Literal(100)))
+    return _plus(_plus(Call("multiply", (year, Literal(10_000))), month), day)
 
 
 def _sum(node: Node, reading: Operands) -> Expression:
@@ -166,7 +224,8 @@ def _sum(node: Node, reading: Operands) -> Expression:
     if Kind.TIMESTAMP in kinds and {*kinds} <= {Kind.TIMESTAMP, Kind.DATE} and back:
         raise Unsupported(
             "The difference of two timestamps is an INTERVAL, which cannot be used by itself.",
-            fix="Use EPOCH(x - y), in seconds, or DATE_DIFF('minute', y, x).",
+            fix="Compare it with INTERVAL 7 DAY, or use EPOCH(x - y), in seconds, or "
+            "DATE_DIFF('minute', y, x).",
         )
     if not all(kind.is_numeric for kind in kinds):
         return Call("subtract" if back else "add", (left, right))
