@@ -69,6 +69,7 @@ def test_rows_are_followed_through_where_order_and_limit():
         ("ABS(a0 - 12)", lambda a, _: np.maximum(0, np.maximum(a - 17, 7 - a)), lambda a, _: np.maximum(abs(a - 17), abs(a - 7))),
         ("GREATEST(a0, 9)", lambda a, _: np.maximum(a - 5, 9), lambda a, _: np.maximum(a + 5, 9)),
         ("CAST(a0 AS DOUBLE)", lambda a, _: a - 5, lambda a, _: a + 5),
+        ("a0::FLOAT", lambda a, _: (a - 5) * (1 - 2**-22), lambda a, _: (a + 5) * (1 + 2**-22)),
         ("COALESCE(NULLIF(a0, 0), 0)", lambda a, _: a - 5, lambda a, _: a + 5),
         ("FLOOR(a0 / 4)", lambda a, _: np.floor((a - 5) / 4), lambda a, _: np.floor((a + 5) / 4)),
         ("ROUND(a0 / 4, 1)", lambda a, _: np.round((a - 5) / 4 - 0.01, 1), lambda a, _: np.round((a + 5) / 4 + 0.01, 1)),
@@ -94,6 +95,7 @@ def test_bars_of_random_arithmetic_hold_whenever_those_of_its_parts_do():
         "-a1 * (a0 - 12) / (a1 + 100)",
         "CEIL(a0 / 3) * GREATEST(a1, 5)",
         "CAST(a0 / a1 AS DECIMAL(9, 3))",
+        "100 * a0::FLOAT / a1::REAL",
     ]
     sql = "SELECT {} FROM noisegate_0".format(", ".join(items))
     shown = run_outer(sql, {"noisegate_0": TABLE}, {})

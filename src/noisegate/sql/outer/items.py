@@ -24,6 +24,7 @@ Rule: TypeAlias = Callable[..., Ends]
 
 TWO_SIDED: Final = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Greatest, exp.Least)  # noise anywhere
 KEEPING: Final = (exp.Paren, exp.Neg, exp.Nullif, exp.Coalesce)  # as wide as their first operand
+_SINGLE: Final = 2.0**-22  # of a number: four roundings to single precision, here and above
 _WHOLE: Final = frozenset(
     exp.DataType.Type[name] for name in ("TINYINT", "SMALLINT", "INT", "BIGINT", "INT128")
 )
@@ -82,6 +83,8 @@ def _cast(kind: exp.DataType) -> Rule | None:
         return _rounded
     if kind.this == exp.DataType.Type.DOUBLE:
         return _keep
+    if kind.this == exp.DataType.Type.FLOAT:
+        return lambda a: (a[0] - _SINGLE * np.abs(a[0]), a[1] + _SINGLE * np.abs(a[1]))
     if kind.this == exp.DataType.Type.DECIMAL and len(kind.expressions) == 2:
         digits = np.array([float(kind.expressions[1].name)])
         return lambda a: _rounded(a, (digits, digits))
