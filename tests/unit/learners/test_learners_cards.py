@@ -98,12 +98,15 @@ def test_a_model_from_elsewhere_has_no_card(gate):
 def test_commands_write_cards(tmp_path):
     copy(PEOPLE, tmp_path)
     common = (*FACTS, "--epsilon", "1", "--budget", "9")
-    run(
-        "learn", "people.csv", "KMeans", "--columns", "age", *common, "--save", "k.md", cwd=tmp_path
-    )
+    said = ("KMeans", "--columns", "age", *common, "--save", "k.md", "--save", "k.json")
+    run("learn", "people.csv", *said, cwd=tmp_path)
     run("statistic", "people.csv", "age >= 65", *common, "--save", "s.card.json", cwd=tmp_path)
     asked = ("age >= t", "--label", "ward = 'north'", "--candidates", "t=20,60")
-    run("hypothesis", "people.csv", *asked, *common, "--save", "h.card.json", cwd=tmp_path)
+    cards = ("--save", "h.md", "--save", "h.card.json")
+    run("hypothesis", "people.csv", *asked, *common, *cards, cwd=tmp_path)
+    wards = "SELECT ward, COUNT(*) FROM people GROUP BY ward"
+    run("choose", "people.csv", wards, *common, "--save", "c.md", "--save", "d.md", cwd=tmp_path)
+    assert all((tmp_path / file).exists() for file in ("k.json", "h.md", "c.md", "d.md"))
     assert "# Release card" in (tmp_path / "k.md").read_text()
     for file in ("s.card.json", "h.card.json"):
         assert json.loads((tmp_path / file).read_text())["ledger"]

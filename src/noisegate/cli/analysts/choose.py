@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from noisegate.desk.order import Order
     from noisegate.sql.choices.choice import Choice, ChoiceExpected
 
-Card = Annotated[Path | None, writes("its card, .md")]
+Card = Annotated[list[Path] | None, writes("its card, .md")]
 _PROGRAM: Final = re.compile(r"\.py:\w+$")
 
 
@@ -107,15 +107,17 @@ def auction(
 
 
 def _chosen(
-    opening: Opening, order: "Order[Choice, ChoiceExpected]", asking: Asking, save: Path | None
+    opening: Opening,
+    order: "Order[Choice, ChoiceExpected]",
+    asking: Asking,
+    save: list[Path] | None,
 ) -> None:
     """Plan or run a choice; its card is written first."""
-    files = [] if save is None else [save]
-    require_writable(files, (".md",))
-    choice = asking.ordered(opening, order, writes=files or None)
+    require_writable(save or [], (".md",))
+    choice = asking.ordered(opening, order, writes=save)
     if choice is None:
         return
-    with saved(files, lambda path: write(path, choice.card(asking.confidence).to_markdown())):
+    with saved(save, lambda path: write(path, choice.card(asking.confidence).to_markdown())):
         print_choice(choice, asking.confidence, as_json=asking.as_json)
 
 
@@ -125,7 +127,7 @@ def _by_program(
     candidates: str | None,
     scoring: Scoring,
     asking: Asking,
-    save: Path | None,
+    save: list[Path] | None,
 ) -> None:
     """Choose by the scores of a program on blocks of rows."""
     from noisegate.orders import ScoreOrder  # noqa: PLC0415 - quick help

@@ -43,7 +43,7 @@ def learn(
         int | None, option("A public number of rows: with --plan, for the score to expect.")
     ] = None,
     save: Annotated[
-        Path | None,
+        list[Path] | None,
         writes(".joblib for scikit-learn, .json, .png .svg .html; its card: .md .card.json"),
     ] = None,
 ) -> None:
@@ -55,15 +55,14 @@ def learn(
         columns=columns.split(",") if columns else None, target=target, where=where,
         rows_per_unit=opening.caps.get("rows_per_unit"), epsilon=asking.epsilon, rows=rows,
     )  # fmt: skip
-    if save is not None:
+    if save:
         from noisegate.shell import PICTURES  # noqa: PLC0415 - quick help
 
         drawn = PICTURES if hasattr(order.learner(), "plot") else ()
-        require_writable([save], (".joblib", ".json", ".md", *drawn))
-    files = [] if save is None else [save]
-    learner = asking.ordered(opening, order, writes=files or None)
+        require_writable(save, (".joblib", ".json", ".md", *drawn))
+    learner = asking.ordered(opening, order, writes=save)
     if learner is not None:
-        with saved(files, lambda path: _save(path, learner, asking.confidence)):
+        with saved(save, lambda path: _save(path, learner, asking.confidence)):
             print_model(model, learner, as_json=asking.as_json)
 
 
@@ -164,7 +163,7 @@ def hypothesis(
     ] = None,
     table: Table = None,
     where: RowsWhere = None,
-    save: Annotated[Path | None, writes("its card, .md .card.json")] = None,
+    save: Annotated[list[Path] | None, writes("its card, .md .card.json")] = None,
 ) -> None:
     """Learn a finite class: the hypothesis with nearly the fewest errors (KLNRS)."""
     from noisegate.learners.classes import class_order, learnt_of, table_of  # noqa: PLC0415
@@ -175,12 +174,11 @@ def hypothesis(
         said, label, table=held, candidates=listed(candidates), where=where,
         epsilon=asking.epsilon, rows_per_unit=opening.caps.get("rows_per_unit"),
     )  # fmt: skip
-    files = [] if save is None else [save]
-    require_writable(files, (".md", ".json"))
-    choice = asking.ordered(opening, order, writes=files or None)
+    require_writable(save or [], (".md", ".json"))
+    choice = asking.ordered(opening, order, writes=save)
     if choice is None:
         return
-    for path in files:
+    for path in save or []:
         write_card(path, choice, asking.confidence)
     found = learnt_of(said, order.candidates, choice)
     if asking.as_json:
