@@ -421,6 +421,7 @@ def choices_follow_their_law(name, draws, stretch):
     assert seen(FACTOR * stretch) < FALSE_ALARM_SMALL
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CHOICES)
 def test_choices_follow_their_law_and_twice_the_factor_is_seen(name):
     choices_follow_their_law(name, 3000, Fraction(2))

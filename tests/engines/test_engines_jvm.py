@@ -136,6 +136,7 @@ def test_a_folder_without_a_value_is_a_missing_one_on_spark_itself(spark, tmp_pa
         folder_cases.opened(folder, place, 'city = { type = "integer", between = [0, 9] }')
 
 
+@pytest.mark.long
 def test_partitions_in_other_folders_than_their_catalogue_says_are_refused(spark, tmp_path):
     """A folder of another value was read as that value, and one elsewhere not at all."""
     session = connect(Place(spark.url, ""))
@@ -188,6 +189,7 @@ def test_a_text_of_other_bytes_than_utf_8_is_missing_in_a_block(spark):
     assert sorted(block["t"].tolist(), key=str) == [None, None, "é"]
 
 
+@pytest.mark.long
 def test_neighbours_on_spark_itself_move_by_at_most_their_claim(spark):
     """Owners of many rows are weighed: each moves counts and sums by no more than its bound."""
     chance = random.Random(3)
@@ -220,6 +222,7 @@ def calls_of(name, chance, count):
     return found[:count]
 
 
+@pytest.mark.long
 def test_each_function_has_the_same_values_on_spark_itself(spark, monkeypatch):
     """Two calls of each over a dozen rows, in two statements."""
     names, said = sorted(FUNCTIONS), set()

@@ -16,6 +16,7 @@ import pytest
 import test_sensitivity as made
 from hypothesis import given, settings
 
+from cases import mostly_long
 from noisegate.algebra.expression import Call, Field, Literal
 from noisegate.algebra.relation import Sampled, Table
 from noisegate.algebra.tally import (
@@ -207,7 +208,7 @@ SIZED = {
 
 
 @pytest.mark.parametrize("reach", [None, Fraction(1000)])
-@pytest.mark.parametrize("name", SIZED)
+@pytest.mark.parametrize("name", mostly_long(SIZED, "doubles", "of units of many rows"))
 def test_rows_by_the_size_of_a_value_are_equal(engine, name, reach):
     """By which bounds are found; powers of two and what lies next to them are among the values."""
     chance, (table, value) = Random(f"{name} {reach}"), SIZED[name]

@@ -99,6 +99,7 @@ KINDS = {
 TRIALS = 600
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_summary_has_the_law_of_noise_on_all_cells(kind):
     assert smallest_p(KINDS[kind], TRIALS) > ALARM
@@ -266,6 +267,7 @@ def test_a_priority_sample_has_the_law_of_sampling_all_cells(first, dense, monke
     assert two_sample_p(features(sparse_samples(PRIORITY, 1200)), dense) > ALARM
 
 
+@pytest.mark.long
 def test_the_comparison_of_samples_catches_broken_copies(dense, monkeypatch):
     """Of 2,000 samples χ² has a noncentrality of 270: missed once in 10⁹ runs or less."""
     assert two_sample_p(features(dense_samples(2500, tilt=2)), dense) < ALARM

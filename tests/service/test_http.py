@@ -221,6 +221,7 @@ def test_the_same_key_is_the_same_run_and_another_body_is_refused(call):
     assert theirs.headers["content-location"] != first.headers["content-location"]
 
 
+@pytest.mark.long
 def test_two_hundred_wait_at_once(clinic):
     """While all workers are busy; others still plan."""
     with running(clinic) as found:

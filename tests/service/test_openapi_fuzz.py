@@ -18,6 +18,7 @@ def api(served):
     return schemathesis.openapi.from_url(f"{served.url}/openapi.json")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ["positive", "negative"])
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: f"{call.method} {call.path}")
 def test_no_request_makes_the_service_fail(api, served, call, mode):

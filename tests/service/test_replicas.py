@@ -61,6 +61,7 @@ def post(url, token, key):
         return json.loads(reply.read())["rows"]
 
 
+@pytest.mark.long
 def test_a_replica_that_is_killed_loses_nothing_and_nobody_pays_twice(replicas):
     processes, urls, token, ledger = replicas
     answers, killed = {}, threading.Event()

@@ -22,6 +22,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from cases import mostly_long
 from noisegate.accounting.accountant import GRAINS_PER_ONE
 from noisegate.errors import LedgerError, NoisegateError, RequestConflict
 from noisegate.ledger.open import open_ledger
@@ -209,7 +210,7 @@ def told(server, quick_path):
     return run
 
 
-@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+@pytest.mark.parametrize("store", mostly_long(["sqlite", "postgres"], "sqlite"))
 def test_a_kill_at_any_step_forgets_no_spend(store, told):
     """Looked at after each step; resumed once from whatever was stored and seen by then."""
     found = told(store, resume_all=False)

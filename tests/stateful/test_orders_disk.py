@@ -127,6 +127,7 @@ def interrupted(directory, times, *orders):
     return json.loads(found.stdout)
 
 
+@pytest.mark.long
 def test_ctrl_c_at_a_random_moment_is_ctrl_c_and_pays_for_what_was_seen(quick_path):
     """What the engine makes of it (errors of its own, or no ±) is not what the user gets."""
     assert interrupted(quick_path, 6, "sql")["interrupted"] > 0

@@ -119,6 +119,7 @@ def test_what_is_no_plain_count_is_answered_by_noise(town):
     assert gate.spent.delta == 0
 
 
+@pytest.mark.long
 def test_ways_of_protecting_a_table_compared():
     """False alarm: errors over 200 trials and 20 cells differ by half once in 10⁹ runs."""
     counts = made_up(200_000, 40)

@@ -111,6 +111,7 @@ UNIT = Coordinate("x", None, Fraction(0), Fraction(1), "x")
 WIDE = Coordinate("x", None, Fraction(-8), Fraction(8), "x")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("gaussian", [False, True])
 @pytest.mark.parametrize(
     ("family", "drawn", "coordinate", "truth", "amounts"),

@@ -92,6 +92,7 @@ def tried(estimator, part):
     return passed, {name: words for name, words in failed.items() if name not in allowed(estimator)}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "part", "least"), USUAL)
 def test_scikit_learns_checks_hold(name, part, least):
     passed, failed = tried(made_of(name, epsilon=1000, memory=noisegate.memory(10**6)), part)

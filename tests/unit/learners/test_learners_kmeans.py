@@ -81,6 +81,7 @@ def test_auto_spends_its_price_and_nearly_finds_the_clusters(gaussian):
     assert inertia(rows, found["centers"]) < 1.15 * inertia(rows, centers)
 
 
+@pytest.mark.long
 def test_centres_are_off_by_as_much_as_is_said():
     rows, _ = blobs(5000)
     exact = fit_kmeans(unlabelled(rows, 2, noise=False), 5)["centers"]

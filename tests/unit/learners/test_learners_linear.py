@@ -81,6 +81,7 @@ def test_it_spends_its_price_and_is_nearly_as_good(gaussian):
     )
 
 
+@pytest.mark.long
 def test_weights_are_off_by_as_much_as_is_said():
     rows, told = numbers(3000)
     exact = fit_linear(trial(rows, told, 6, noise=False), rounds=4)["line"]

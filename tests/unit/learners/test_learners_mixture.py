@@ -70,6 +70,7 @@ def test_a_round_without_noise_is_the_textbook(shape):
     assert np.abs(means - model.means).max() > 0.05
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("gaussian", [False, True])
 @pytest.mark.parametrize("shape", ["diag", "full"])
 def test_clouds_are_found(shape, gaussian):

@@ -76,6 +76,7 @@ def test_a_score_is_free_and_depends_on_no_row(tmp_path, model, target):
     assert all(gate.spent.epsilon == 0 for gate in gates)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("model", "target"), PAIRS[:2])
 def test_a_score_is_that_of_fits_to_such_rows(model, target):
     """Columns of independent normal numbers that explain half of a target, or tell four in five.

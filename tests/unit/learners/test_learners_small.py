@@ -30,6 +30,7 @@ def score(line: np.ndarray, held: np.ndarray, target: np.ndarray) -> float:
     return float(1 - np.mean(off**2) / np.var(target))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("gaussian", [False, True])
 @pytest.mark.parametrize(("columns", "told"), [(3, 0.0), (10, 0.5)])
 def test_a_line_is_hardly_worse_than_the_mean(columns, told, gaussian):
@@ -39,6 +40,7 @@ def test_a_line_is_hardly_worse_than_the_mean(columns, told, gaussian):
     assert all(ask.spent <= 1 for ask in asks)
 
 
+@pytest.mark.long
 def test_a_mean_far_from_the_middle_is_told_as_well_as_one_near_it():
     """300 rows at -0.8: 0.1 off, where a count and a sum for parts of the price were 0.2 off."""
     target = np.clip(np.random.default_rng(6).normal(-0.8, 0.05, (300, 1)), -1, 1)

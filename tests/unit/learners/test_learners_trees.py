@@ -210,6 +210,7 @@ def test_a_tree_spends_its_price_and_tells_the_classes(gaussian):
     assert right(found, *clouds(4000, seed=1)) > 0.95  # 0.99 without noise
 
 
+@pytest.mark.long
 def test_a_tree_looks_at_leaves_where_no_column_tells_by_itself():
     """By the classes' means alone it tells 0.6; with leaves 0.957, ± 0.006 over runs."""
     rows, told = checkers(30_000)
@@ -270,6 +271,7 @@ def test_levels_stop_where_noise_alone_could_gain():
     assert len(fit_levels(trial(rows, told, "1/10"))["nodes"]) == 1
 
 
+@pytest.mark.long
 def test_wine_at_a_price_of_1():
     """diffprivlib tells 0.63 of them right by a tree; the mean of 10 is 0.82 here, ± 0.03."""
     rows, told = load_wine(return_X_y=True)
@@ -362,6 +364,7 @@ def test_a_forest_without_sight_is_one_tree_of_sides():
     assert fits_of_sides > 7
 
 
+@pytest.mark.long
 def test_a_class_that_little_is_known_about_is_not_the_likeliest_everywhere():
     """50 rows of 1,000 with ten columns: a wide guess about them was the likeliest of most rows."""
     coins = np.random.default_rng(3)

@@ -403,6 +403,7 @@ def squares(exact, workload, runs):
     return np.mean([np.mean((workload.answers(each.mend(1.0)) - true) ** 2) for each in found])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("exact", "runs", "plain", "quadtree"),
     [(SPREAD, 10, 0.75, 1.75), (SPARSE, 4, 0.4, 1), (EVEN, 32, 0.75, 2)],

@@ -141,6 +141,7 @@ def test_agreeing_tables_are_the_nearest_ones():
     assert np.allclose(np.concatenate([parts.table(s).ravel() for s in sets]), nearest)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("gaussian", [True, False])
 def test_the_error_of_each_table_is_as_predicted(gaussian):
     """Of least squares. A mean square has a relative deviation of 0.065 at most: 0.4 is 6 of them,

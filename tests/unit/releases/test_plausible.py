@@ -316,6 +316,7 @@ def test_covers_are_the_latest_groups_and_earlier_ones_elsewhere():
     assert len(covers((6,), [*heard[:2], cut])) == 2  # of groups that are cut, those before count
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shape", [(32,), (6, 6)])
 def test_rounds_that_ask_what_is_furthest_off_tell_how_far_the_rest_is(shape):
     """All answers of nearly every release are within: of 240, one had 0.997.

@@ -162,6 +162,7 @@ def opened(accountant="pure", ledger=":memory:"):
 ORDER = {"columns": {"x": 1}, "workload": ASKED, "where": "x IS NOT NULL"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("accountant", ["pure", "zcdp"])
 def test_released_ranges_are_within_their_margins(accountant):
     """Of 180 ranges, three a release, 0.95 are within: fewer than 0.85 in one of 10^5 runs."""

@@ -230,6 +230,7 @@ def test_the_predicted_error_is_the_mean_of_the_variances(made, gaussian, shape)
         assert predicted.rms == pytest.approx(sqrt(squared), rel=1e-6)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("made", LINEAR[:1] + LINEAR[2:3], ids=["tree", "haar"])
 @pytest.mark.parametrize("gaussian", [True, False])
 @pytest.mark.parametrize("shape", [(16000,), (128, 128)])

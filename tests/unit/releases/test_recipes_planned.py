@@ -454,6 +454,7 @@ def test_a_plan_for_a_rough_table_is_a_hierarchy_and_for_few_rows_a_few_bins():
         assert variance > 0
 
 
+@pytest.mark.long
 def test_the_predicted_error_is_that_of_a_table_uneven_everywhere():
     """The measured mean square over 8 releases has a relative spread of about 0.1."""
     size, price = 256, Fraction(1, 2)

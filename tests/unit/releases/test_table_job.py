@@ -52,6 +52,7 @@ def test_a_release_is_paid_once_and_is_the_same_ever_after():
     assert again.query(age=(20, 39)) == first.query(age=(20, 39))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["adaptive", "planned", "dawa", "ahp"])
 def test_methods_that_look_first_have_margins_which_stay(method, tmp_path):
     gate = gate_of()

@@ -371,6 +371,7 @@ def test_what_is_made_of_lower_bounds_alone_is_one(rows, sql, lower):
     assert opened(rows, rows_per_unit=3).sql(sql, epsilon=1).lower() == tuple(lower.split())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("units", [1, 2])
 def test_what_one_hidden_unit_holds_is_in_the_bar_or_a_lower_bound_is_shown(units):
     """≈ 1 ± 0 was said of 5,000 rows. False alarm: more than 6 of 24 that fail in 7 of 100, 1e-3."""

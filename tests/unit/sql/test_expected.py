@@ -106,6 +106,7 @@ def test_the_error_of_a_ratio_follows_from_rows_that_were_said(kind, sql):
     assert any(f"for about {SIZE:,}" in words for _, words in many.facts())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("count", ["SELECT COUNT(*) AS n FROM people", BY_WARD])
 @pytest.mark.parametrize("sql", RATIOS)
 def test_the_error_of_a_ratio_follows_from_a_released_count(gate, sql, count):

@@ -25,6 +25,7 @@ def values(request):
     }[request.param]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("function", ["SUM", "AVG"])
 def test_the_bar_holds_the_answer_of_all_values(values, function):
     """Values beyond the bounds are some hundredths of all, which noise alone does not cover. 95 of

@@ -243,6 +243,7 @@ def fares(coins, units=3000):
     return pa.table({"who": np.repeat(np.arange(units), size), "fare": fare.round(2)})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("accountant", ["pure", "zcdp"])
 def test_a_sum_beside_a_count_is_about_as_accurate_as_alone(accountant):
     """Its bounds are near, its values far below them: the noise was 40 times as wide, once.

@@ -189,6 +189,7 @@ def test_bins_that_are_not_clear_by_themselves_are_seen_together():
     assert profile_of(bulk | {8: 4}).sizes.end == profile_of(bulk).sizes.end
 
 
+@pytest.mark.long
 def test_noise_alone_seldom_chooses_a_far_larger_cap():
     """100 looks at 2,000 units of few rows. A bin stands clear by noise with a chance of 1 %, and
     less with each bin between: a tenth of all looks see one, 1 % one that is ten times as large.

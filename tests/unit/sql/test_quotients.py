@@ -44,6 +44,7 @@ def allowed(total, count, laws, doubts, t):
     return abs(total - t * count) <= np.hypot(noise, off)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("total", "count", "scales", "doubts"), [
     (40_000, 10_000, (900, 50), (0, 0)),
     (40_000, 10_000, (900, 50), (2_000, 300)),
@@ -164,6 +165,7 @@ def test_a_variance_has_one_noise_and_a_bar_as_wide_as_that():
         assert np.median(bar.high - bar.low) < 1.2 * 2 * off
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("beside", ["", ", COUNT(*) AS n"])
 def test_an_average_far_below_its_bounds_is_a_sum_over_a_count(beside):
     """Around the middle of the bounds errors are .04 to .12 in the median, and here about .002.

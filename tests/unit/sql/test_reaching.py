@@ -96,7 +96,7 @@ def test_where_the_most_is_not_enough_the_look_is_paid_and_free_from_then_on():
     [
         ("SELECT w, COUNT(*) AS n FROM t GROUP BY ROLLUP(w)", 4_000),
         ("SELECT COUNT(*) AS n, SUM(x) AS s FROM t", 100_000),
-        (GROUPS, 2_000),
+        pytest.param(GROUPS, 2_000, marks=pytest.mark.long),
         ("SELECT COUNT(*) AS n FROM t WHERE x > (SELECT SUM(x) / COUNT(*) FROM t)", 4_000),
     ],
 )
@@ -196,6 +196,7 @@ def test_limits_see_the_most(tmp_path):
     assert gate.spent.epsilon == 0
 
 
+@pytest.mark.long
 def test_a_share_of_the_rows_can_be_asked_for():
     """The ± of an answer may be larger than predicted, but not usually."""
     widths = []

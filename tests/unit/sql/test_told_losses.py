@@ -149,6 +149,7 @@ def test_numbers_are_as_they_were_and_their_bars_follow_what_was_measured(
     assert (again.margins() != told.margins()) is telling
 
 
+@pytest.mark.long
 def test_found_groups_are_not_taken_to_hold_all_rows():
     """Of four groups one or two are shown: these alone were raised by what all groups lose."""
     random = np.random.default_rng(2)

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 import noisegate as ng
+from cases import mostly_long
 from noisegate.sql.job import _read as job_read
 
 ROWS = 4000
@@ -88,7 +89,10 @@ def test_what_was_bought_with_noisy_zeros_is_found_in_older_ledgers(monkeypatch,
     assert gate.sql(sql, epsilon=1).rows[0][1] == 0
 
 
-@pytest.mark.parametrize("asked", ["SUM(z)", "COUNT(*), SUM(z)", "AVG(z), SUM(z)", "AVG(z)"])
+@pytest.mark.parametrize(
+    "asked",
+    mostly_long(["SUM(z)", "COUNT(*), SUM(z)", "AVG(z), SUM(z)", "AVG(z)"], "SUM(z)", "AVG(z)"),
+)
 @pytest.mark.parametrize("declared", [True, False])
 def test_values_that_are_all_0_are_told_as_about_0(asked, declared):
     """A look that saw nobody, or bounds from 0 to 0: both were charged, and divided by 0."""

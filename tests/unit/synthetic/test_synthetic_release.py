@@ -124,6 +124,7 @@ def test_it_is_paid_once_and_any_number_of_rows_is_free(gate, made):
     assert verify(again.card(), gate.ledger) == []
 
 
+@pytest.mark.long
 def test_it_is_the_same_in_another_process_and_for_another_analyst(tmp_path):
     rows, book = tmp_path / "people.parquet", tmp_path / "book"
     pq.write_table(people(), rows)
