@@ -38,6 +38,7 @@ SELECT NULLIF(region, 'north') AS r, COUNT(*) AS n FROM patients GROUP BY r
 SELECT NULLIF(age % 3, 0) AS r, COUNT(*) AS n FROM patients GROUP BY r
 SELECT region, country, COUNT(*) AS n FROM patients JOIN regions USING (region) GROUP BY region, country
 SELECT SUM(EPOCH(seen - TIMESTAMP '2024-01-01 00:00:00') / 60) AS m, SUM(EXTRACT(epoch FROM (seen - DATE '2024-02-01'))) AS s FROM visits WHERE seen BETWEEN '2023-01-01' AND '2025-01-01'
+SELECT AVG(CASE WHEN EXISTS (SELECT 1 FROM visits w WHERE w.patient_id = v.patient_id AND w.seen > v.seen) THEN 1 ELSE 0 END) AS a, AVG(CAST(EXISTS (SELECT 1 FROM visits w WHERE w.patient_id = v.patient_id AND w.visit_id <> v.visit_id) AS INT)) FILTER (WHERE v.cost > 6) AS b FROM visits v
 SELECT DISTINCT region FROM patients
 SELECT DISTINCT region, smoker FROM patients WHERE age > 10
 SELECT COUNT(*) AS n FROM (SELECT DISTINCT region FROM patients)

@@ -217,11 +217,13 @@ _MADE_OF: Final[dict[type[exp.Expr], str]] = {
 
 
 def made_of(node: Node) -> Node | None:
-    """A regression aggregate as arithmetic on others; None of any other call.
+    """An aggregate that is arithmetic on others, as regressions are; None of any other call.
 
-    They are about rows where neither argument is NULL, so that is the FILTER of each.
+    Regressions are about rows where neither argument is NULL, so that is the FILTER of each.
     """
     call = node.this if isinstance(node, exp.Filter) else node
+    if isinstance(call, exp.Avg) and _is_of_others(call):
+        return _divided(node, call)
     if type(call) not in _MADE_OF:
         return None
     require_only(call, "this", "expression")
@@ -239,6 +241,28 @@ def made_of(node: Node) -> Node | None:
         where = exp.Where(this=exp.and_(*(part.copy() for part in held)))
         each.replace(exp.Filter(this=each.copy(), expression=where))
     return made
+
+
+def _is_of_others(call: exp.Avg) -> bool:
+    """Whether what is averaged asks for other rows of the same table, as a rate of return does.
+
+    It is larger where a unit has many rows, so a cap on rows would move the average.
+    """
+    select = call.find_ancestor(exp.Select)
+    start = None if select is None else select.args.get("from_")
+    joins = [] if select is None else select.args.get("joins") or []
+    outer = {each.this.name for each in (start, *joins) if each is not None}
+    inner = (query.find_all(exp.Table) for query in call.find_all(exp.Select))
+    return any(table.name in outer for tables in inner for table in tables)
+
+
+def _divided(node: Node, call: exp.Avg) -> Node:
+    """The same as a sum over a count, each with the cap that fits it."""
+    parts: list[Node] = [exp.Sum(this=call.this.copy()), exp.Count(this=call.this.copy())]
+    if isinstance(node, exp.Filter):
+        parts = [exp.Filter(this=part, expression=node.expression.copy()) for part in parts]
+    divisor = exp.Nullif(this=parts[1], expression=exp.Literal.number(0))
+    return exp.Paren(this=exp.Div(this=parts[0], expression=divisor, typed=False, safe=False))
 
 
 Line: TypeAlias = tuple[Expression, Fraction, Fraction]  # core, factor, shift
