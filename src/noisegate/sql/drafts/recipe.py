@@ -55,6 +55,7 @@ VARIANCES: Final = (
     Function.STDDEV_SAMP,
     Function.STDDEV_POP,
 )
+SPREAD: Final = (Function.STDDEV_SAMP, Function.STDDEV_POP, Function.CORR)
 ADDITIVE: Final = (
     *COUNTS, Function.SUM, Function.AVG, *VARIANCES,
     Function.COVAR_SAMP, Function.COVAR_POP, Function.CORR,
@@ -105,9 +106,12 @@ class Recipe:
     def is_foreseen(self, rows: int | None) -> bool:
         """Whether its error is known beforehand: averages need the number of their rows.
 
-        So do quantiles, and counts and sums of a sample.
+        So do quantiles, and counts and sums of a sample. What divides by how far values lie apart,
+        or is the root of it, errs by that, which nobody knows.
         """
         function = self.aggregate.function
+        if function in SPREAD:
+            return False
         needs = self.sampled or function in CHOSEN
         if not needs and (self.count is None or function is Function.SUM):
             return True

@@ -18,7 +18,7 @@ from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number, positive
 from noisegate.sql.drafts.draft import Draft
 from noisegate.sql.drafts.purchase import Purchase, purchase
-from noisegate.sql.drafts.recipe import CHOSEN, COUNTS, Recipe
+from noisegate.sql.drafts.recipe import CHOSEN, COUNTS, SPREAD, Recipe
 from noisegate.sql.estimates.estimate import predicted
 from noisegate.sql.laws.known import is_brackets, is_quantiles
 from noisegate.sql.question import Function
@@ -125,6 +125,12 @@ def limits_of(draft: Draft, goal: Goal) -> dict[str, float]:
 def _require_foreseen(recipe: Recipe, goal: Goal) -> None:
     if recipe.is_foreseen(goal.rows):
         return
+    if recipe.aggregate.function in SPREAD:
+        raise Unsupported(
+            f"The error of {recipe.aggregate.function.value} depends on how far apart values are.",
+            fix="Ask by epsilon.",
+            about="accuracy",
+        )
     fix = "Ask by epsilon, or give an approximate number of rows: rows=10000 (--rows 10000)."
     if goal.rows is not None:
         fix = "Ask by epsilon, or write the FILTER as WHERE."

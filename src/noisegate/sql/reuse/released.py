@@ -26,7 +26,15 @@ from noisegate.privacy.domain import EPOCH, Key, Kind
 from noisegate.sql.drafts.draft import Draft, Part, draft, is_sought
 from noisegate.sql.drafts.groups import Caps, Columns, grouping_id
 from noisegate.sql.drafts.purchase import Purchase
-from noisegate.sql.drafts.recipe import CHOSEN, COUNTS, OFF_CENTRE, VARIANCES, Recipe, shown_scale
+from noisegate.sql.drafts.recipe import (
+    CHOSEN,
+    COUNTS,
+    OFF_CENTRE,
+    SPREAD,
+    VARIANCES,
+    Recipe,
+    shown_scale,
+)
 from noisegate.sql.drafts.within import schema_within
 from noisegate.sql.drafts.words import capped_words
 from noisegate.sql.estimates.estimate import Estimates, Released, estimate, predicted
@@ -292,6 +300,8 @@ class Guess:
         """Whether its error is known: averages need the number of their rows, and so do samples."""
         if recipe.is_foreseen(None):
             return True
+        if recipe.aggregate.function in SPREAD:
+            return all(needed.measurement is None for needed in self.needed)
         if recipe.aggregate.where is None and self.is_known:
             return True
         piece = recipe.direct if recipe.count is None else recipe.count
