@@ -144,7 +144,8 @@ def _require_stored(policy: Policy, stored: Stored) -> None:
     for place, name, column in spoken:
         if column not in stored.get(name, {}):
             raise PolicyError(
-                f"{policy.file.name}: {place}: table {name!r} has no column {column!r}.",
+                f"{policy.file.name}: {place}: table {name!r} has no column {column!r} of "
+                "a supported type.",
                 fix=nearest(column, stored.get(name, {})),
                 about="column",
             )
