@@ -7,6 +7,7 @@ import pytest
 
 import noisegate
 from noisegate.errors import OverBudget, Unsupported
+from noisegate.releases.ask import asking
 from refusals import about
 
 ROWS = 60 * 5 + 40 * 2  # sixty people with five rows, forty with two
@@ -91,3 +92,46 @@ def test_a_series_has_a_declared_bound(gate):
     with pytest.raises(Unsupported, check=about("cap")):
         gate.release("series", columns={"age": 10}, until=50, epsilon=1)
     assert gate.spent.epsilon == 0
+
+
+def uneven():
+    """Many units with few rows, and few with many: a total needs these, single cells do not."""
+    owners = [f"a{i}" for i in range(1_900) for _ in range(3)]
+    owners += [f"b{i}" for i in range(300) for _ in range(300)]
+    return pa.table({"who": owners, "age": [i % 1000 for i in range(len(owners))]})
+
+
+def opened(accountant="pure"):
+    delta = "1e-6" if accountant == "zcdp" else 0
+    return noisegate.open(
+        uneven(), epsilon=40, delta=delta, accountant=accountant, unit="who", ledger=":memory:",
+        columns={"age": {"type": "integer", "between": [0, 999]}},
+    )  # fmt: skip
+
+
+def bound_of(made):
+    said = next(words for words in str(made).splitlines() if words.startswith("Capped: "))
+    return int(said.split()[1].replace(",", ""))
+
+
+@pytest.mark.parametrize("accountant", ["pure", "zcdp"])
+def test_the_bound_suits_the_questions_of_the_release(accountant):
+    """Single cells of a thousand have noise for few rows, the two halves for many."""
+    gate = opened(accountant)
+    cells = gate.release("histogram", columns={"age": 1}, epsilon=1)
+    halves = gate.release("histogram", columns={"age": 500}, epsilon=1)
+    assert bound_of(cells) <= 100
+    assert bound_of(halves) >= 200
+    assert f"as estimated: {bound_of(cells)}" in str(cells)
+
+
+def test_what_was_paid_for_under_the_bound_of_a_total_is_found(monkeypatch):
+    gate = opened()
+    with monkeypatch.context() as before:
+        before.setattr(asking, "_best", lambda known, bound, *_, **__: bound)
+        made = gate.release("histogram", columns={"age": 1}, epsilon=1)
+    monkeypatch.setattr(asking, "_SINCE", "9999-12-31")
+    again = gate.release("histogram", columns={"age": 1}, epsilon=1)
+    assert again.free
+    assert bound_of(again) == bound_of(made) >= 200
+    assert not gate.release_plan("histogram", columns={"age": 2}, epsilon=1).free

@@ -5,14 +5,16 @@ costs accuracy, never privacy.
 
 A contribution bound that nobody declared is estimated first, for a share of the release's price.
 
-As in SQL: a count of the same rows looks how many rows units have, and the bound that errs least is
-taken. The look is bought once, whatever is released of these rows for the same price.
+As in SQL: a count of the same rows looks how many rows units have. The bound that errs least is
+taken, for the questions of the release: its noise grows with the bound, and as nothing is raised by
+what the bound loses, all of that is an error. The look is bought once, whatever is released of
+these rows for the same price.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import prod
+from math import hypot, prod
 from typing import Any, Final, Protocol, final
 
 import numpy as np
@@ -28,10 +30,13 @@ from noisegate.desk.job import Drawn, E, Job, Progress, R, Receipt
 from noisegate.desk.terms.price import Price, require_shares, variance_of
 from noisegate.desk.terms.terms import Terms
 from noisegate.exact import Number
+from noisegate.ledger.ledger import Ledger
 from noisegate.mechanisms.base import Mechanism
 from noisegate.privacy.distance import L1, L2
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.event import Event
+from noisegate.sql.estimates.profiles import STEPS
+from noisegate.sql.estimates.tails import DIFFER
 from noisegate.sql.job import QuestionJob, question_job
 from noisegate.transforms.query import Query
 from noisegate.transforms.strategy import Block, Groups, Strategy
@@ -163,6 +168,7 @@ _BLIND: Final = (
     "The estimate of the contribution bound shows no unit, since its noise hides as many as there "
     "are: numbers may be far too low."
 )
+_SINCE: Final = "2026-11-20"  # ledgers that began later hold no bounds that suit one total alone
 _UNSEEN: Final = "Errors are shown for a contribution bound of 1 row, and grow with it."
 
 
@@ -214,8 +220,15 @@ def capped(
     sql: str,
     epsilon: Number | None,
     made: Callable[[int, Number], Job[Any, R, E]],
+    *,
+    whole: bool,
+    shares: bool,
 ) -> Job[Any, R, E] | None:
-    """What ``made`` makes of a bound and of what is left of ε; None where none is estimated."""
+    """What ``made`` makes of a bound and of what is left of ε; None where none is estimated.
+
+    ``whole``: looks see how many rows units have in all groups together; ``shares``: see `_best`.
+    What was paid for when the bound was that of the question ``sql`` alone is found.
+    """
     terms = Terms(epsilon=None if epsilon is None else desk.epsilon(epsilon))
     look = question_job(desk, sql, terms)
     said = look.asked.said
@@ -226,10 +239,18 @@ def capped(
         caps = [each["rows_per_unit"] for each in known.asked.chosen.caps.values()]
         left = known.asked.terms.epsilon
         assert left is not None  # noqa: S101 - the question has a price
-        job = made(max(caps), digits_down(desk.asked(left), _DIGITS))
+        price = digits_down(desk.asked(left), _DIGITS)
+        words, bound = known.asked.chosen.words, max(caps)
+        job = made(bound, price)
+        best = _best(known, bound, job.expected, shares=shares) if whole else bound
+        since = desk.read_as(Ledger.begun) >= _SINCE
+        if best != bound and (since or not job.is_paid(desk.curator)):
+            job = made(best, price)
+            shown = f"as estimated: {bound}", f"as estimated: {best}"
+            words = tuple(each.replace(*shown) for each in words)
         found = [each for part in known.asked.chosen.profiles.values() for each in part]
         blind = (_BLIND,) if any(each.is_blind for each in found) else ()
-        words = (*known.asked.chosen.words, *blind)
+        words = (*words, *blind)
         notes = (*words, *job.notes)
         based = Based.on(known.asked.seen, words)
         return replace(job, epsilon=said, notes=tuple(dict.fromkeys(notes)), based=based)
@@ -243,3 +264,26 @@ def capped(
         endings=job.endings, before=tuple(look.asked.unpaid.values()), look=look, guess=job,
         make=make, uses=job.uses,
     )  # fmt: skip
+
+
+def _best(known: QuestionJob, asked: int, expected: Any, *, shares: bool) -> int:  # noqa: ANN401 - of any job
+    """The bound with the least error of a question of the release; ``asked`` where none is known.
+
+    ``expected`` is that of a release with the bound ``asked``. With ``shares`` numbers are parts of
+    the rows that count, and what large units have differs from that of others by so much.
+    """
+    found = [each for part in known.asked.chosen.profiles.values() for each in part]
+    noise = next(
+        (each for name in ("rms", "noise", "most") if (each := getattr(expected, name, None))), None
+    )
+    rows = [each for each in found if each.part == 1 and not (each.people or each.sums)]
+    if noise is None or len(found) != 1 or rows != found or found[0].is_blind:
+        return asked
+
+    def error(cap: int) -> float:
+        loss, random = found[0].loss(cap), noise * cap / asked
+        if shares:
+            return hypot(random / loss.kept, DIFFER * loss.lost / (loss.kept + loss.lost))
+        return hypot(random, expected.covered * loss.lost)
+
+    return min(STEPS, key=error)

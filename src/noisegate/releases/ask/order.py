@@ -107,10 +107,12 @@ class ReleaseOrder(JobOrder[R_co, E_co]):
 class CellsOrder(ReleaseOrder[R_co, E_co]):
     """A release of cells: ``sql`` says which, or ``columns`` of a ``table``.
 
-    ``estimates``: whether a contribution bound that nobody declared is estimated for it.
+    ``estimates``: whether a contribution bound that nobody declared is estimated for it;
+    ``shares``: its numbers are shares of the rows that count, which a bound hardly changes.
     """
 
     estimates: ClassVar[bool] = True
+    shares: ClassVar[bool] = False
     sql: str | None = None
     table: str | None = None
     columns: Columns | None = None
@@ -134,7 +136,10 @@ class CellsOrder(ReleaseOrder[R_co, E_co]):
                 raise
             from noisegate.releases.ask.asking import capped  # noqa: PLC0415 - where it is needed
 
-            found = capped(desk, sql, self.epsilon, bounded)
+            whole = (
+                self.sql is None or desk.accountant == "pure"
+            )  # else looks see norms over groups
+            found = capped(desk, sql, self.epsilon, bounded, whole=whole, shares=self.shares)
             if found is None:
                 raise
         return found

@@ -45,6 +45,12 @@ class Workload:
         """How many questions there are."""
         return int(self.lows.shape[0])
 
+    @property
+    def covered(self) -> float:
+        """What part of all cells a question adds up, as a root mean square."""
+        sizes = np.prod((self.highs - self.lows + 1) / np.array(self.shape, float), axis=1)
+        return float(np.sqrt(np.mean(sizes**2)))
+
     def answers(self, cells: Floats) -> Floats:
         """The sum of each box, from sums over all corners."""
         sums = np.zeros([n + 1 for n in self.shape])

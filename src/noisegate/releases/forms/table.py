@@ -195,7 +195,8 @@ class TableExpected(Predicted):
     """What would be released, by which method, and how far it may be off: see `Predicted`.
 
     Errors are in the units of the sum, over the ``questions`` of the workload. Of errors that a
-    release knows from ``seen`` numbers alone it states a wider ±.
+    release knows from ``seen`` numbers alone it states a wider ±. ``covered`` is the part of the
+    cells that a question adds up, as a root mean square.
     """
 
     axes: tuple[Axis, ...]
@@ -203,6 +204,7 @@ class TableExpected(Predicted):
     workload: str
     questions: int
     gaussian: bool
+    covered: float = 1.0
 
     @property
     def shape(self) -> tuple[int, ...]:

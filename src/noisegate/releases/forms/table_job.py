@@ -162,6 +162,7 @@ class TableOrder(MethodOrder[TableRelease, TableExpected]):
 class CdfOrder(MethodOrder[CdfRelease, TableExpected]):
     """A distribution function: a series of numbers, by a method whose error is known."""
 
+    shares: ClassVar[bool] = True
     name: Literal["cdf"] = "cdf"
 
     def job(self, desk: Desk) -> Job[Contents, CdfRelease, TableExpected]:
@@ -274,6 +275,7 @@ def _expected(
         seen=predicted.seen,
         levels=tuple(each * grain for each in predicted.levels),
         gaussian=making.price.gaussian,
+        covered=asked.covered,
     )
 
 
