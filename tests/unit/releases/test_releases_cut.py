@@ -88,6 +88,21 @@ def test_a_release_under_a_bound_says_that_it_is_below_the_table(tmp_path, accou
     assert KEPT * 0.9 < float(kept) < KEPT * 1.05 < ROWS
 
 
+def pictured(made):
+    """What stands above the picture."""
+    return " ".join(made.plot().to_dict()["title"]["subtitle"])
+
+
+@pytest.mark.parametrize("holds", [False, True])
+@pytest.mark.parametrize(("name", "more"), ORDERS)
+def test_a_picture_says_so_too(tmp_path, name, more, holds):
+    gate = opened(tmp_path, cap=40 if holds else CAP, holds=holds)
+    assert ("Lower bounds" in pictured(gate.release(name, epsilon=PRICE, **more))) is not holds
+    shares = gate.release("cdf", columns={"x": 10}, epsilon=PRICE)
+    assert "Lower bounds" not in pictured(shares)
+    assert ("that a contribution bound keeps" in pictured(shares)) is not holds
+
+
 @pytest.mark.parametrize("accountant", ["pure", "zcdp"])
 @pytest.mark.parametrize(("name", "more"), ORDERS)
 def test_where_nobody_exceeds_the_bound_nothing_is_below(tmp_path, accountant, name, more):

@@ -25,6 +25,7 @@ from noisegate.privacy.loss import ApproxDP
 _POINTS_MAX: Final = 5_000
 _BARS_MAX: Final = 60  # more are a band along a line; of other keys, the largest are drawn
 _LETTER: Final = 7  # pixels
+_LOWER: Final = "Lower bounds (≥): a contribution bound leaves some out, by an unknown amount."
 _PARTS_MAX: Final = 6  # of a picture
 _ALIKE: Final = 20  # times as large: such numbers stand side by side
 _NOT: Final = r"(?:(?!\b(?:SELECT|WHERE|HAVING|LIMIT|QUALIFY)\b).)*"
@@ -163,7 +164,8 @@ def framed(
 
     Without a title, it is ``what`` is shown where that is all rows of a table, else the SQL.
     """
-    words = " ".join((*notes, answer.promise))
+    lower = (_LOWER,) if answer.lower() else ()
+    words = " ".join((*notes, *lower, answer.promise))
     cost = None if answer.practice else answer.cost
     sql = " ".join(answer.sql.split())
     said = what if what and _WHOLE.fullmatch(sql) else sql

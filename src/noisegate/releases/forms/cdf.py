@@ -194,10 +194,11 @@ class CdfRelease(Held):
             y=alt.Y("low:Q", title="share of rows", scale=scale), y2="high:Q"
         )
         line = base.mark_line(interpolate="step-after").encode(y=alt.Y("share:Q", scale=scale))
-        words = f"All of the exact function lies in the band at {percent(confidence)} confidence."
+        whose = "function of the rows that a contribution bound keeps" if self.cut else "function"
+        words = f"All of the exact {whose} lies in the band at {percent(confidence)} confidence."
         steps = (area + line).properties(width=480)
         what = f"distribution function of {axis.name}"
-        return framed(steps, self.histogram.answer(0), title=title, notes=[words], what=what)
+        return framed(steps, self.answer(0), title=title, notes=[words], what=what)
 
     def answer(self, rows: int | None = None) -> Answer:
         """The shares as an answer has them; their margins hold everywhere at once."""
