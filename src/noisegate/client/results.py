@@ -213,7 +213,7 @@ def _means(record: Mapping[str, Any]) -> "Expectations":
     return Expectations(
         means=means_from(exact["means"]), cost=loss_from(exact["cost"]),
         remaining=loss_from(exact["remaining"]), guarantee=guarantee_from(exact["guarantee"]),
-        request_id="",
+        request_id="", caveats=tuple(record.get("caveats", ())),
     )  # fmt: skip
 
 

@@ -40,6 +40,8 @@ from noisegate.mechanisms.catalogue import from_record
 from noisegate.privacy.guarantee import Guarantee, guarantee_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.release import Release
+from noisegate.sql.drafts.declared import declared_rows
+from noisegate.sql.drafts.words import noun_of
 from noisegate.sql.laws.sampling import Sampling, sampling_of
 from noisegate.transforms.query import Query
 from noisegate.transforms.statistics.features import Linear, One
@@ -176,6 +178,7 @@ class Expectations:
     question: str = ""
     practice: bool = False
     log: Log = NO_LOG
+    caveats: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -215,7 +218,7 @@ class Expectations:
         )  # fmt: skip
         table = pa.table({"statistic": list(self.names), "mean": self.values})
         widths = (None, tuple(self.within(confidence).tolist()))
-        return card_of(receipt, self.sql, table, widths, (), confidence)
+        return card_of(receipt, self.sql, table, widths, self.caveats, confidence)
 
     def __str__(self) -> str:
         widths = self.within()
@@ -223,7 +226,8 @@ class Expectations:
             f"{name}\t{value:.4g} ± {width:.2g}"
             for name, value, width in zip(self.names, self.values, widths, strict=True)
         ]
-        return "\n".join([*lines, f"cost {self.cost}, left {self.remaining:left}"])
+        price = f"cost {self.cost}, left {self.remaining:left}"
+        return "\n".join([*lines, price, *self.caveats])
 
 
 @final
@@ -278,6 +282,7 @@ class MeansJob(Measured[Expectations, MeansExpected]):
         return Expectations(
             means=self.asking.means(content.values[0], self.chosen),
             sql=self.sql,
+            caveats=self.notes,
             **receipt.standing,
         )
 
@@ -353,9 +358,20 @@ def means_job(
         epsilon=exact,
         expected=MeansExpected(means=asking.means(nothing, chosen), rows=rows and _known(rows)),
         measurement=Measurement(query=asking.query, mechanisms=chosen),
+        notes=_capped(asking.query),
         asking=asking,
         chosen=chosen,
     )
+
+
+def _capped(query: Query) -> tuple[str, ...]:
+    """How much of a unit counts, where some may have more: what that loses is not in the ±."""
+    tally, most = query.tally, declared_rows(query.tally.relation, sure=True)
+    if tally.rows_per_unit is None or (most is not None and most <= tally.rows_per_unit):
+        return ()
+    rows = f"{tally.rows_per_unit:,} row{'s' * (tally.rows_per_unit > 1)}"
+    lost = "(not in the ±): means are those of the rows that count, and their number a lower bound"
+    return (f"Capped: {rows} per {noun_of(query)}; a unit with more is scaled down {lost}.",)
 
 
 @final

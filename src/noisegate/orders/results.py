@@ -28,7 +28,7 @@ def record_of(
         case "statistic":
             means = {"names": list(made.names), "values": made.values.tolist()}
             margins = made.within(confidence).tolist()
-            promise = {"guarantee": str(made.guarantee)}
+            promise = {"guarantee": str(made.guarantee), "caveats": list(made.caveats)}
             return {**means, "margins": margins, **balance(made.cost, made.remaining), **promise}
         case "fit":
             return {

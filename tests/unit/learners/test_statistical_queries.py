@@ -239,3 +239,27 @@ def test_a_person_with_many_rows_counts_for_its_cap():
     assert found.rows == pytest.approx(200, abs=1)  # of 400 rows each weighs a half
     table = rows().to_pandas()
     assert found.value == pytest.approx((table.age >= 50).mean(), abs=0.01)
+
+
+@pytest.mark.parametrize("holds", [False, True])
+def test_means_under_a_bound_that_leaves_rows_out_say_so(tmp_path, holds):
+    """Ten units have most of the rows: the mean of what counts is far from that of all."""
+    lines = [f"a{i},0" for i in range(900)] + [f"b{i},1" for i in range(10) for _ in range(300)]
+    (tmp_path / "t.csv").write_text("\n".join(("who,flag", *lines)))
+    said = "rows_per_unit = 300\nrows_per_unit_holds = true" if holds else "rows_per_unit = 5"
+    (tmp_path / "t.toml").write_text(f"""
+        name = "t"
+        budget = {{ epsilon = 100 }}
+        [tables.t]
+        unit = "who"
+        {said}
+        columns = {{ flag = {{ type = "integer", between = [0, 1] }} }}
+    """)
+    gate = ng.open(tmp_path / "t.toml", ledger=":memory:")
+    means = gate.statistic(["flag"], epsilon=50)
+    notes = gate.statistic_plan(["flag"], epsilon=50).notes
+    assert bool(abs(means.value - 3000 / 3900) <= means.within()[0]) is holds
+    for words in (str(means), means.card().to_markdown(), " ".join(notes)):
+        assert ("Capped: 5 rows per " in words) is not holds
+    cut = gate.statistic(["flag"], epsilon=50, rows_per_unit=7)
+    assert any("Capped: 7 rows" in words for words in cut.caveats)

@@ -124,7 +124,8 @@ def statistic(
         lines = [(f"θ{place + 1}", f"{v:.6g}", f"{w:.3g}") for place, (v, w) in enumerate(found)]
         print_table(None, ("", "parameter", "±"), lines)
     say(f"rows {means.rows:,.0f} · paid {means.cost}, left {means.remaining:left}")
-    say(str(means.guarantee))
+    for words in (*means.caveats, means.guarantee):
+        say(str(words))
 
 
 def _solver(program: str, start: str | None, count: int) -> "Callable[..., LikelihoodFit]":
