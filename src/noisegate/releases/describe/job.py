@@ -198,9 +198,9 @@ class DescribeOrder(ReleaseOrder[description.Description, DescribeExpected]):
         table: The table, if there are several.
         columns: Which columns; by default all that can be asked about.
         where: A condition on rows.
-        choose: "bounds": find bounds of numeric columns that nobody declared; "caps": how many
-            rows of one unit count, in place of the policy's cap. One that nobody declared is found
-            anyway.
+        choose: "bounds": find bounds of numeric columns that nobody declared, and narrow those of
+            1,000 or more; "caps": how many rows of one unit count, in place of the policy's cap.
+            One that nobody declared is found anyway.
         epsilon: The price of all of it; by default what the policy says.
         delta: The δ for finding keys that are not declared; by default the policy's. Without any,
             they are not looked for.

@@ -1,7 +1,8 @@
 """The questions of a description, in SQL, and which part of the price each of them gets.
 
 all columns   rows, missing values, means and quartiles: one question
-bounds        a column without declared bounds, where they are to be found: one of its own
+bounds        a column without declared bounds, or with some that may be far out, where they are to
+              be found or narrowed: one of its own
 keys          the rows of each key of a column: one of its own
 
 Each is a question as anybody could ask it. What is not declared is said, not measured.
@@ -18,6 +19,7 @@ from noisegate.desk.terms.price import Funds, Step
 from noisegate.desk.terms.terms import Terms
 from noisegate.privacy.domain import Column, Kind
 from noisegate.releases.describe.description import COUNT, MEAN, MISSING, QUARTILES, ROWS
+from noisegate.sql.bounds.sized import LOOSE
 from noisegate.sql.job import QuestionJob, question_job
 from noisegate.sql.spelling import quoted
 
@@ -34,7 +36,7 @@ class Way(Enum):
     """How a column is described, besides its missing values."""
 
     NUMBERS = auto()  # mean and quartiles within declared bounds
-    BOUNDS = auto()  # the same within bounds that are found
+    BOUNDS = auto()  # the same within bounds that are found or narrowed
     KEYS = auto()  # the rows of each key
     NOTHING = auto()  # not declared
 
@@ -62,9 +64,10 @@ class Questions:
         column = self.columns[name]
         if is_listed(column) or (column.kind is Kind.TEXT and self.terms.delta):
             return Way.KEYS
-        if column.between is not None:
-            return Way.NUMBERS
         finds = "bounds" in (self.terms.choose or ()) and column.kind.is_numeric
+        if column.between is not None:
+            far = finds and max(map(abs, column.between)) >= LOOSE
+            return Way.BOUNDS if far else Way.NUMBERS
         return Way.BOUNDS if finds else Way.NOTHING
 
     def of(self, way: Way) -> list[str]:
@@ -129,9 +132,13 @@ class Questions:
         return _RANKS + 2 * self.columns[name].kind.is_numeric
 
     def asked(self, name: str, rows_per_unit: int | None = None) -> QuestionJob:
-        """A question as of now, with a cap that was found for all columns."""
+        """A question as of now, with a cap that was found for all columns.
+
+        Not where declared bounds may be narrowed: what units add may bound that better.
+        """
         sought = [each for each in self.of(Way.KEYS) if not is_listed(self.columns[each])]
-        found = self.terms.rows_per_unit or rows_per_unit
+        narrows = name in self.of(Way.BOUNDS) and self.columns[name].between is not None
+        found = self.terms.rows_per_unit or (None if narrows else rows_per_unit)
         chosen = ["bounds"] if name in self.of(Way.BOUNDS) else []
         chosen += ["caps"] if "caps" in (self.terms.choose or ()) and found is None else []
         terms = replace(
