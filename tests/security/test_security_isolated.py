@@ -15,7 +15,7 @@ import pytest
 
 from noisegate.errors import SourceError, SpecError
 from noisegate.isolated import cell as cells
-from noisegate.isolated import template
+from noisegate.isolated import lockdown, template
 from noisegate.isolated.cell import Cell, Task, alone
 from noisegate.isolated.channel import packed
 from noisegate.isolated.lockdown import can_lock
@@ -143,6 +143,23 @@ def test_what_a_program_cannot_do():
     )
     done = dict(zip(ATTEMPTS, numbers, strict=True))
     assert {name for name, result in done.items() if result != 2} == set()
+
+
+PASSED = {"x86_64": {335, 336}}  # Linux 6.14 and later let them past any filter, see THREATS.md
+
+
+def test_no_other_call_reaches_the_kernel():
+    """By number: all but those that are listed."""
+    machine = platform.machine()
+    listed = {*lockdown._CALLS[machine].values(), *lockdown._NUMBERS[machine].values()}
+    call = "libc.syscall(number, -1, 0, 0, 0, 0, 0) == -1 and ctypes.get_errno()"
+    head = "import ctypes\nlibc = ctypes.CDLL(None, use_errno=True)\n"
+    numbers = sorted({*range(1024)} - listed - PASSED.get(machine, set()))
+    body = f"{head}return sum(not ({call} == 1) for number in {numbers})"
+    assert said(body, WITHOUT, seconds=0.5, imports=("ctypes",)) == [(0.0,)]
+    for number in PASSED.get(machine, ()):  # it fails there, or ends who calls it
+        body = f"{head}number = {number}\nreturn ({call}) > 0"
+        assert said(body, WITHOUT, imports=("ctypes",)) in ([(1.0,)], [None])
 
 
 def test_the_same_attempts_succeed_without_the_lock():

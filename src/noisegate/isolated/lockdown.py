@@ -4,11 +4,11 @@ Claim: after `lock` a process cannot open, read or change a file, make a process
     a signal, reach the network or any other process, or leave anything behind; what it has left is
     its own memory, and writing to descriptors 0 to 3; nor can it see which processes there are, its
     own number, on which processor it was put, how long others have worked, or what time it is.
-    Why: the kernel refuses every call that is not listed here [seccomp], for good: the filter
-    cannot be taken off, and holds for whatever the process becomes. Descriptors 0 to 2 are the null
-    device, 3 is the pipe of the answer. A clock needs no call where the kernel shows the time in
-    pages of the process: empty ones are put in their place. The counter of the processor ends a
-    process that reads it [PR_SET_TSC]. The processor is fixed by the turn.
+    Why: the kernel refuses every call not listed here [seccomp], but two that do nothing for others
+    (`THREATS.md`): the filter cannot be taken off, whatever the process becomes. Descriptors 0 to 2
+    are the null device, 3 is the pipe of the answer. A clock needs no call where the kernel shows
+    the time in pages of the process: empty ones are put in their place. The counter of the
+    processor ends a process that reads it [PR_SET_TSC]. The processor is fixed by the turn.
     What is not claimed: that a program cannot feel how busy the machine is, by whether it is done
     in time. So those that run at once may feel each other (`transforms/blocks.py` counts them).
     `THREATS.md` beside this file lists all ways that were thought of.
