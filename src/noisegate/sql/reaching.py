@@ -106,7 +106,7 @@ def _beyond(expected: AnswerExpected, goal: Goal, top: Fraction) -> Unsupported:
     words = ""
     if told:
         wide, name = max(told)
-        words = f"; with all of it, {name} is ± {bare(readable(wide))} at best"
+        words = f"; with all of it, {name} is predicted to be ± {bare(readable(wide))}"
     return Unsupported(
         f"No price up to ε = {decimal_up(top)} is predicted to achieve this accuracy{words}.",
         fix="Allow a larger error, or a larger epsilon.",

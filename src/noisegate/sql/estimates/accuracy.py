@@ -49,7 +49,7 @@ class Goal:
         if self.relative is not None and self.rows is None:
             raise Unsupported(
                 "A relative error needs an approximate public number of rows.",
-                fix="Give rows=10000 (--rows 10000), or ask by epsilon or within.",
+                fix="Give rows=10000, or ask by epsilon or within.",
                 about="rows",
             )
 
@@ -131,7 +131,7 @@ def _require_foreseen(recipe: Recipe, goal: Goal) -> None:
             fix="Ask by epsilon.",
             about="accuracy",
         )
-    fix = "Ask by epsilon, or give an approximate number of rows: rows=10000 (--rows 10000)."
+    fix = "Ask by epsilon, or give an approximate number of rows: rows=10000."
     if goal.rows is not None:
         fix = "Ask by epsilon, or write the FILTER as WHERE."
     raise Unsupported(
