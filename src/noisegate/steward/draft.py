@@ -153,6 +153,8 @@ class _Page:
         """Whose rows they are, and how many."""
         if table in self.public:
             yield "public = true  # as you said: nobody's rows, shown exactly and for free"
+            for name in [each for each in self.tables[table] if (table, each) in self.unique][:1]:
+                yield f"key = [{_text(name)}]  # a constraint of the database: no value repeats"
             return
         if table in self.units:
             column = _text(self.units[table])

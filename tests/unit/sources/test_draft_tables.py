@@ -98,6 +98,7 @@ def shop(tmp_path_factory):
             "CREATE TABLE baskets (n INTEGER PRIMARY KEY, who INTEGER REFERENCES buyers (nr), "
             "total DECIMAL(10, 2))"
         )
+        con.execute("CREATE TABLE items (item TEXT PRIMARY KEY, price DOUBLE, code TEXT UNIQUE)")
         con.execute("CREATE TABLE lines (basket INTEGER REFERENCES baskets (n), item TEXT)")
         con.execute("CREATE VIEW large AS FROM baskets WHERE total > 100")
         con.execute("COMMENT ON COLUMN baskets.total IS 'with tax\nepsilon = 9'")
@@ -108,9 +109,10 @@ def shop(tmp_path_factory):
 
 
 def test_declared_keys_of_a_duckdb_file_lead_to_the_person_and_the_draft_answers(shop, tmp_path):
-    text = draft_policy([shop], unit="buyers.nr", folder=tmp_path)
+    text = draft_policy([shop], unit="buyers.nr", public=["items"], folder=tmp_path)
     tables = tomllib.loads(text)["tables"]
-    assert set(tables) == {"buyers", "baskets", "lines"}  # a view is not a table
+    assert set(tables) == {"buyers", "baskets", "lines", "items"}  # a view is not a table
+    assert tables.pop("items")["key"] in (["item"], ["code"])
     assert tables["baskets"]["unit"] == {"column": "who", "ids": "buyer"}
     assert tables["lines"]["unit"]["via"] == ["basket -> baskets.n"]
     caps = {name: table.get("rows_per_unit") for name, table in tables.items()}
