@@ -88,7 +88,12 @@ _REASONS: Final[dict[str, str]] = {
     "CBRT": "Use POWER(x, 1 / 3).",
     **dict.fromkeys(listed("MD5 SHA1 SHA256 HASH"), "Use the value itself, or its LENGTH or LEFT."),
     **dict.fromkeys(listed("EXCEPT INTERSECT"), "Leave out ALL; or use EXISTS."),
-    "TUPLE": "Of pairs, ask SELECT COUNT(*) FROM (SELECT DISTINCT x, y FROM t).",
+    "TUPLE": "Compare each column by itself, x = 1 AND y = 2 OR ...; for distinct pairs, ask "
+    "SELECT COUNT(*) FROM (SELECT DISTINCT x, y FROM t).",
+    "BRACKET": "Of texts, use SUBSTRING(x, 1, 2).",
+    "ATTIMEZONE": "Leave it out: times that are stored with a zone are read in UTC.",
+    "CAST AS TIME": "Use EXTRACT(hour FROM x), and minute and second.",
+    "ANY": "Use IN (SELECT ...).",
     "*": "Name the columns.",
 }
 _SQL_NAMES: Final = listed(

@@ -224,8 +224,8 @@ def _sum(node: Node, reading: Operands) -> Expression:
     if Kind.TIMESTAMP in kinds and {*kinds} <= {Kind.TIMESTAMP, Kind.DATE} and back:
         raise Unsupported(
             "The difference of two timestamps is an INTERVAL, which cannot be used by itself.",
-            fix="Compare it with INTERVAL 7 DAY, or use EPOCH(x - y), in seconds, or "
-            "DATE_DIFF('minute', y, x).",
+            fix="Compare it with INTERVAL 7 DAY, or write x > y + INTERVAL 1 YEAR; for a number "
+            "use EPOCH(x - y), in seconds, or DATE_DIFF('minute', y, x).",
         )
     if not all(kind.is_numeric for kind in kinds):
         return Call("subtract" if back else "add", (left, right))
