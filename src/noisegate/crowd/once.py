@@ -91,8 +91,8 @@ def _once(tables: Tables, asked: Asked, question: Question, edges: Mapping[int, 
     sql = _once_sql(table, list(zip(axes, (asked.columns or {}).items(), strict=True)), where)
     grid = grid_of(read(sql, tables), sql, Terms())
     words = (
-        "Units have several rows here. Each counts once, in the first of the cells of its rows, in "
-        "the order of the keys; rows with undeclared keys are left out."
+        "A unit with several rows counts once, in the first of the cells of its rows, in the order "
+        "of the keys; rows with undeclared keys are left out."
     )
     return replace(grid, axes=axes, caveats=(*grid.caveats, words))
 

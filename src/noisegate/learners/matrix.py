@@ -202,6 +202,12 @@ def matrix_of(  # noqa: PLR0913 - each is a choice of the analyst
     codes: list[_Spelt] = []
     for column in wanted:
         declared = domain.columns.get(column)
+        if declared is not None and declared.kind is Kind.TEXT and declared.keys is None:
+            raise Unsupported(
+                f"{column!r} is text, and its keys are not declared.",
+                fix="Declare them, in = [...] or references (--keys), or leave it out.",
+                about="keys",
+            )
         if declared is None or declared.keys is None or declared.kind.is_numeric:
             spelt = _Spelt(column, _number(column, declared))
             codes.append(spelt)

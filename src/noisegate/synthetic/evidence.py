@@ -175,7 +175,8 @@ def _other_rows() -> Unsupported:
     return Unsupported(
         "A release given as evidence does not count the rows that the synthetic table describes.",
         fix="Use COUNT(*) of the same table with the same contribution bound; use WHERE only "
-        "where every row is a unit.",
+        "where every row is a unit. Where ρ adds up and a column names the unit, answers weigh "
+        "rows in another way: use a release, such as a histogram.",
         about="evidence-rows",
     )
 

@@ -108,7 +108,7 @@ def require_groupings(by: tuple[Grouping, ...], schema: Schema, cells: int) -> N
         shape = type(grouping), type(grouping.keys), type(grouping.rest)
         if shape != (Grouping, tuple, bool) or kind not in KEY_TYPES:
             raise Unsupported(
-                f"A column of type {kind.value} cannot be grouped by.", fix="Use bins or a cast."
+                f"A {kind.value} cannot be grouped by.", fix="Use bins, FLOOR(x / 0.5), or CAST."
             )
         require_keys(grouping.keys)
         wrong = set(map(type, grouping.keys)) - {KEY_TYPES[kind], type(None)}

@@ -10,7 +10,7 @@ import pytest
 
 import noisegate
 from noisegate.desk.job import Attempts
-from noisegate.errors import LedgerError, NoisegateError, OverBudget
+from noisegate.errors import LedgerError, NoisegateError, OverBudget, Unsupported
 from noisegate.learners.arrays import scorer
 from noisegate.learners.fitting import Task, learn
 from noisegate.transforms.statistics.features import Linear, One
@@ -294,3 +294,10 @@ def test_a_model_promises_about_the_table_it_was_learnt_from(tmp_path):
     assert [(each.unit.column, each.scope) for each in promised] == [
         ("patient", "this model of 'visits'"), ("nurse", "this model of 'shifts'"),
     ]  # fmt: skip
+
+
+def test_text_without_keys_is_refused_by_name():
+    rows = pa.table({"item": ["tea", "jam"], "age": [1, 2]})
+    gate = noisegate.open(rows, epsilon=1, columns={"age": {"between": [0, 9]}})
+    with pytest.raises(Unsupported, check=about("keys")):
+        gate.matrix("data", ["age", "item"])

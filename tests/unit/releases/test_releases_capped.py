@@ -135,3 +135,18 @@ def test_what_was_paid_for_under_the_bound_of_a_total_is_found(monkeypatch):
     assert again.free
     assert bound_of(again) == bound_of(made) >= 200
     assert not gate.release_plan("histogram", columns={"age": 2}, epsilon=1).free
+
+
+def test_bins_that_sql_has_not_are_told_that_a_bound_is_missing():
+    """SQL has no bins of half a unit: a bound cannot be estimated for them, but it can be given."""
+    rows = pa.table({"who": ["a", "a", "b"], "x": [0.1, 0.7, 0.9]})
+    gate = noisegate.open(rows, epsilon=9, unit="who", columns={"x": {"between": [0, 1]}})
+    sql = "SELECT BIN(x, 0.5) AS part, COUNT(*) AS n FROM data GROUP BY 1"
+    with pytest.raises(Unsupported, check=about("cap")):
+        gate.release("histogram", sql=sql, epsilon=1)
+    assert gate.release("histogram", sql=sql, epsilon=1, rows_per_unit=2).shape == (4,)
+    with pytest.raises(Unsupported) as refused:
+        gate.sql(sql, epsilon=1, rows_per_unit=2)
+    assert "FLOOR(x / 0.5)" in str(refused.value)
+    numbered = sql.replace("BIN(x, 0.5)", "FLOOR(x / 0.5)")
+    assert len(gate.sql(numbered, epsilon=1, rows_per_unit=2)) >= 2

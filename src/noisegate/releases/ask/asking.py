@@ -29,6 +29,7 @@ from noisegate.desk.desk import Desk
 from noisegate.desk.job import Drawn, E, Job, Progress, R, Receipt
 from noisegate.desk.terms.price import Price, require_shares, variance_of
 from noisegate.desk.terms.terms import Terms
+from noisegate.errors import Unsupported
 from noisegate.exact import Number
 from noisegate.ledger.ledger import Ledger
 from noisegate.mechanisms.base import Mechanism
@@ -230,7 +231,10 @@ def capped(
     What was paid for when the bound was that of the question ``sql`` alone is found.
     """
     terms = Terms(epsilon=None if epsilon is None else desk.epsilon(epsilon))
-    look = question_job(desk, sql, terms)
+    try:
+        look = question_job(desk, sql, terms)
+    except Unsupported:  # such as bins of half a unit, which only releases have
+        return None
     said = look.asked.said
     if said is None or not any(each.counted is not None for each in look.asked.looks):
         return None
