@@ -358,18 +358,18 @@ def means_job(
         epsilon=exact,
         expected=MeansExpected(means=asking.means(nothing, chosen), rows=rows and _known(rows)),
         measurement=Measurement(query=asking.query, mechanisms=chosen),
-        notes=_capped(asking.query),
+        notes=_capped(matrix, asking.query),
         asking=asking,
         chosen=chosen,
     )
 
 
-def _capped(query: Query) -> tuple[str, ...]:
+def _capped(matrix: Matrix, query: Query) -> tuple[str, ...]:
     """How much of a unit counts, where some may have more: what that loses is not in the ±."""
-    tally, most = query.tally, declared_rows(query.tally.relation, sure=True)
-    if tally.rows_per_unit is None or (most is not None and most <= tally.rows_per_unit):
+    cap, most = matrix.rows_per_unit, declared_rows(matrix.relation, sure=True)
+    if cap is None or (most is not None and most <= cap):
         return ()
-    rows = f"{tally.rows_per_unit:,} row{'s' * (tally.rows_per_unit > 1)}"
+    rows = f"{cap:,} row{'s' * (cap > 1)}"
     lost = "(not in the ±): means are those of the rows that count, and their number a lower bound"
     return (f"Capped: {rows} per {noun_of(query)}; a unit with more is scaled down {lost}.",)
 

@@ -216,6 +216,15 @@ def test_what_a_contribution_bound_leaves_out_is_said():
     assert all(surer[name][0] > usual[name][0] for name in ("gap", "value"))
 
 
+def test_a_bound_that_nobody_declared_can_be_given_to_a_session():
+    gate = people(unit="id", rows_per_unit=None)
+    with pytest.raises(Unsupported), gate.thresholds(5, count=1, epsilon=1) as session:
+        session.ask("SELECT COUNT(*) FROM people")
+    with gate.thresholds(5, count=1, epsilon=20, rows_per_unit=1) as session:
+        session.require("SELECT COUNT(*) FROM people")
+        assert session.ask("SELECT COUNT(*) FROM people").notes[0].startswith("Capped: 1 row")
+
+
 def outcomes(noise, answers):
     """Exact chances (up to tails) of all (place of the first yes, its gap) of a run with one yes."""
     top, found = 400, {}

@@ -298,6 +298,8 @@ def test_units_of_several_rows_are_weighed():
         answer = session.sql(counting("sex = 1"))
     # a person of three rows gives each the weight 2/3
     assert abs(answer.value - exact(counting("sex = 1")) * 2 / 3) <= answer.margin + 5
+    assert answer.lower
+    assert str(answer).startswith("≥ ")
 
 
 @pytest.mark.parametrize("accountant", ["pure", "zcdp"])

@@ -57,6 +57,7 @@ class ThresholdTerms(TypedDict, total=False):
     grain: Number | None
     signed: bool
     questions: int
+    rows_per_unit: int | None
 
 
 @final
@@ -73,6 +74,7 @@ class ThresholdAsked:
         grain: What sums are whole multiples of; by default 1, and 2**-20 on tables with units.
         signed: Also sums that one more unit may lower; noise for a yes is then twice as wide.
         questions: How many the plan and its ± are for; there may be more.
+        rows_per_unit: How many rows of one unit count, instead of the policy's bound.
     """
 
     threshold: Number
@@ -83,6 +85,7 @@ class ThresholdAsked:
     grain: Number | None = None
     signed: bool = False
     questions: int = 100
+    rows_per_unit: int | None = None
 
 
 @final
@@ -198,8 +201,10 @@ class ThresholdExpected:
 class ThresholdSession:
     """Asks one question after the other. Made by `Gate.thresholds`; leave it to end the session."""
 
-    def __init__(self, desk: Desk, expected: ThresholdExpected, door: Thresholds) -> None:
-        self._desk, self.expected, self._door = desk, expected, door
+    def __init__(
+        self, desk: Desk, expected: ThresholdExpected, door: Thresholds, rows_per_unit: int | None
+    ) -> None:
+        self._desk, self.expected, self._door, self._cap = desk, expected, door, rows_per_unit
         self.answers: list[ThresholdAnswer] = []
 
     @property
@@ -209,16 +214,15 @@ class ThresholdSession:
 
     def ask(self, sql: str, *, confidence: Number = USUAL) -> ThresholdAnswer:
         """Whether a COUNT or SUM reaches the threshold. Free: the session is paid."""
-        asked, place = question_of(self._desk, sql), len(self.answers) + 1
+        asked, place = question_of(self._desk, sql, self._cap), len(self.answers) + 1
         made = self.expected.told(asked, self._door.ask(asked.query), place, confidence)
         self.answers.append(made)
         return made
 
     def require(self, sql: str) -> None:
         """Refuse what `ask` would refuse. Before the first question, leaving costs nothing."""
-        require_question(
-            self._desk.curator, self.expected.spec, question_of(self._desk, sql).query
-        )  # fmt: skip
+        asked = question_of(self._desk, sql, self._cap)
+        require_question(self._desk.curator, self.expected.spec, asked.query)
 
     def accuracy(self, confidence: Number = USUAL) -> float:
         """How far the threshold may be off for all answers so far together."""
@@ -370,4 +374,4 @@ def session_of(desk: Desk, asked: ThresholdAsked) -> Iterator[ThresholdSession]:
     require_room(desk.curator, expected.spec.event())
     name, request = f"thresholds at {expected.threshold}", desk.curator.fresh_id()
     with open_thresholds(desk.curator, expected.spec, name=name, request_id=request) as door:
-        yield ThresholdSession(desk, expected, door)
+        yield ThresholdSession(desk, expected, door, asked.rows_per_unit)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, final
 
-from noisegate.desk.display.numbers import with_margin
+from noisegate.desk.display.numbers import LEAST, with_margin
 from noisegate.desk.plan import Fact
 from noisegate.exact import Number
 from noisegate.privacy.loss import ApproxDP
@@ -78,7 +78,8 @@ class ManyAnswer:
 
     The exact count lies within ± ``margin``, together with all others of the session, at its
     confidence. ``margin`` is None where nothing is promised: the session had no surprise left.
-    ``caveats`` say which rows are not counted, or not wholly.
+    ``caveats`` say which rows are not counted, or not wholly. ``lower``: it is a lower bound, as a
+    contribution bound leaves some out.
     """
 
     sql: str
@@ -86,6 +87,7 @@ class ManyAnswer:
     margin: float | None
     free: bool
     caveats: tuple[str, ...] = ()
+    lower: bool = False
 
     def __int__(self) -> int:
         return round(self.value)
@@ -109,11 +111,13 @@ class ManyAnswer:
             "free": self.free,
             "words": self.words,
             "caveats": list(self.caveats),
+            "lower_bound": self.lower,
         }
 
     def __str__(self) -> str:
         noted = " ".join(["", *self.caveats])
-        return f"{with_margin(self.value, self.margin)} ({self.words}){noted}"
+        shown = with_margin(self.value, self.margin)
+        return f"{LEAST if self.lower else ''}{shown} ({self.words}){noted}"
 
 
 @final

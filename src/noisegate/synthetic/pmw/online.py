@@ -229,6 +229,7 @@ class ManySession:
             else self._desk.widened(rounded, float(margin * grid.grain + off)),
             free=free,
             caveats=self._desk.caveats,
+            lower=self._desk.cut,
         )
 
     @property
@@ -366,6 +367,11 @@ class Many:
             expected=expected,
             notes=(*self.grid.grid.caveats, *self._desk.in_part(self.event)),
         )
+
+    @property
+    def cut(self) -> bool:
+        """Whether a contribution bound may leave out some of a unit's rows."""
+        return self.grid.grid.cut
 
     @property
     def caveats(self) -> tuple[str, ...]:
