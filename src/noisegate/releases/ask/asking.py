@@ -222,14 +222,20 @@ def capped(
     epsilon: Number | None,
     made: Callable[[int, Number], Job[Any, R, E]],
     *,
-    whole: bool,
+    asked: str | None,
     shares: bool,
 ) -> Job[Any, R, E] | None:
     """What ``made`` makes of a bound and of what is left of ε; None where none is estimated.
 
-    ``whole``: looks see how many rows units have in all groups together; ``shares``: see `_best`.
-    What was paid for when the bound was that of the question ``sql`` alone is found.
+    ``sql`` counts the rows; if that is what was ``asked``, with its groups, then looks see norms
+    over groups where ρ adds up, which tell no bound on rows. ``shares``: see `_best`. What was
+    paid for when the bound was that of the question ``sql`` or ``asked`` is found.
     """
+    if asked not in (None, sql) and desk.read_as(Ledger.begun) < _SINCE:
+        former = capped(desk, asked or sql, epsilon, made, asked=asked, shares=shares)
+        if former is not None and former.is_paid(desk.curator):
+            return former
+    whole = sql != asked or desk.accountant == "pure"
     terms = Terms(epsilon=None if epsilon is None else desk.epsilon(epsilon))
     try:
         look = question_job(desk, sql, terms)

@@ -3,7 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
-from typing import Any, ClassVar, TypedDict
+from typing import Any, ClassVar, Final, TypedDict
+
+from sqlglot import exp, parse_one
+from sqlglot.errors import SqlglotError
 
 from noisegate.desk.desk import Desk
 from noisegate.desk.job import Job, Progress
@@ -13,6 +16,8 @@ from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number, fraction
 from noisegate.releases.cells.workload import Workload
 from noisegate.transforms.checks import CAP_MAX
+
+_COUNT: Final = exp.Count(this=exp.Star(), big_int=True)
 
 
 class RunTerms(TypedDict, total=False):
@@ -136,18 +141,15 @@ class CellsOrder(ReleaseOrder[R_co, E_co]):
                 raise
             from noisegate.releases.ask.asking import capped  # noqa: PLC0415 - where it is needed
 
-            whole = (
-                self.sql is None or desk.accountant == "pure"
-            )  # else looks see norms over groups
-            found = capped(desk, sql, self.epsilon, bounded, whole=whole, shares=self.shares)
+            found = capped(desk, sql, self.epsilon, bounded, asked=self.sql, shares=self.shares)
             if found is None:
                 raise
         return found
 
     def _rows(self, desk: Desk) -> str | None:
-        """SQL that counts the same rows."""
+        """SQL that counts the same rows, without groups where that is known."""
         if self.sql is not None:
-            return self.sql
+            return ungrouped(self.sql) or self.sql
         private = [each.name for each in desk.curator.tables.values() if not each.is_public]
         table = self.table or (private[0] if len(private) == 1 else None)
         if table is None:
@@ -155,6 +157,23 @@ class CellsOrder(ReleaseOrder[R_co, E_co]):
         named = '"{}"'.format(table.replace('"', '""'))
         rows = f"{named} WHERE {self.where}" if self.where else named
         return f"SELECT COUNT(*) AS n FROM {rows}"  # noqa: S608 - read as any question
+
+
+def ungrouped(sql: str) -> str | None:
+    """The rows of a plain COUNT by groups, in one number; None of all else, and beside hints."""
+    if "/*" in sql or "--" in sql or "OPTIONS" in sql.upper():
+        return None
+    try:
+        select = parse_one(sql, dialect="duckdb")
+    except SqlglotError:  # the reader knows more forms
+        return None
+    if type(select) is not exp.Select or not select.args.get("group"):
+        return None
+    items = [each.unalias() for each in select.selects if each.find(exp.AggFunc)]
+    if items != [_COUNT]:
+        return None
+    select.set("group", None)
+    return select.select(exp.alias_(_COUNT, "n"), append=False).sql(dialect="duckdb")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
