@@ -3,8 +3,10 @@
 from fractions import Fraction
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
+import noisegate as ng
 from noisegate.algebra.expression import Field
 from noisegate.privacy.domain import Kind
 from noisegate.sql.drafts.recipe import Recipe
@@ -84,3 +86,53 @@ def test_sums_of_both_signs_lose_as_much_where_they_cancel(is_norm):
     assert widths[0] > 10 * np.sqrt(np.median(lost.loss.squares))
     assert widths[:2] == pytest.approx([widths[0]] * 2, rel=0.05)
     assert factors[2] == pytest.approx(lost.loss.factor, rel=0.01)
+
+
+@pytest.mark.parametrize("kind", ["one", "any", "few"])
+@pytest.mark.parametrize("cap", [1, 3, 8])
+def test_what_found_groups_lose_lies_between_what_their_norm_allows(kind, cap):
+    """The four largest groups are known; a cap divides these by more than it divides norms."""
+    if kind == "few":
+        coins, part = np.random.default_rng(11), 1 / np.arange(1, 301)
+        sizes = np.minimum(coins.zipf(1.9, 5_000), 500)
+        held = coins.multinomial(sizes, part / part.sum())
+    else:
+        held = units_of(kind)
+    norms, rows = np.linalg.norm(held, axis=1), held.sum(axis=0)
+    kept = np.minimum(1, cap / norms) @ held
+    largest = np.argsort(-rows)[:4]
+    bins = np.searchsorted(STEPS, np.ceil(norms - 1e-9))
+    units = tuple(np.bincount(bins, minlength=len(STEPS)).tolist())
+    profile = Profile(table="t", units=units, scale=0.5)
+    found = kept[largest]
+    loss = profile.partly(cap, float(found.sum()), float(np.linalg.norm(found)))
+    least, most = np.quantile(1 + loss.drawn / loss.kept, [0.025, 0.975])
+    assert least <= 1.1 * (rows / kept)[largest].min()
+    assert most >= (rows / kept)[largest].max()
+    if kind != "one":
+        assert profile.loss(cap).factor < (rows / kept)[largest].min()
+
+
+def test_found_groups_of_units_below_the_cap_lose_nothing():
+    profile = Profile(table="t", units=(0, 0, 1000, *[0] * (len(STEPS) - 3)), scale=0.5)
+    loss = profile.partly(3, 500.0, 1.0)
+    assert loss.lost == pytest.approx(0, abs=1)
+
+
+@pytest.mark.long
+def test_margins_of_found_groups_cover_counts_of_units_with_many_rows():
+    """Of groups and units by Zipf's law less than half were covered."""
+    coins, part = np.random.default_rng(3), 1 / np.arange(1, 301)
+    sizes = np.minimum(coins.zipf(1.8, 3_500), 900)
+    who = np.repeat(np.arange(sizes.size), sizes)
+    group = coins.choice(300, who.size, p=part / part.sum())
+    rows, exact = pa.table({"who": who, "g": group.astype(str)}), np.bincount(group)
+    covered = []
+    for _ in range(16):
+        terms = {"unit": "who", "epsilon": 100, "delta": "1e-2", "accountant": "zcdp"}
+        gate = ng.open(rows, table="t", **terms)
+        found = gate.sql("SELECT g, COUNT(*) AS n FROM t GROUP BY g", epsilon=0.4, delta="1e-6")
+        at = zip(found.rows, found.margins()["n"], strict=True)
+        covered += [abs(n - exact[int(g)]) <= off for (g, n), off in at]
+    assert len(covered) > 16
+    assert np.mean(covered) >= 0.8

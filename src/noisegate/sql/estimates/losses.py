@@ -40,6 +40,7 @@ _NEARER = 1 / 2  # the same, of how far the mean is off the nearer bound
 _ALIKE, _UNLIKE_RANKS = 1 / 2, 1 / 16
 LESS_UNLIKE: Final = 1 / 32  # as it was: of large aeroplanes, which fly short ways, bars held .4
 _SURE: Final = Fraction(95, 100)
+_TWO: Final = 1.96  # standard deviations at 95 %
 _WIDTH: Final = 3.0  # times 1 / factor: the first rung of even brackets
 _PARTS: Final = 100_000  # in which slacks are rounded, as far as levels have room
 _DENOMINATOR_MAX: Final = 10**9  # of a level and a slack together
@@ -56,8 +57,9 @@ class Lost:
     about sums over rows; ``apart``: about direct sums that are weighed for themselves; ``own``:
     about such averages; ``is_norm``: sizes are norms. ``wide`` is the loss of numbers that hold all
     which the look has seen: they tell it themselves how much that is. ``spread``, of norms: the
-    loss in rows, by how many are left in how many groups. ``blind``: the look has seen nothing;
-    ``some``: groups were found, so that others may hold rows that it has seen.
+    loss in rows, by how many are left in how many groups; ``partly``: by how many are left in some
+    groups, and their norm. ``blind``: the look has seen nothing; ``some``: groups were found, so
+    that others may hold rows that it has seen.
     """
 
     loss: Loss
@@ -69,6 +71,7 @@ class Lost:
     signed: frozenset[int] = frozenset()
     wide: Callable[[], Loss] | None = None
     spread: Callable[[float, int], Loss] | None = None
+    partly: Callable[[float, float], Loss] | None = None
     blind: bool = False
     some: bool = False
 
@@ -112,6 +115,7 @@ def lost_of(bought: Purchase, profile: Profile, *, own: bool = False) -> Lost | 
             own=own,
             is_norm=bool(tally.squares_per_unit and tally.by),
             spread=partial(profile.spread, cap * least),
+            partly=partial(profile.partly, cap * least),
             units={} if profile.part == 1 or any(map(is_count, tally.sized)) else reach,
             signed=frozenset(piece for piece, term, _ in pieces if term.low < 0 < term.high),
             wide=partial(profile.wide.loss, float(cap * least)),
@@ -195,11 +199,15 @@ def told(lost: Lost, recipe: Recipe, values: Numbers, bars: Bars) -> Lost:
     unit = _unit(lost, recipe)
     if lost.wide is None or unit is None or recipe.sampled:
         return lost
-    if not _is_all(lost, recipe) or is_signed(lost, recipe):
+    if is_signed(lost, recipe):
         return lost
-    if lost.is_norm:
-        return spread(lost, values.astype(np.float64) / unit)
-    ends, total = bars(_SURE), float(values.astype(np.float64).sum())
+    kept, ends = values.astype(np.float64) / unit, bars(_SURE)
+    if lost.is_norm and not lost.people:
+        wide = (ends.high - ends.low) / 2 / unit
+        return spread(lost, kept) if _is_all(lost, recipe) else partly(lost, kept, wide)
+    if not _is_all(lost, recipe):
+        return lost
+    total = float(values.astype(np.float64).sum())
     noise = float(np.linalg.norm(ends.high - ends.low)) / 2 / log(1 / float(1 - _SURE))
     loss = lost.wide().given(total / unit, noise / unit, about=lost.loss.lost)
     return replace(lost, loss=loss)
@@ -209,7 +217,17 @@ def spread(lost: Lost, kept: Floats) -> Lost:
     """What a cap on norms loses, by the rows that it keeps in all groups."""
     if not lost.is_norm or lost.spread is None:
         return lost
+    if lost.some:
+        return partly(lost, kept, np.zeros_like(kept))
     return replace(lost, loss=lost.spread(float(kept.sum()), kept.size))
+
+
+def partly(lost: Lost, kept: Floats, noise: Floats) -> Lost:
+    """The same of some groups, or of some rows, with such half-widths of noise."""
+    assert lost.partly is not None  # noqa: S101 - sizes are norms
+    off = noise / _TWO
+    norm = sqrt(max(float(kept @ kept - off @ off), float(off.max(initial=0.0)) ** 2))
+    return replace(lost, loss=lost.partly(float(np.abs(kept).sum()), norm))
 
 
 def _unit(lost: Lost, recipe: Recipe) -> float | None:

@@ -284,6 +284,11 @@ class Profile:
         lump = 1.0 if self.part == 1 else None
         return self.bars.spread(float(cap), kept, cells=cells, lump=lump)
 
+    def partly(self, cap: int | Fraction, kept: float, norm: float) -> Loss:
+        """The same where ``kept`` are left in some groups, and ``norm`` is that of all of these."""
+        lump = 1.0 if self.part == 1 else None
+        return self.bars.partly(float(cap), kept, norm, lump=lump)
+
     def lost(self, cap: int) -> float:
         """About which share of the rows does not count under a cap."""
         return self.loss(cap).share
