@@ -8,8 +8,8 @@ The model: rows come in lumps of a size a, and two lumps of a unit are in the sa
 chance s. Then n² is about a m (1 - s) + m² s. Where groups are what a unit is (its region), s = 1
 and m = n; where each lump is in any of g groups, s = 1 / g. What was measured under the cap tells
 s: all groups together are Σ m min(1, C / n) over units, with noise. Counts have lumps of one row;
-of sums, the lower quartile of norms is taken. Where only some groups are known, or some rows of each,
-s is not: see `Sizes.partly`.
+of sums, the lower quartile of norms is taken. Where only some groups are known, or some rows of
+each, s is not: see `Sizes.partly`.
 
 >>> norms = np.array([1.0, 10.0, 100.0])
 >>> rows_of(norms, 0.25, 1.0).round(1).tolist()
