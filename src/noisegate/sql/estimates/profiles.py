@@ -247,7 +247,7 @@ class Profile:
         return self.bars if self.bars.clear >= _TELLING else self._bars(wide=True)
 
     def _bars(self, *, wide: bool) -> Sizes:
-        model = Model.LEAKY if self.filtered else Model.FINE
+        model = Model.LEAKY if self.filtered else Model.TAILED
         return self._modelled(model, wide=wide, step=self.step)
 
     def _modelled(self, model: Model, *, wide: bool = False, step: Fraction | None = None) -> Sizes:

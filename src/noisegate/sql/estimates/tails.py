@@ -79,6 +79,7 @@ class Model(Enum):
 
     FIRST = "unseen"
     FINE = "hidden"
+    TAILED = "tailed"
     LEAKY = "leaky"
 
 
@@ -149,9 +150,14 @@ class Sizes:
     def _tails(self) -> tuple[int, Floats, NDArray[np.bool_]]:
         """Draws of how many units there are in each bin from some bin on, about `end`."""
         if self._fine:
-            leaky = self._model is Model.LEAKY
             hidden = Hidden(
-                self._units, self._scale, self._bins, self.end, leaky=leaky, wide=self._wide
+                self._units,
+                self._scale,
+                self._bins,
+                self.end,
+                leaky=self._model is Model.LEAKY,
+                tailed=self._model is not Model.FINE,
+                wide=self._wide,
             )
             return hidden.first, hidden.draws()[0], np.ones(DRAWS, np.bool_)
         unseen = Unseen(self._units, self._scale, self._bins, self.end)
