@@ -74,6 +74,16 @@ def test_every_mechanism_and_accountant_states_its_claim():
                                 assert word in doc, f"{file.name} {node.name}.event lacks {word}"
 
 
+def test_no_writer_reader_or_node_of_sqlglot_is_inherited_from():
+    """Its compiled build (`sqlglotc`, which other packages bring along) forbids that when used."""
+    for file in SRC.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ClassDef):
+                for base in map(ast.unparse, node.bases):
+                    compiled = base.endswith((".Generator", ".Parser")) or base.startswith("exp.")
+                    assert not compiled, f"{file.name} {node.name}"
+
+
 def test_no_file_names_a_machine_or_a_registry():
     listing = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
     files = subprocess.run(listing, cwd=ROOT, capture_output=True, text=True, check=True)

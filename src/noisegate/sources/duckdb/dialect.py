@@ -20,24 +20,16 @@ _PLAIN: Final = re.compile(r"[0-9]+\.[0-9]+")
 _WIDE: Final = re.compile(r"-?([1-9][0-9]{10,17}|[1-8][0-9]{18})")  # beyond 32 bits, within 64
 
 
-class _Text(Words.Generator):  # type: ignore[misc]
-    def cast_sql(self, cast: exp.Cast, safe_prefix: str | None = None) -> str:
-        """To the usual types without a look at all others, which takes longer than the rest."""
-        name, value = cast.args["to"].this.value, cast.this
-        if name == "DOUBLE" and isinstance(value, exp.Literal) and _PLAIN.fullmatch(value.name):
-            return f"{value.name}e0"  # the same double, by the parser
-        if name not in ("BIGINT", "DOUBLE", "INT128"):
-            return str(super().cast_sql(cast, safe_prefix))
-        text = str(self.sql(cast, "this"))
-        is_one = name == "BIGINT" and _WIDE.fullmatch(text)  # by itself
-        return text if is_one else f"{safe_prefix or ''}CAST({text} AS {name})"
-
-    def not_sql(self, expression: exp.Not) -> str:
-        """IS NOT NULL, which the planner takes to be true of most rows; NOT … IS NULL, of few."""
-        inner = expression.this
-        if type(inner) is not exp.Is or inner.args.get("negate"):
-            return str(super().not_sql(expression))
-        return f"{self.sql(inner, 'this')} IS NOT {self.sql(inner, 'expression')}"
+def _cast(words: Words.Generator, made: exp.Cast) -> str:
+    """To the usual types without a look at all others, which takes longer than the rest."""
+    name, value, tried = made.args["to"].this.value, made.this, isinstance(made, exp.TryCast)
+    if name == "DOUBLE" and isinstance(value, exp.Literal) and _PLAIN.fullmatch(value.name):
+        return f"{value.name}e0"  # the same double, by the parser
+    if name not in ("BIGINT", "DOUBLE", "INT128"):
+        return str(words.trycast_sql(made) if tried else words.cast_sql(made))
+    text = str(words.sql(made, "this"))
+    is_one = name == "BIGINT" and _WIDE.fullmatch(text)  # by itself
+    return text if is_one else f"{'TRY_' if tried else ''}CAST({text} AS {name})"
 
 
 @final
@@ -68,8 +60,10 @@ class DuckDB(Dialect):
         return WRITERS
 
     def text(self, query: exp.Expr) -> str:
-        """As it is."""
-        return str(_Text(dialect="duckdb", comments=False).generate(query, copy=False))
+        """As it is. Nothing here inherits from sqlglot: where that is compiled, it must not."""
+        words = Words.Generator(dialect="duckdb", comments=False)
+        words._dispatch = {**words._dispatch, exp.Cast: _cast, exp.TryCast: _cast}  # noqa: SLF001
+        return str(words.generate(query, copy=False))
 
     def read_as(self, column: Column, stored: str, value: exp.Expr) -> exp.Expr:
         """By a cast that is tried."""
