@@ -330,5 +330,14 @@ def test_the_architecture_lists_every_room():
     assert [room for room in sorted(rooms) if f"`{room}`" not in text] == []
 
 
+def test_files_that_the_architecture_names_exist():
+    files = [f"/{file.relative_to(ROOT)}" for file in SRC.rglob("*.*")]
+    files += [f"/{file.relative_to(ROOT)}" for file in (ROOT / "tests").rglob("*.*")]
+    files += [f"/docs/{file.name}" for file in (ROOT / "docs").iterdir()]
+    named = re.findall(r"`([\w/]+\.(?:py|md|txt))`", (ROOT / "ARCHITECTURE.md").read_text())
+    assert len(named) > 100
+    assert [name for name in named if not any(file.endswith(f"/{name}") for file in files)] == []
+
+
 def test_the_changelog_knows_the_version():
     assert f"## {noisegate.__version__}" in (ROOT / "CHANGELOG.md").read_text()
