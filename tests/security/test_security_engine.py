@@ -83,7 +83,7 @@ def test_a_question_that_takes_too_long_is_stopped_and_says_nothing_of_rows():
     mine = gate(rows)
     plan = mine.plan(SELF_JOIN, epsilon=1)
     tally = plan.expected.bought[0].draft.parts[0].query.tally
-    source = DuckDBSource({"visits": rows}, mine.tables, seconds=0.1)
+    source = DuckDBSource({"visits": rows}, mine.tables, seconds=1)
     start = perf_counter()
     with pytest.raises(SourceError) as failure:
         source.sums(tally)

@@ -1,6 +1,6 @@
 """Purposes in the console: chosen on every form, shown on every page; and releases made public."""
 
-from contextlib import closing
+from contextlib import closing, contextmanager
 
 import pytest
 from browser import ROLES, Everybody, run_id, words
@@ -20,13 +20,18 @@ PAGES = {
 }
 
 
-@pytest.fixture(scope="module")
-def everybody(tmp_path_factory):
-    file = policy(tmp_path_factory.mktemp("why"), ZCDP)
-    with closing(Service([file], settings=QUICK)) as service:
+@contextmanager
+def opened(folder):
+    with closing(Service([policy(folder, ZCDP)], settings=QUICK)) as service:
         for name, role in ROLES.items():
             service.people.add(name, role)
         yield Everybody(service)
+
+
+@pytest.fixture(scope="module")
+def everybody(tmp_path_factory):
+    with opened(tmp_path_factory.mktemp("why")) as service:
+        yield service
 
 
 def spent(everybody):
@@ -80,11 +85,12 @@ def test_the_one_share_is_on_the_form_and_on_the_page_of_budgets(everybody):
     assert "the accounts above it have no more" in trial, "less than the share is left of trial"
 
 
-def test_a_bar_says_why_less_is_left_than_the_share(everybody):
-    wide, narrow = (
-        words(sent(everybody, "ana", "ask", purpose=why, do="price", sql=f"{SQL} WHERE age > 7"))
-        for why in ("report", "trial")
-    )
+def test_a_bar_says_why_less_is_left_than_the_share(tmp_path):
+    with opened(tmp_path) as nothing_spent:
+        wide, narrow = (
+            words(sent(nothing_spent, "ana", "ask", purpose=why, do="price"))
+            for why in ("report", "trial")
+        )
     assert "have no more" not in wide
     assert "of 2: the accounts above it have no more" in narrow
 
