@@ -150,3 +150,43 @@ def test_a_condition_of_a_left_join_says_nothing_of_rows_without_a_partner():
     )
     (answer,) = gate.sql(sql, epsilon=10_000).rows
     assert answer == duckdb.from_arrow(people).query("v", sql).fetchall()[0]
+
+
+@pytest.fixture(scope="module")
+def stars():
+    """Ratings of 1 to 5, some missing, and one of 90 that is not on the list."""
+    given = np.random.default_rng(5).integers(0, 6, 600)
+    rated = pa.array([None if one == 0 else int(one) for one in given[1:]] + [90], pa.int64())
+    facts = {"rating": {"in": [1, 2, 3, 4, 5]}}
+    table = pa.table({"rating": rated})
+    return ng.open(table, table="v", columns=facts, epsilon=10**6), np.array(
+        [min(one, 5) for one in rated.to_pylist() if one is not None]
+    )
+
+
+def test_a_list_of_keys_bounds_what_is_added_up(stars):
+    """Values that are not on the list count as the nearer end of it; missing ones do not count."""
+    gate, true = stars
+    sql = "SELECT AVG(rating) AS mean, SUM(rating) AS total, STDDEV(rating) AS spread FROM v"
+    answer = gate.sql(sql, epsilon=10_000)
+    for name, exact in (("mean", true.mean()), ("total", true.sum()), ("spread", true.std(ddof=1))):
+        assert answer[name][0] == pytest.approx(exact, rel=0.01)
+    (median,) = gate.sql("SELECT MEDIAN(rating) AS m FROM v", epsilon=1000)["m"]
+    assert median == np.median(true)
+
+
+@pytest.mark.parametrize(
+    ("where", "scale"),
+    [
+        ("TRUE", 5),
+        ("rating <= 3", 3),
+        ("rating BETWEEN 0 AND 10", 10),
+        ("rating = 9 OR rating > 2", 5),
+    ],
+)
+def test_conditions_go_before_the_ends_of_a_list(stars, where, scale):
+    """They are what bounds were before a list had any: questions keep their noise."""
+    gate, _ = stars
+    one = gate.plan("SELECT COUNT(*) AS s FROM v", epsilon="0.01").margins()["s"]
+    plan = gate.plan(f"SELECT SUM(rating) AS s FROM v WHERE {where}", epsilon="0.01")
+    assert plan.margins()["s"] == pytest.approx(scale * one, rel=0.02)

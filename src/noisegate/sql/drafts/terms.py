@@ -61,8 +61,9 @@ def require_bounds(domain: Domain, what: str) -> tuple[Fraction, Fraction]:
     if domain.low is None or domain.high is None:
         raise Unsupported(
             f"{what} needs bounds, because one value could otherwise move it by any amount.",
-            fix="Declare between = [low, high] for the column, write GREATEST(low, LEAST(high, "
-            'x)), or have bounds estimated for a share of ε: choose="bounds".',
+            fix="Declare between = [low, high] for the column, ask of rows WHERE x BETWEEN low AND "
+            "high, write GREATEST(low, LEAST(high, x)) where x is never NULL, or have bounds "
+            'estimated for a share of ε: choose="bounds".',
             about="bounds",
         )
     return domain.low, domain.high

@@ -1,5 +1,7 @@
 """Bounds that the question's own conditions leave: of rows WHERE age < 20, no age is above 19.
 
+A column with a list of keys and no bounds has those of the list.
+
 The term of a sum is clipped to its bounds whatever they are, so a mistake here could clip a value;
 it could not leak. Narrower bounds mean less noise for the same ε.
 """
@@ -78,11 +80,15 @@ def _facts(relation: Relation) -> Facts:
 
 
 def _within(domain: Domain, name: str, facts: Facts) -> Domain:
-    fact = facts.of.get(Field(name))
-    if fact is None or facts.none or domain.kind not in _KINDS:
+    if domain.kind not in _KINDS:
         return domain
-    lows = [each for each in (domain.low, fact.domain.low) if each is not None]
-    highs = [each for each in (domain.high, fact.domain.high) if each is not None]
+    fact = facts.of.get(Field(name))
+    known = [domain] if fact is None or facts.none else [domain, fact.domain]
+    lows = [each.low for each in known if each.low is not None]
+    highs = [each.high for each in known if each.high is not None]
+    missing = domain.keys and not (lows and highs)
+    if ends := [ordinal(key) for key in domain.keys or () if missing and key is not None]:
+        lows, highs = lows or [min(ends)], highs or [max(ends)]
     if not lows or not highs or max(lows) > min(highs):
         return domain
     low, high = max(lows), min(highs)
