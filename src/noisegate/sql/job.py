@@ -460,6 +460,10 @@ def _error(desk: Desk, asked: Asked, orders: Sequence[Order]) -> Expectation:
         Guess(
             bought=order.bought, needed=order.needed, caps=order.caps, shelf=desk.read_as(Shelf),
             accountant=asked.accountant, said=asked.terms.rows, losses=order.losses,
+            guessed=frozenset(
+                about for name, about in asked.chosen.guessed
+                if name == order.bought.draft.block.name
+            ),
         )
         for order in orders
     )  # fmt: skip

@@ -69,12 +69,13 @@ class AnswerExpected:
         """The ± to expect of each noisy column of the answer, in its worst row.
 
         Averages, ratios and quantiles err by how many rows there are: as said (``rows``), or as
-        released before. None where that is not known, and where the free SQL does not say how
-        errors follow. Conditions may leave any share of the rows: the ± is the larger one. That of
-        quantiles is for values that are spread evenly over their bounds.
+        released before. None where that is not known, where a bound is still to be estimated, and
+        where the free SQL does not say how errors follow. Conditions may leave any share of the
+        rows: the ± is the larger one. That of quantiles is for values that are spread evenly over
+        their bounds.
         """
         found = self.error.columns(confidence).items()
-        return {name: None if each.at_best else each.most for name, each in found}
+        return {name: None if each.at_best or each.guessed else each.most for name, each in found}
 
     def to_dict(self, confidence: Number) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -83,7 +84,7 @@ class AnswerExpected:
             "margins_at_best": {
                 name: each.most
                 for name, each in self.error.columns(confidence).items()
-                if each.at_best
+                if each.at_best and not each.guessed
             },
             "measurements": [each for bought in self.bought for each in _measurements(bought)],
             "reused": list(self.reused),
@@ -136,6 +137,8 @@ def _off(foreseen: Foreseen, confidence: Number) -> str:
         return "depends on the rows" if foreseen.followed else "no ± is known"
     ends = [bare(readable(end)) for end in (foreseen.least, foreseen.most)]
     words = f"± {' to '.join(dict.fromkeys(ends))} at {percent(confidence)} confidence"
+    if foreseen.guessed:
+        return f"depends on the bound that is estimated: {words} for that of one row"
     if not foreseen.rows:
         return words
     rows = " and ".join(f"{each:,}" for each in foreseen.rows)

@@ -127,7 +127,9 @@ def _meets(expected: AnswerExpected, goal: Goal, *, unknown: bool = False) -> bo
 def _foreseen(expected: AnswerExpected, goal: Goal) -> Mapping[str, Foreseen]:
     """The errors by looks alone: not by what else was released."""
     error = expected.error
-    guesses = tuple(replace(each, shelf=None, said=_rows(each)) for each in error.guesses)
+    guesses = tuple(
+        replace(each, shelf=None, said=_rows(each), guessed=frozenset()) for each in error.guesses
+    )
     return replace(error, guesses=guesses).columns(goal.confidence)
 
 

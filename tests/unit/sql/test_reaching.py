@@ -116,7 +116,8 @@ def test_all_of_the_price_is_used_where_a_number_comes_first():
     gate = opened()
     gate.sql(sql, epsilon=6)
     plan = gate.plan(sql, epsilon=6, fresh=True)
-    found = gate.plan(sql, within=1.5 * plan.margins()["n"], epsilon=6, fresh=True)
+    foreseen = plan.expected.error.columns(0.95)["n"].most
+    found = gate.plan(sql, within=1.5 * foreseen, epsilon=6, fresh=True)
     assert 0 < found.price.epsilon <= plan.price.epsilon
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from fractions import Fraction
 from math import inf, sqrt
-from typing import Final, final
+from typing import Final, TypeAlias, final
 
 from noisegate.algebra.expression import Expression, Field
 from noisegate.curator.measurement import Measurement
@@ -15,6 +15,7 @@ from noisegate.sql.question import Block
 from noisegate.sql.reuse.shelf import Shelf
 from noisegate.transforms.query import Query
 
+About: TypeAlias = tuple[bool, bool] | None  # a cap, on groups or not, on sums or not; on values
 _NOISES: Final = (Geometric, DiscreteGaussian)
 
 
@@ -41,6 +42,11 @@ class Look:
         if type(self.expression) is Field:
             return f"the bounds of {self.expression.name}"
         return "the bounds of an expression"
+
+    @property
+    def about(self) -> About:
+        """What the numbers are that its bound changes."""
+        return None if self.counted is None else (self.counted.people, bool(self.counted.sums))
 
     @property
     def paid(self) -> str:

@@ -18,7 +18,7 @@ from noisegate.desk.terms.terms import Terms
 from noisegate.errors import SpecError
 from noisegate.privacy.release import Release
 from noisegate.sql.bounds.limits import caps_of, thins
-from noisegate.sql.bounds.look import Look, Sight, first_of
+from noisegate.sql.bounds.look import About, Look, Sight, first_of
 from noisegate.sql.bounds.ranges import (
     Bounds,
     Range,
@@ -67,7 +67,8 @@ _GUESSED: Final = "until then errors are guesses, by an earlier and coarser esti
 class Chosen:
     """The question with what was found, words about it, and for blocks by name: caps, profiles.
 
-    ``caps`` are the fields of `Caps` that were found, ``clips`` what bounds lose.
+    ``caps`` are the fields of `Caps` that were found, ``clips`` what bounds lose. ``guessed``: of
+    which blocks no look says the cap, by what it is on (`Look.about`), or the bounds of values.
     """
 
     question: Question
@@ -76,6 +77,7 @@ class Chosen:
     caps: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     profiles: Mapping[str, tuple[Profile, ...]] = field(default_factory=dict)
     clips: Mapping[str, Mapping[Expression, Clipped]] = field(default_factory=dict)
+    guessed: frozenset[tuple[str, About]] = frozenset()
 
 
 def looks_of(
@@ -235,7 +237,21 @@ def seen(
     return Chosen(
         question=replace(question, blocks=blocks), terms=terms,
         words=tuple(dict.fromkeys(words)), caps=caps, profiles=profiles, clips=clips,
+        guessed=frozenset(
+            (look.block.name, look.about)
+            for look, sight in zip(looks, likely, strict=True)
+            if sight is None and not _is_declared(look, terms)
+        ),
     )  # fmt: skip
+
+
+def _is_declared(look: Look, terms: Terms) -> bool:
+    """Whether the policy says what is looked for, so that errors are shown for that."""
+    if look.counted is None:
+        return found_of(look, None).bounds is None
+    limits = caps_of(look.block, terms)
+    declared = limits.groups_per_unit if look.counted.people else limits.rows_per_unit
+    return declared is not None and not look.counted.sums
 
 
 def _bounds(ranges: Sequence[Look], sights: Sequence[Sight | None]) -> Bounds:

@@ -5,7 +5,7 @@ COUNT, and SUM of whole numbers, are BIGINT; with several grouping sets they are
 quantiles of decimals are decimals, as in DuckDB: so CAST(SUM(x) AS BIGINT) rounds halves alike.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
@@ -19,7 +19,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from noisegate.algebra.expression import domain_of
-from noisegate.algebra.tally import Distinct, Sums
+from noisegate.algebra.tally import Distinct, Sums, Tally
 from noisegate.arrow import arrow_column, arrow_table
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import EPOCH, Key, Kind
@@ -145,6 +145,18 @@ def _zeros(block: Block, rows: int) -> dict[str, Any]:
 
 def _below(draft: Draft, estimates: Estimates) -> frozenset[str]:
     """Aggregates that a cap makes smaller, where nothing is known of by how much."""
+    return _capped(
+        draft,
+        lambda tally, kind: (
+            isinstance(tally, Distinct) or not estimates.is_raised or kind in estimates.blind
+        ),
+    )
+
+
+def _capped(
+    draft: Draft, holds: Callable[[Tally, tuple[bool, bool, bool]], bool]
+) -> frozenset[str]:
+    """Aggregates under a cap, of tallies and kinds for which this ``holds``."""
     measured = [
         (part.pieces, (part.is_people, part.apart is not None, part.own)) for part in draft.parts
     ]
@@ -153,10 +165,7 @@ def _below(draft: Draft, estimates: Estimates) -> frozenset[str]:
     pieces = {
         piece
         for (each, kind), drawn in zip(measured, draft.drawn, strict=True)
-        if isinstance(drawn[0].tally, Distinct)
-        or not estimates.is_raised
-        or kind in estimates.blind
-        if capped_words(draft.block, [drawn])
+        if holds(drawn[0].tally, kind) and capped_words(draft.block, [drawn])
         for piece in each
     }
     return frozenset(
@@ -238,6 +247,7 @@ class Guess:
     """A block before it is measured: its noise, its caps, and what the shelf has of it.
 
     ``said`` is how many rows there are, if somebody says so. Without a shelf nothing is known.
+    ``guessed``: which bounds are still to be found, as `Chosen.guessed` has them.
     """
 
     bought: Purchase
@@ -247,11 +257,21 @@ class Guess:
     shelf: Shelf | None = None
     said: int | None = None
     losses: tuple[Lost, ...] = ()  # what caps lose, where that was looked at
+    guessed: frozenset[tuple[bool, bool] | None] = frozenset()
 
     @property
     def draft(self) -> Draft:
         """What is to be measured."""
         return self.bought.draft
+
+    @cached_property
+    def open(self) -> frozenset[str]:
+        """Numbers whose errors follow from a bound that is still to be found."""
+        if not self.guessed:
+            return frozenset()
+        valued = (each for each in self.draft.block.aggregates if each.function not in _COUNTED)
+        added = frozenset(each.name for each in valued if None in self.guessed)
+        return added | _capped(self.draft, lambda _, kind: kind[:2] in self.guessed)
 
     @cached_property
     def rows(self) -> int | None:

@@ -12,7 +12,7 @@ that is known, a FILTER may leave none of them or all: the larger error is state
 where an average or a divisor could be about no row.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import isclose
@@ -45,6 +45,7 @@ class Foreseen:
     """The ± to expect of a column, in its best row and in its worst; None: not known beforehand.
 
     ``rows``: it is for about so many in all. ``at_best``: with fewer rows it is larger.
+    ``guessed``: it is for a bound of one row, and the bound is still to be estimated.
     ``followed``: the free SQL says how the error follows from those of the released numbers.
     """
 
@@ -52,6 +53,7 @@ class Foreseen:
     most: float | None = None
     rows: tuple[int, ...] = ()
     at_best: bool = False
+    guessed: bool = False
     followed: bool = True
 
 
@@ -71,12 +73,23 @@ class Expectation:
         blind = [replace(guess, shelf=None, said=None) for guess in self.guesses]
         found = self._with(self._columns(blind, level), self.guesses, level)
         most = [most_rows(guess.draft.block.relation, self.rows_max) for guess in self.guesses]
-        if None in most or any(guess.rows is not None for guess in self.guesses):
-            return found
-        pairs = zip(self.guesses, most, strict=True)
-        return self._with(
-            found, [replace(each, said=rows) for each, rows in pairs], level, at_best=True
-        )
+        if None not in most and all(guess.rows is None for guess in self.guesses):
+            pairs = zip(self.guesses, most, strict=True)
+            said = [replace(each, said=rows) for each, rows in pairs]
+            found = self._with(found, said, level, at_best=True)
+        open_ = self._open(found)
+        return {name: replace(each, guessed=name in open_) for name, each in found.items()}
+
+    def _open(self, names: Collection[str]) -> Collection[str]:
+        """The columns whose errors follow from a bound that is still to be estimated.
+
+        Calculated ones are all taken to do so, where a released one does.
+        """
+        found = [guess.open for guess in self.guesses]
+        if self.question.picked is None:
+            return names if any(found) else ()
+        pairs = zip(self.question.picked, self.question.columns, strict=True)
+        return [shown for name, shown in pairs if name in found[0]]
 
     def _with(
         self,
