@@ -153,6 +153,9 @@ def test_a_quotient_near_zero_has_no_bar():
         "SUM(a0) OVER ()",
         "CASE WHEN a0 > 15 THEN 1 ELSE 0 END",
         "(SELECT MAX(a0) FROM noisegate_0)",
+        "(SELECT SUM(a0) FROM noisegate_0 WHERE a0 > 15)",
+        "(SELECT SUM(t.a0) FROM noisegate_0 t WHERE t.k0 = noisegate_0.k0)",
+        "(SELECT a0 FROM noisegate_0 ORDER BY a0 LIMIT 1)",
         "a0 % 7",
         "SQRT(a0)",
         "k0 || a0",
@@ -202,6 +205,8 @@ ADDED = replace(BLOCK, weighted=powers)
         ("SELECT SUM(a0) FILTER (WHERE k0 = 's') FROM noisegate_0", (10,)),
         ("SELECT SUM(CASE WHEN k0 < 't' THEN a0 ELSE 0 END) FROM noisegate_0", (11,)),
         ("SELECT AVG(a0) FROM noisegate_0", (37,)),
+        ("SELECT (SELECT SUM(a0) FROM noisegate_0) FROM noisegate_0", (111, 111, 111)),
+        ("SELECT (SELECT SUM(-a0) FROM noisegate_0 WHERE k0 = 's') / 2", (5,)),
         ("SELECT SUM(COALESCE(n, 0)) + 1 FROM (SELECT -a0 AS n FROM noisegate_0)", (111,)),
         ("SELECT s / 10 FROM (SELECT SUM(a0) OVER () AS s FROM noisegate_0) LIMIT 1", (11.1,)),
         ("SELECT SUM(a0) FROM noisegate_0 JOIN (VALUES (1), (2)) t(i) ON true", (222,)),
@@ -223,6 +228,15 @@ ADDED = replace(BLOCK, weighted=powers)
 def test_sums_windows_and_unions_are_followed_to_their_rows(sql, expected):
     found = margins(sql, block=ADDED)
     assert found.at(0.95)[-1] == pytest.approx(expected)
+
+
+def test_a_sub_query_whose_rows_noise_chooses_is_not_exact():
+    keys = "(SELECT k0 FROM noisegate_0 WHERE a0 > 15 LIMIT 1)"
+    assert margins(f"SELECT {keys} AS x FROM noisegate_0").unknown() == ["x"]
+    assert margins(f"SELECT k0 IN {keys} AS x FROM noisegate_0").unknown() == ["x"]
+    assert margins("SELECT (SELECT COUNT(*) FROM noisegate_0) AS x").unknown() == []
+    later = "SELECT (SELECT SUM(a0) FROM noisegate_0) FROM noisegate_0 WHERE a0 > 15"
+    assert margins(later, block=ADDED).at(0.95) == [(111, 111)]
 
 
 def test_values_without_noise_need_no_bar_and_are_not_called_unknown():

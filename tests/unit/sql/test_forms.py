@@ -130,6 +130,12 @@ def outer(sql, table=CELLS):
         ("x / y", "(SELECT SUM(a) AS y, SUM(-a) FILTER (WHERE k = 's') AS x FROM noisegate_0)"),
         ("s.x - t.y", "(SELECT -a AS x FROM noisegate_0) s, (SELECT SUM(a) AS y FROM noisegate_0) t"),
         ("s.a - t.a", "noisegate_0 s JOIN noisegate_0 t ON t.k > s.k"),
+        ("a / (SELECT SUM(a) FROM noisegate_0)", "noisegate_0"),
+        ("a - (SELECT SUM(-a) FROM noisegate_0) / (SELECT SUM(b) FROM noisegate_0)",
+         "noisegate_0"),
+        ("a - (SELECT SUM(a) FROM noisegate_0 WHERE k <> 'n')", "noisegate_0"),
+        ("(SELECT a FROM noisegate_0 WHERE k = 's') - a", "noisegate_0"),
+        ("SUM(a) / (SELECT s FROM (SELECT SUM(b) AS s FROM noisegate_0))", "noisegate_0"),
     ],
 )  # fmt: skip
 def test_weights_are_the_slopes_of_what_the_engine_calculates(item, source):

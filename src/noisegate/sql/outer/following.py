@@ -8,6 +8,7 @@ numbers of an item, their half-widths and the rows they stand in. Followed are
 - SUM and AVG of a released number over rows, with GROUP BY or as a window: the hidden column lists
   the rows, and noise that is independent from row to row adds up in squares;
 - lists of released numbers, whose ± is the largest of theirs;
+- the number of a sub-query over released tables, which is the same for all rows;
 - UNION ALL, where every branch has items of its own.
 
 Rows must not be picked, ordered or grouped by noisy numbers where they are added up.
@@ -87,7 +88,8 @@ class Follower:
         shown = select.expressions
         items: list[Item | None] = [None] * len(shown)
         self._look_for_choice(select.args.get("where"), scope, {})
-        if seen and not select.args.get("distinct") and not select.args.get("pivots"):
+        known = seen or _is_number(scope)
+        if known and not select.args.get("distinct") and not select.args.get("pivots"):
             folded = _is_folded(select)
             items = [self._item(each.unalias(), scope, folded=folded) for each in shown]
         given = _named(shown, items)
@@ -96,6 +98,9 @@ class Follower:
         if select.args.get("limit") is not None:
             self._look_for_choice(select.args.get("order"), scope, given)
         self._given[id(scope)], self._items[id(select)] = given, items
+        if not seen:
+            self._items[id(select)] = [None] * len(items) if self.chosen else items
+            return
         noisy = [item for item in items if item is not None and item.parts]
         _append(select, {leaf: sql for item in noisy for leaf, sql in item.leaves.items()})
 
@@ -146,6 +151,8 @@ class Follower:
             return self._list(node, scope, folded=folded)
         if (element := _element(node)) is not None:
             return self._item(element, scope, folded=folded)
+        if isinstance(node, exp.Subquery) and id(node.this) in self._items:
+            return self._number(node)
         if isinstance(node, (exp.Filter, *_MANY_ROWS)):
             return self._over_rows(node, scope, folded=folded)
         inner = [self._item(each, scope, folded=folded) for each in _operands(node)]
@@ -179,6 +186,21 @@ class Follower:
             amount=amount,
             lower=amount and any(each.lower for each in known),
         )
+
+    def _number(self, node: exp.Subquery) -> Item | None:
+        """The one number of a sub-query; each of its hidden columns is a sub-query like it."""
+        items = self._items[id(node.this)]
+        if len(items) != 1 or items[0] is None:
+            return None
+        if not items[0].parts:
+            return exact(node)
+
+        def alike(sql: str) -> str:
+            other = node.copy()
+            other.this.set("expressions", [sqlglot.parse_one(sql, dialect="duckdb")])
+            return other.sql(dialect="duckdb")
+
+        return items[0].under(node.sql(dialect="duckdb"), alike)
 
     def _column(self, column: exp.Column, scope: "Scope | _Whole") -> Item | None:
         source, name, alias = scope.sources.get(column.table), column.name, column.table
@@ -411,6 +433,11 @@ def _is_seen(scope: "Scope | _Whole") -> bool:
     if isinstance(scope, _Whole) or scope.is_cte or scope.is_derived_table or scope.is_root:
         return True
     return bool(scope.is_set_operation and scope.parent and _is_seen(scope.parent))
+
+
+def _is_number(scope: "Scope | _Whole") -> bool:
+    """Whether it is a sub-query that is the same for all rows around it."""
+    return not isinstance(scope, _Whole) and scope.is_subquery and not scope.is_correlated_subquery
 
 
 def _element(node: exp.Expr) -> exp.Expr | None:

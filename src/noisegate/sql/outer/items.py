@@ -165,19 +165,25 @@ class Item:
     forms: Mapping[str, Form] = field(default_factory=dict)
     joint: "Item | None" = None
 
-    def under(self, alias: str) -> "Item":
-        """The same, seen through the alias that its SELECT has outside."""
+    def under(self, alias: str, inner: Callable[[str], str] | None = None) -> "Item":
+        """The same, seen through the alias that its SELECT has outside.
+
+        ``inner`` makes the SQL of a leaf outside of its SQL inside: by default it is a column.
+        """
         return replace(
             self,
             parts=frozenset(f"{alias}.{part}" for part in self.parts),
-            leaves={f"{alias}.{leaf}": column_sql(alias, leaf) for leaf in self.leaves},
+            leaves={
+                f"{alias}.{leaf}": column_sql(alias, leaf) if inner is None else inner(sql)
+                for leaf, sql in self.leaves.items()
+            },
             ends=lambda leaves: self.ends(lambda leaf: leaves(f"{alias}.{leaf}")),
             own=self.own and f"{alias}.{self.own}",
             row=self.row and f"{alias}.{self.row}",
             sums={f"{alias}.{leaf}": of for leaf, of in self.sums.items()},
             form=self.form and self.form.under(alias),
             forms={f"{alias}.{name}": form.under(alias) for name, form in self.forms.items()},
-            joint=self.joint and self.joint.under(alias),
+            joint=self.joint and self.joint.under(alias, inner),
         )
 
 
