@@ -149,6 +149,12 @@ class Draft:
         return found if deciding is None else [*found, deciding]
 
     @property
+    def is_ranked(self) -> bool:
+        """Whether all numbers are quantiles."""
+        ranked = {isinstance(part.query.tally, Values) for part in self.parts}
+        return self.decided is None and ranked == {True}
+
+    @property
     def capped(self) -> tuple[str, ...]:
         """How much of a unit counts, in words."""
         return capped_words(self.block, self.drawn)

@@ -57,9 +57,10 @@ from noisegate.transforms.stability import stability_of
 
 _MODEL: Final = (
     "A private estimate from these rows says that the contribution bound loses about {lost}: "
-    "counts and sums are raised by that, and the ± includes its uncertainty. This part rests on a "
-    "model of how rows are distributed over units, and is not proven."
+    "{so}. This part rests on a model of how rows are distributed over units, and is not proven."
 )
+_RAISED: Final = "counts and sums are raised by that, and the ± includes its uncertainty"
+_RANKED: Final = "quantiles are not raised, and their ± includes how far that may move them"
 
 _FAR: Final = (
     "The ± is wide for such numbers: declared bounds may be far out, and noise is for values up to "
@@ -114,7 +115,8 @@ class Order:
         ]
         hidden = [name for name, each in lost if each and each.blind]
         if shares or hidden:
-            model = [_MODEL.format(lost=" and ".join(shares))] if shares else []
+            so = _RANKED if self.bought.draft.is_ranked else _RAISED
+            model = [_MODEL.format(lost=" and ".join(shares), so=so)] if shares else []
             unseen = [_BLIND.format(lost=" and of ".join(hidden))] if hidden else []
             return (*capped, *model, *unseen)
         look = (
