@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -382,3 +383,37 @@ def test_a_plan_foresees_no_error_by_a_bound_that_is_not_yet_estimated(visits):
     answer = gate.sql(sql, epsilon=1)
     assert answer.margins()["units"][0] == pytest.approx(foreseen, rel=0.01)
     assert gate.plan(sql, epsilon=1, fresh=True).margins()["n"] is not None
+
+
+def test_an_answer_of_quantiles_alone_does_not_say_that_it_was_raised(visits):
+    gate = opened(visits, unit="who", columns={"x": {"between": [0, 400]}})
+    said = " ".join(gate.sql("SELECT MEDIAN(x) AS m FROM visits", epsilon=1).caveats)
+    assert "quantiles are not raised" in said
+    assert "sums are raised" not in said
+    said = " ".join(gate.sql("SELECT MEDIAN(x) AS m, COUNT(*) AS n FROM visits", epsilon=1).caveats)
+    assert "sums are raised" in said
+
+
+@pytest.mark.parametrize("function", ["SUM(x)", "AVG(x)", "SUM(x) FILTER (WHERE x < 90)"])
+def test_bounds_by_a_condition_are_enough_where_a_cap_is_estimated(visits, function):
+    """The look at what units add was refused after the bounds had been found."""
+    gate = opened(visits, unit="who")
+    sql = f"SELECT {function} AS s FROM visits WHERE x BETWEEN 0 AND 100"
+    (found,) = gate.sql(sql, epsilon=3)["s"]
+    (true,) = duckdb.connect().execute(sql.replace("visits", f"'{visits}'")).fetchone()
+    assert found == pytest.approx(true, rel=0.25)  # one unit has a sixth of all rows
+
+
+def test_missing_values_of_a_list_add_nothing_to_a_unit():
+    """As if bounds were declared: else a look would see twenty times what units add."""
+    given = [10 if row % 20 == 0 else None for row in range(40_000)]
+    table = pa.table(
+        {"who": [row // 20 for row in range(40_000)], "x": pa.array(given, pa.int64())}
+    )
+    widths = []
+    for facts in ({"in": [0, 10]}, {"between": [0, 10]}):
+        gate = ng.open(table, table="t", unit="who", columns={"x": facts}, epsilon=100)
+        answer = gate.sql("SELECT SUM(x) AS s FROM t", epsilon=50)
+        assert answer["s"][0] == pytest.approx(20_000, rel=0.01)
+        widths.append(answer.margins()["s"][0])
+    assert widths[0] < 2 * widths[1]

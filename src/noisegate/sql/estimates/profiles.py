@@ -19,7 +19,7 @@ from noisegate.algebra.relation import Fold, Folded, PerUnit, Project, Relation
 from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import Grouping, Sums, Term
 from noisegate.errors import Unsupported
-from noisegate.privacy.domain import WHOLE_MAX
+from noisegate.privacy.domain import WHOLE_MAX, Kind
 from noisegate.sql.estimates.bounded import Loss
 from noisegate.sql.estimates.tails import DIFFER, Model, Sizes
 from noisegate.transforms.query import Query
@@ -71,7 +71,7 @@ def rows_per_unit_query(
     folded = [Folded("n", Fold.COUNT, Literal(1))]
     units = [Fraction(1)]
     if sized:
-        spans = [Call("abs", (term.expression,)) for term in sized]
+        spans = [_span(term, relation) for term in sized]
         folded = [Folded(f"n{i}", Fold.SUM, span) for i, span in enumerate(spans)]
         units = [term.reach * term.grain * PART for term in sized]
     counted = PerUnit(relation, (), tuple(folded))
@@ -182,6 +182,16 @@ def _signed_digits(value: Expression) -> Expression:
         Call("eq", (value, Literal(0))), Literal(0),
         Call("lt", (value, Literal(0))), Call("negate", (place,)), place,
     ))  # fmt: skip
+
+
+def _span(term: Term, relation: Relation) -> Expression:
+    """How far from 0 a value counts. What only its term bounds is held to that, to be added up."""
+    span = Call("abs", (term.expression,))
+    domain = domain_of(span, schema_of(relation))
+    if domain.is_bounded or domain.kind is Kind.INTEGER:
+        return span
+    held = Call("least", (span, _literal(term.reach * term.grain)))
+    return Call("case", (Call("is_null", (span,)), Literal(None), held))
 
 
 def _square(name: str, unit: Fraction) -> Expression:
