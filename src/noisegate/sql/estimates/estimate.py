@@ -24,7 +24,7 @@ from noisegate.privacy.domain import Key, Kind
 from noisegate.sql.drafts.draft import Draft, Part
 from noisegate.sql.drafts.groups import Columns, Marginals, grouping_id
 from noisegate.sql.drafts.purchase import Purchase, finder_of
-from noisegate.sql.drafts.recipe import ADDITIVE, COUNTS, OFF_CENTRE, Recipe
+from noisegate.sql.drafts.recipe import ADDITIVE, COUNTS, Recipe
 from noisegate.sql.estimates.clipped import Clipped
 from noisegate.sql.estimates.columns import (
     Chosen,
@@ -491,7 +491,7 @@ def _pretended(bought: Purchase, place: int, rows: int | None) -> NDArray[np.int
     }
     for mean in (mean for recipe in bought.draft.recipes for mean in recipe.means):
         half = max(mean.high - mean.middle, mean.middle - mean.low)
-        wanted[mean.piece] = each * half * Fraction(OFF_CENTRE)
+        wanted[mean.piece] = each * half
     table = [
         min(int(wanted.get(piece, Fraction(0)) / grain), INPUT_MAX)
         for piece, grain in zip(part.pieces, grains_of(part.query), strict=True)

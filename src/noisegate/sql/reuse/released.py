@@ -29,7 +29,6 @@ from noisegate.sql.drafts.purchase import Purchase
 from noisegate.sql.drafts.recipe import (
     CHOSEN,
     COUNTS,
-    OFF_CENTRE,
     SPREAD,
     VARIANCES,
     Recipe,
@@ -356,14 +355,17 @@ class Guess:
         for term, (piece, grain) in enumerate(zip(part.pieces, grains_of(part.query), strict=True)):
             found = None if self.said is not None else self._offered(part.query, term)
             if found is None:
-                factor, all_rows = self._role(part, piece)
+                factor, all_rows = self._role(part, piece, share)
                 held = each * factor * (1.0 if all_rows or counts is None else share)
                 found = np.clip(held / float(grain), 0, _LARGEST).astype(np.int64)
             rows.append(found)
         return needed.expected(np.array(rows))
 
-    def _role(self, part: Part, piece: int) -> tuple[float, bool]:
-        """What a row adds to a sum, as the guess has it, and whether every row does."""
+    def _role(self, part: Part, piece: int, share: float) -> tuple[float, bool]:
+        """What a row adds to a sum, as the guess has it, and whether every row does.
+
+        Averages are that share of the way from the middle of their bounds to an end.
+        """
         factor, all_rows = 0.0, False
         for recipe in self.draft.recipes:
             always = part.other is None and recipe.aggregate.where is None
@@ -380,7 +382,7 @@ class Guess:
                     factor, all_rows = seen / max(1, self.rows or 1), always
                 elif piece == mean.piece:
                     half = max(mean.high - mean.middle, mean.middle - mean.low)
-                    factor, all_rows = float(half) * OFF_CENTRE, always
+                    factor, all_rows = float(half) * share, always
         return factor, all_rows
 
     def _counts(self, columns: Columns) -> Floats | None:
