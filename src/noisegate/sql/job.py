@@ -40,7 +40,7 @@ from noisegate.sql.estimates.accuracy import Goal
 from noisegate.sql.estimates.profiles import CAPS_SINCE, OWN_SINCE, SUMS_SINCE
 from noisegate.sql.plan import AnswerExpected, AnswerPlan
 from noisegate.sql.question import Question, sampled
-from noisegate.sql.reaching import MOST, goal_of, least, require_foreseen, require_reached
+from noisegate.sql.reaching import MOST, alone, goal_of, least, require_foreseen, require_reached
 from noisegate.sql.reading.reader import read
 from noisegate.sql.reuse.released import Guess
 from noisegate.sql.reuse.shelf import Shelf
@@ -244,9 +244,10 @@ def _drawn(
 def question_job(desk: Desk, sql: str, terms: Terms, *, fresh: bool = False) -> QuestionJob:
     """What a question asks for; whatever is wrong with it is refused here, for nothing."""
     reading = _reading(desk, sql, terms, {})
-    goal = goal_of(agreed := agreed_of(desk.rules, terms, reading.question))
+    agreed, firsts = agreed_of(desk.rules, terms, reading.question), bool(reading.firsts)
+    goal = goal_of(agreed, reading.question, firsts=firsts)
     if goal is not None:
-        terms = replace(agreed, within=None, relative=None)
+        terms = alone(agreed, desk.rules.epsilon_max)
     job = _known(desk, reading, terms, fresh=fresh)
     if goal is not None and not job.is_paid(desk.curator):
         require_foreseen(job.expected, goal, looked=bool(job.asked.looks))

@@ -168,6 +168,15 @@ def shown_names(question: Question) -> dict[tuple[str, str], str]:
     return found
 
 
+def is_calculated(question: Question) -> bool:
+    """Whether the answer shows what is calculated from released numbers, and not these alone."""
+    if question.picked is not None or not question.blocks:
+        return False
+    tree = sqlglot.parse_one(question.outer, dialect="duckdb")
+    items = [item.unalias() for query in tree.find_all(exp.Select) for item in query.expressions]
+    return any(item.find(exp.Column) and not isinstance(item, exp.Column) for item in items)
+
+
 def _groups(bought: Purchase, names: Mapping[tuple[str, str], str]) -> list[tuple[str, str]]:
     """The groups of a block, column by column."""
     draft, lines = bought.draft, []

@@ -24,9 +24,9 @@ from noisegate.desk.terms.terms import Terms
 from noisegate.errors import NoisegateError, Unsupported
 from noisegate.privacy.loss import decimal_up
 from noisegate.sql.drafts.recipe import COUNTS
-from noisegate.sql.estimates.accuracy import Goal, cheapest, limits_of
-from noisegate.sql.plan import AnswerExpected, readable, shown_names
-from noisegate.sql.question import Function
+from noisegate.sql.estimates.accuracy import LARGEST, Goal, cheapest, limits_of, meets
+from noisegate.sql.plan import AnswerExpected, is_calculated, readable, shown_names
+from noisegate.sql.question import Function, Question
 from noisegate.sql.reuse.released import Guess
 from noisegate.sql.steps.shown import Foreseen
 
@@ -37,11 +37,27 @@ MOST: Final = (
 )
 
 
-def goal_of(terms: Terms) -> Goal | None:
-    """The accuracy, where there is a price beside it."""
-    if terms.epsilon is None or (terms.within is None and terms.relative is None):
+def goal_of(terms: Terms, question: Question, *, firsts: bool) -> Goal | None:
+    """The accuracy, where there is a price beside it, or shown numbers are made of released ones.
+
+    Else each released number has its price by itself; so have those whose groups are to be found,
+    and with ``firsts``, numbers that are measured first, the question has none.
+    """
+    if terms.within is None and (terms.epsilon is None or terms.relative is None):
         return None
+    if terms.epsilon is None:
+        sought = any(key.domain.keys is None for block in question.blocks for key in block.by)
+        if firsts or sought or terms.choose or not is_calculated(question):
+            return None
     return Goal.of(terms)
+
+
+def alone(terms: Terms, most: Fraction | None) -> Terms:
+    """What an accuracy may cost: without a price, all that one question may; no look is bought."""
+    if terms.epsilon is not None:
+        return replace(terms, within=None, relative=None)
+    top = min(LARGEST, most or LARGEST)
+    return replace(terms, epsilon=top, choose=(), within=None, relative=None)
 
 
 def require_foreseen(expected: AnswerExpected, goal: Goal, *, looked: bool) -> None:
@@ -60,7 +76,14 @@ def require_foreseen(expected: AnswerExpected, goal: Goal, *, looked: bool) -> N
             fix="Ask by epsilon, or give rows_per_unit=...",
             about="accuracy",
         )
-    for name in expected.margins(goal.confidence):
+    for name, each in _foreseen(expected, goal).items():
+        unknown = each.most is None or each.at_best
+        if unknown and each.followed and goal.rows is None and not looked:
+            raise Unsupported(
+                f"The error of {name} depends on how many rows there are.",
+                fix="Ask by epsilon, or give an approximate number of rows: rows=10000.",
+                about="rows",
+            )
         if goal.relative is not None and limits.get(name, inf) == inf:
             raise Unsupported(
                 f"What a relative error of {name} is compared with is not known beforehand.",
@@ -115,12 +138,21 @@ def _beyond(expected: AnswerExpected, goal: Goal, top: Fraction) -> Unsupported:
 
 
 def _meets(expected: AnswerExpected, goal: Goal, *, unknown: bool = False) -> bool:
-    """Whether all errors are as small as wanted."""
+    """Whether all errors are as small as wanted.
+
+    Where the free SQL does not say how the error of a number follows, as of ranks and of the
+    largest of noisy numbers, it is that of what was released.
+    """
     found = _foreseen(expected, goal)
     limits, usual = _limits(expected, goal), inf if goal.within is None else float(goal.within)
+    if not all(each.followed for each in found.values()) and not unknown:
+        drafts = [(bought, limits_of(bought.draft, goal)) for bought in expected.bought]
+        if not all(meets(bought, goal, allowed) for bought, allowed in drafts):
+            return False
     return all(
         unknown if each.most is None or each.at_best else each.most <= limits.get(name, usual)
         for name, each in found.items()
+        if each.followed
     )
 
 

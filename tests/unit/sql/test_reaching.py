@@ -149,9 +149,47 @@ def test_where_the_bound_is_declared_the_price_is_that_of_the_accuracy_alone():
     assert gate.spent.epsilon == 0
 
 
+CALCULATED = [
+    ("SELECT 2 * COUNT(*) AS n FROM t", 400),
+    ("SELECT w, SUM(COUNT(*)) OVER (ORDER BY w) AS n FROM t GROUP BY w", 400),
+    ("SELECT w, k - LAG(k) OVER (ORDER BY w) AS n FROM (SELECT w, COUNT(*) AS k FROM t GROUP BY w)", 400),
+    ("SELECT w, 100.0 * COUNT(*) / SUM(COUNT(*)) OVER () AS n FROM t GROUP BY w", 2),
+    ("SELECT (SELECT SUM(x) FROM t) / (SELECT COUNT(*) FROM t) AS n", 5),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("accountant", ["pure", "zcdp"])
+@pytest.mark.parametrize(("sql", "within"), CALCULATED)
+def test_an_accuracy_is_that_of_the_numbers_which_are_shown(sql, within, accountant):
+    """Each released number had it: a double erred by twice as much, and no price bought a share."""
+    gate, terms = opened(accountant, epsilon=90), {"rows_per_unit": 12, "rows": 18_000}
+    plan = gate.plan(sql, within=within, **terms)
+    assert within / 2 < plan.margins()["n"] <= within
+    answer = gate.sql(sql, within=within, **terms)
+    assert answer.cost == plan.price
+    known = [each for each in answer.margins()["n"] if each is not None]
+    assert max(known) <= 1.15 * within  # shares, too, are of as many rows as noise shows
+    assert gate.sql(sql, within=within, **terms).free
+    most = 2 * plan.price.epsilon
+    assert gate.plan(sql, within=within, epsilon=most, fresh=True, **terms).price == plan.price
+
+
+@pytest.mark.parametrize("price", [{}, {"epsilon": 5}])
+def test_a_number_whose_error_no_rule_tells_errs_as_what_it_is_made_of(price):
+    gate = opened()
+    sql = f"SELECT w, n, RANK() OVER (ORDER BY n) AS place FROM ({GROUPS})"
+    plan = gate.plan(sql, within=400, rows_per_unit=12, **price)
+    assert 200 < plan.margins()["n"] <= 400
+    largest = gate.plan(
+        f"SELECT MAX(n) AS n FROM ({GROUPS})", within=400, rows_per_unit=12, **price
+    )
+    assert largest.price == plan.price
+
+
 @pytest.mark.parametrize(
     ("sql", "terms", "code"),
     [
+        (CALCULATED[3][0], {"within": 2, "rows_per_unit": 12}, "rows"),
         ("SELECT AVG(x) AS a FROM t", {"within": 5}, "rows"),
         ("SELECT AVG(x) AS a FROM t", {"within": 20, "rows": 18_000}, "accuracy"),
         (COUNT, {"within": 1}, "accuracy"),  # not with one row a unit, for all of the price
@@ -169,6 +207,15 @@ def test_what_cannot_be_foreseen_is_refused_before_the_charge(sql, terms, code):
     gate = opened()
     with pytest.raises(NoisegateError, check=about(code)):
         gate.sql(sql, epsilon=1, **terms)
+    assert gate.spent.epsilon == 0
+
+
+def test_a_share_needs_a_number_of_rows():
+    gate = opened()
+    with pytest.raises(Unsupported, check=about("rows")):
+        gate.sql(CALCULATED[3][0], within=2, rows_per_unit=12)
+    with pytest.raises(Unsupported, check=about("cap"), match="the most that it may cost"):
+        gate.sql(CALCULATED[0][0], within=400)
     assert gate.spent.epsilon == 0
 
 

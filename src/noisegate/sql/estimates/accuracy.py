@@ -25,6 +25,7 @@ from noisegate.sql.question import Function
 
 _DIGITS: Final = 900  # decimals of three digits per power of ten
 _DECADES: Final = (-6, 2)
+LARGEST: Final = Fraction(100)  # the largest ε that is tried
 _GROWING: Final = (*COUNTS, Function.COUNT_UNITS, Function.SUM)
 
 
@@ -70,7 +71,7 @@ def epsilon_for(draft: Draft, goal: Goal, *, delta: Number = 0) -> Fraction:
             bought = purchase(draft, epsilon=epsilon, delta=delta, rows=goal.rows)
         except SpecError:
             return False  # more noise than there is
-        return _meets(bought, goal, limits)
+        return meets(bought, goal, limits)
 
     return cheapest(is_enough)
 
@@ -117,7 +118,7 @@ def limits_of(draft: Draft, goal: Goal) -> dict[str, float]:
         elif goal.relative is not None:
             _require_foreseen(recipe, goal)
             found[name] = float(goal.relative) * _expected(recipe, function, float(rows))
-            if function in CHOSEN:  # a share of the ranks, see `_meets`
+            if function in CHOSEN:  # a share of the ranks, see `meets`
                 found[name] = inf
     return found
 
@@ -152,7 +153,8 @@ def _expected(recipe: Recipe, function: Function, rows: float) -> float:
     return recipe.typical * (rows if function in _GROWING else 1.0)
 
 
-def _meets(bought: Purchase, goal: Goal, limits: Mapping[str, float]) -> bool:
+def meets(bought: Purchase, goal: Goal, limits: Mapping[str, float]) -> bool:
+    """Whether all that is measured errs as little as wanted."""
     widths = predicted(bought, goal.confidence, rows=goal.rows)
     for name, width in widths.items():
         if width is not None and width > limits[name]:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import isclose
-from typing import Final, TypeAlias, final
+from typing import Any, Final, TypeAlias, final
 
 import pyarrow as pa
 import sqlglot
@@ -139,12 +139,16 @@ class Expectation:
             return {}
         widths = dict(zip(margins.shown.column_names, margins.at(level), strict=True))
         unknown = dict.fromkeys(margins.unknown(), Foreseen(followed=False))
-        return {name: _range(widths[name]) for name in margins.noisy()} | unknown
+        shown = {name: margins.shown.column(name).to_pylist() for name in margins.noisy()}
+        return {name: _range(widths[name], shown[name]) for name in shown} | unknown
 
 
-def _range(widths: Widths) -> Foreseen:
-    """The least and the largest error of a column; none where one is not known."""
+def _range(widths: Widths, shown: Sequence[Any] | None = None) -> Foreseen:
+    """The least and the largest error of a column; none where one of a number is not known."""
     given = [None] if widths is None else list(widths)
+    if shown is not None and widths is not None:
+        pairs = zip(given, shown, strict=True)
+        given = [width for width, value in pairs if value is not None]
     known = [float(width) for width in given if width is not None]
     if not known or len(known) < len(given):
         return Foreseen()
