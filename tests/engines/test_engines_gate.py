@@ -25,6 +25,8 @@ QUESTIONS = [
     "SELECT COUNT(*) FROM (SELECT pid, ROUND(cost / 7) AS n FROM visits GROUP BY pid, n) "  # noqa: ISC004
     "WHERE n > 3",
     "SELECT COUNT(*) FROM people p WHERE EXISTS (SELECT 1 FROM visits v WHERE v.pid = p.pid)",
+    "SELECT LEFT(city, 1), COUNT(*) FROM people GROUP BY 1",
+    "SELECT UPPER(RIGHT(city, 2)), COUNT(*) FROM people GROUP BY 1",
 ]
 
 

@@ -116,13 +116,22 @@ class DataFusionSource(ArrowSource):
         if os.getpid() != self._process:
             raise ChildProcessError("A forked child has none of the engine's threads.")
         frame = self._session(line).sql_with_options(text, locked())
-        schema = frame.schema()
+        schema = _without_views(frame.schema())
         return streamed(
             frame.execute_stream(),
             self._seconds,
-            lambda parts: use((part.to_pyarrow() for part in parts), schema),
+            lambda parts: use((part.to_pyarrow().cast(schema) for part in parts), schema),
             lambda part: int(part.to_pyarrow().nbytes),
         )
+
+
+def _without_views(schema: "pa.Schema") -> "pa.Schema":
+    """The same with texts of one type: LEFT and RIGHT give views, which Arrow cannot sort."""
+    import pyarrow as pa  # noqa: PLC0415 - slow to load
+
+    return pa.schema(
+        each.with_type(pa.string()) if each.type == pa.string_view() else each for each in schema
+    )
 
 
 _FACTS: Final = FileFacts(
