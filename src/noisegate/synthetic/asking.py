@@ -20,6 +20,7 @@ from noisegate.mechanisms.base import NoiseMechanism
 from noisegate.mechanisms.selection.exponential import Exponential
 from noisegate.privacy.distance import L1, L2
 from noisegate.releases.ask.asking import Moved, Noisy
+from noisegate.releases.cells.grid import on_lists
 from noisegate.releases.cells.workload import Floats, Ints
 from noisegate.releases.fit.residuals import Axes, Sizes
 from noisegate.transforms.distances import GUESS_MAX, WEIGHT_MAX, Distances
@@ -144,7 +145,7 @@ class DoorTables:
 
 
 def marginals_of(columns: Sequence[Query]) -> Marginals:
-    """The tables of all columns together; of no set yet."""
+    """The tables of all columns together, of rows that are in a cell of each; of no set yet."""
     tallies = [query.tally for query in columns if isinstance(query.tally, Sums)]
     if not tallies or len(tallies) < len(columns) or len(tallies[0].terms) != 1:
         raise SpecError("A column's query is not a single sum.", fix="Count its rows.", about="sum")
@@ -161,9 +162,10 @@ def marginals_of(columns: Sequence[Query]) -> Marginals:
             fix="Give one query for each column.",
             about="grouping",
         )
+    by = tuple(tally.by[0] for tally in tallies)
     return Marginals(
-        relation=first.relation,
-        by=tuple(tally.by[0] for tally in tallies),
+        relation=on_lists(first.relation, by),
+        by=by,
         sets=(),
         term=first.terms[0],
         rows_per_unit=first.rows_per_unit,

@@ -1,6 +1,6 @@
 """The cells of a release: the declared groups of one SELECT, and the one sum over them."""
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
@@ -11,6 +11,7 @@ from typing import Any, Final, final
 from noisegate.algebra.expression import (
     Call,
     Expression,
+    Field,
     Literal,
     Schema,
     domain_of,
@@ -19,7 +20,7 @@ from noisegate.algebra.expression import (
 from noisegate.algebra.intervals import KEYS_MAX
 from noisegate.algebra.relation import Filter, Relation
 from noisegate.algebra.schema import schema_of
-from noisegate.algebra.tally import Sums
+from noisegate.algebra.tally import Grouping, Sums
 from noisegate.desk.terms.terms import Terms
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import fraction
@@ -309,6 +310,23 @@ def _conditions(relation: Relation) -> Iterator[Call]:
                     todo += condition.args
                 yield condition
         relation = relation.of
+
+
+def on_lists(relation: Relation, by: Iterable[Grouping]) -> Relation:
+    """The rows that have a cell in every grouping.
+
+    A table leaves out rows whose key is on no list, and one without that column would count them:
+    tables over some of the columns agree only where all are about these rows.
+    """
+    schema = schema_of(relation)
+    for each in by:
+        of, domain = each.expression, domain_of(each.expression, schema)
+        whole = domain.is_bounded or domain.kind is Kind.BOOLEAN
+        if domain.unlisted or (type(of) is Field and not whole):
+            held = Call("in", (of, *(Literal(key) for key in each.keys if key is not None)))
+            lacks = Call("is_null", (of,))
+            relation = Filter(relation, Call("or", (held, lacks)) if None in each.keys else held)
+    return relation
 
 
 def counted(record: Mapping[str, Any]) -> list[Any]:

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal, Required, final
 import numpy as np
 import pyarrow as pa
 
+from noisegate.algebra.tally import Sums
 from noisegate.curator.allowance import Allowance, Scope
 from noisegate.curator.measurement import digest
 from noisegate.desk.answer import Answer
@@ -37,13 +38,14 @@ from noisegate.releases.ask.asking import Ask, DoorAsk
 from noisegate.releases.ask.order import ReleaseOrder, RowsTerms
 from noisegate.releases.ask.transcript import Told
 from noisegate.releases.cells.estimate import tail_factor
-from noisegate.releases.cells.grid import Grid, grid_of, sql_of
+from noisegate.releases.cells.grid import Grid, grid_of, on_lists, sql_of
 from noisegate.releases.fit.marginals import TablesPlan, plan_tables, require_sets
 from noisegate.releases.fit.residuals import Axes
 from noisegate.releases.forms.marginal_tables import FORMAT, Marginals, MarginalTable, build_tables
 from noisegate.releases.forms.numbers import Number
 from noisegate.sql.laws.sampling import Sampling, sampling_of
 from noisegate.sql.reading.reader import read
+from noisegate.transforms.query import Query
 
 
 @final
@@ -314,8 +316,7 @@ class CubeJob(Recipe[Marginals, CubeRelease, CubeExpected]):
         )
 
     def _door(self, scope: Scope, axes: Axes) -> Ask:
-        grid = self.cells.grid(axes)
-        return DoorAsk(scope, grid.query, self.price, shape=grid.shape)
+        return DoorAsk(scope, self.cells.query(axes), self.price, shape=self.cells.grid(axes).shape)
 
 
 @final
@@ -345,6 +346,17 @@ class _Cells:
                 )
             self._grids[axes] = found
         return self._grids[axes]
+
+    def query(self, axes: Axes) -> Query:
+        """The table over some columns, of rows that are in a cell of each of all columns."""
+        tally, places = self._tally(axes), range(len(self.names))
+        by = [grouping for place in places for grouping in self._tally((place,)).by]
+        return Query(replace(tally, relation=on_lists(tally.relation, by)))
+
+    def _tally(self, axes: Axes) -> Sums:
+        tally = self.grid(axes).query.tally
+        assert isinstance(tally, Sums)  # noqa: S101 - of a grid
+        return tally
 
     @property
     def first(self) -> Grid:
