@@ -7,7 +7,7 @@ what the bounds are apart; a noisy count of the rows turns sums into means. A ro
 counts as 0, or as the bound next to it; so a condition that is unknown counts as one that fails.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from noisegate.algebra.expression import Call, Expression, Literal, domain_of
+from noisegate.algebra.expression import Call, Expression, Field, Literal, Schema, domain_of
 from noisegate.algebra.relation import Sampled
 from noisegate.algebra.schema import schema_of
 from noisegate.curator.measurement import Measurement
@@ -40,6 +40,7 @@ from noisegate.mechanisms.catalogue import from_record
 from noisegate.privacy.guarantee import Guarantee, guarantee_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.release import Release
+from noisegate.releases.cells.grid import asserted
 from noisegate.sql.drafts.declared import declared_rows
 from noisegate.sql.drafts.words import noun_of
 from noisegate.sql.laws.sampling import Sampling, sampling_of
@@ -358,10 +359,28 @@ def means_job(
         epsilon=exact,
         expected=MeansExpected(means=asking.means(nothing, chosen), rows=rows and _known(rows)),
         measurement=Measurement(query=asking.query, mechanisms=chosen),
-        notes=_capped(matrix, asking.query),
+        notes=(*_capped(matrix, asking.query), *_valueless(matrix)),
         asking=asking,
         chosen=chosen,
     )
+
+
+def _valueless(matrix: Matrix) -> Iterator[str]:
+    """What rows without a value count as: all rows are in a mean; those of SQL leave them out."""
+    schema = schema_of(matrix.relation)
+    for each in asserted(matrix.relation):
+        if type(each) is Field:
+            schema[each.name] = replace(schema[each.name], nullable=False, unlisted=False)
+    lacking = [
+        f"{each.name} as {float(_nearest(each)):,.6g}"
+        for each in _lacking(matrix, schema)
+        if each.key is None
+    ]
+    if lacking:
+        yield (
+            f"Rows without a value count too: {', '.join(lacking)}. "
+            "A WHERE … IS NOT NULL leaves them out."
+        )
 
 
 def _capped(matrix: Matrix, query: Query) -> tuple[str, ...]:
@@ -430,18 +449,24 @@ def sampled_rows(matrix: Matrix, query: Query) -> Sampling | None:
 
 def filled(matrix: Matrix) -> Matrix:
     """The same rows, where none is left out for want of a value, and no classes."""
-    schema = schema_of(matrix.relation)
+    lacking = _lacking(matrix, schema_of(matrix.relation))
     marks = tuple(
-        replace(each, expression=_filled(each))
-        if domain_of(each.expression, schema).may_lack
-        else each
+        replace(each, expression=_filled(each)) if each in lacking else each
         for each in matrix.marks
     )
     return replace(matrix, marks=marks, codes=marks, classes=None, number=None)
 
 
+def _lacking(matrix: Matrix, schema: Schema) -> list[Coordinate]:
+    return [each for each in matrix.marks if domain_of(each.expression, schema).may_lack]
+
+
+def _nearest(each: Coordinate) -> Fraction:
+    return min(max(each.low, Fraction(0)), each.high)
+
+
 def _filled(each: Coordinate) -> Expression:
-    nearest = min(max(each.low, Fraction(0)), each.high)
+    nearest = _nearest(each)
     whole = nearest.denominator == 1
     return Call("coalesce", (each.expression, Literal(int(nearest) if whole else nearest)))
 

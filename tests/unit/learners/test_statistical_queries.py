@@ -64,10 +64,24 @@ def test_a_condition_that_is_unknown_counts_as_one_that_fails():
     assert found.values == pytest.approx([0.75, 0], abs=1e-3)
 
 
+def test_a_mean_says_what_rows_without_a_value_count_as():
+    facts = {"born": {"type": "integer", "between": [1920, 2020], "nullable": True}}
+    table = pa.table({"born": pa.array([1980, None, 2000, None] * 50, pa.int64())})
+    gate = ng.open(table, epsilon=10_000, table="t", columns=facts)
+    told = "Rows without a value count too: born as 1,920."
+    assert any(told in note for note in gate.statistic_plan("born", epsilon=900).notes)
+    found = gate.statistic("born", epsilon=900)
+    assert abs(found.value - 1955) < 0.05  # a wrong number by chance once in 10**9 runs
+    assert any(told in caveat for caveat in found.caveats)
+    known = gate.statistic("born", where="born IS NOT NULL", epsilon=900)
+    assert abs(known.value - 1990) < 0.05
+    assert not any("without a value" in caveat for caveat in known.caveats)
+
+
 def test_what_is_left_is_never_shown_as_more():
     door = gate(epsilon=1)
     means = door.statistic(["age"], epsilon="1/3")
-    assert str(means).endswith("left ε = 0.666666")  # of 2/3
+    assert "left ε = 0.666666\n" in str(means)  # of 2/3
     assert "0.666666<" in door._repr_html_()
 
 

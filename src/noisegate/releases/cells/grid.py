@@ -147,12 +147,12 @@ def axes_of(
     """The block of a question by declared groups, and their axes; how many cells is left open."""
     block = _block(question)
     schema = schema_of(block.relation)
-    asserted = _asserted(block.relation)
+    known = asserted(block.relation)
     names = axis_names(question, block, edges=edges or {})
     keys, axes = [], []
     for place, (key, name) in enumerate(zip(block.by, names, strict=True)):
         found, axis = _axis(key, name, schema, (edges or {}).get(place))
-        if not missing or found.expression in asserted or _binned(found.expression) in asserted:
+        if not missing or found.expression in known or _binned(found.expression) in known:
             found = replace(found, domain=replace(found.domain, nullable=False))
         if found.domain.nullable:
             axis = replace(axis, keys=(*axis.keys, None))
@@ -289,7 +289,7 @@ def _numbered(key: GroupKey, width: Fraction, origin: Fraction, schema: Schema) 
     return replace(key, expression=number, domain=domain_of(number, schema))
 
 
-def _asserted(relation: Relation) -> set[Expression]:
+def asserted(relation: Relation) -> set[Expression]:
     """What WHERE says IS NOT NULL: then there is no cell for rows without it."""
     return {
         each.args[0].args[0]
