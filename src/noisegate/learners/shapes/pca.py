@@ -136,7 +136,8 @@ class PCA(PrivateTransformer):
 class EmpiricalCovariance(PrivateEstimator):
     """Means and covariances of columns, in their units; no eigenvalue is below 0.
 
-    ``error_["covariance"]`` is the standard deviation of the noise of each covariance.
+    ``error_["covariance"]`` is the standard deviation of the noise of each covariance: of sums,
+    means and the number of rows. What shortening long rows takes away is not in it.
 
     >>> from noisegate.root import memory
     >>> rows = np.repeat([[0.0, 8.0], [8.0, 0.0]], 5000, axis=0)
@@ -154,7 +155,7 @@ class EmpiricalCovariance(PrivateEstimator):
         scale = np.outer(self._halves, self._halves)
         self.location_ = self._unscaled(fitted["mean"])
         self.covariance_ = fitted["covariance"] * scale
-        self.error_ = {"covariance": float(fitted["noise"]) * scale}
+        self.error_ = {"covariance": fitted["noise"] * scale}
 
     def scored(self, points: NDArray[Any], target: NDArray[Any]) -> tuple[float, float]:  # noqa: ARG002, D102 - see PrivateEstimator
         scale = np.outer(self._halves, self._halves)
@@ -169,15 +170,16 @@ def fit_pca(ask: RowsAsk, components: int, *, seed: int = 0, units: Floats | Non
     Directions and variances are in ``units``: what 1 of each column is, 1 if not said.
     """
     ask.done(0.0, "counting rows")
-    rows, lengths, told = _look(ask)
+    rows, lengths, told, off = _look(ask)
     total = max(square_in(lengths) * ask.columns, 1e-9)
     sums, products = divided(_LEFT, _SUMS, 1 - _SUMS)
     norm, noise = _norm(ask, lengths, products)
     if np.sqrt(ask.columns) * noise / (rows * _FIRST * total) < _CLEAR:
         ask.done(0.2, "measuring products")
-        return _eigen(_moments(ask, rows, norm, [sums, products]), components, units)
+        return _eigen(_moments(ask, rows, off, norm, [sums, products]), components, units)
     coins = public_coins(f"{seed} and {told} rows")  # no columns are unlucky in every fit
-    return _directions(ask, components, rows, total, coins, units)
+    found = _directions(ask, components, rows, total, coins, units)
+    return {**found, "noise": np.hypot(found["noise"], found["variances"] * off)}
 
 
 def fit_sulq(ask: RowsAsk, components: int, *, units: Floats | None = None) -> Fitted:
@@ -185,44 +187,69 @@ def fit_sulq(ask: RowsAsk, components: int, *, units: Floats | None = None) -> F
     count, sums, products = divided(Fraction(1), 1, 3, 16)
     (counted,) = ask.totals(Statistic(Plain(), (One(),)), [count])
     rows = max(1.0, float(counted.values[0, 0]))
-    return _eigen(_moments(ask, rows, None, [sums, products]), components, units)
+    off = counted.variance**0.5 / rows
+    return _eigen(_moments(ask, rows, off, None, [sums, products]), components, units)
 
 
 def fit_covariance(ask: RowsAsk) -> Fitted:
     """Means and covariances of columns from -1 to 1, drawn to a sphere where noise hides them."""
-    rows, lengths, _ = _look(ask)
+    rows, lengths, _, off = _look(ask)
     shares = divided(_LEFT, _SUMS, 1 - _SUMS)
     ask.done(0.2, "measuring products")
     norm, _ = _norm(ask, lengths, shares[1])
-    found = _moments(ask, rows, norm, shares)
+    found = _moments(ask, rows, off, norm, shares)
     pairs = np.triu_indices(ask.columns)
     usual = float(np.clip(np.trace(found.matrix) / ask.columns, 0.0, 1.0))
     sphere = np.where(pairs[0] == pairs[1], usual, 0.0)[None]
     drawn = shrunk(found.matrix[pairs][None], sphere, sphere.size * found.noise**2)
     values, vectors = np.linalg.eigh(square_of(drawn[0], ask.columns))
     held = (vectors * np.maximum(values, 0.0)) @ vectors.T
-    return {"mean": found.mean, "covariance": held, "noise": np.array(found.noise)}
+    return {"mean": found.mean, "covariance": held, "noise": found.errors}
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class _Moments:
-    """Mean and covariance, and the standard deviation of the noise of an entry."""
+    """Mean and covariance, and the standard deviations of noise.
+
+    ``noise`` is that of a product, ``blur`` that of a mean, ``off`` that of the number of rows, as
+    a part of it: with n + dn for n, S/n - mm' becomes that and (mm' - covariance) dn/n.
+    """
 
     mean: Floats
     matrix: Floats
     noise: float
+    blur: float
+    off: float
+
+    @property
+    def errors(self) -> Floats:
+        """The standard deviation of the noise of each covariance."""
+        squares, products = self.mean**2, np.outer(self.mean, self.mean)
+        turned = np.add.outer(squares, squares) + 2 * np.diag(squares)
+        rows = (products - self.matrix) * self.off
+        errors: Floats = np.sqrt(self.noise**2 + turned * self.blur**2 + rows**2)
+        return errors
+
+    def along(self, ways: Floats) -> Floats:
+        """The same of the variance along each direction."""
+        lengths, middles = np.sum(ways**2, axis=1), (ways @ self.mean) ** 2
+        rows = (middles - np.sum(ways @ self.matrix * ways, axis=1)) * self.off
+        turned = 4 * middles * lengths * self.blur**2
+        errors: Floats = np.sqrt((self.noise * lengths) ** 2 + turned + rows**2)
+        return errors
 
 
-def _look(ask: RowsAsk) -> tuple[float, Lengths | None, float]:
+def _look(ask: RowsAsk) -> tuple[float, Lengths | None, float, float]:
     """About how many rows there are, their lengths if these stand out of the noise; what it told.
 
-    The number of rows is not taken for less than its noise.
+    The number of rows is not taken for less than its noise; what part of it that is comes last.
     """
     (count,) = ask.totals(Statistic(Plain(), (One(),)), [_COUNT])
     told = float(count.values[0, 0])
     rows = max(1.0, count.variance**0.5, told)
-    return rows, ask_lengths(ask, ask.columns, rows, _LENGTHS), told
+    lengths = ask_lengths(ask, ask.columns, rows, _LENGTHS)
+    return rows, lengths, told, count.variance**0.5 / rows
 
 
 def _products(ask: RowsAsk) -> Products:
@@ -255,7 +282,9 @@ def _norm(ask: RowsAsk, lengths: Lengths | None, share: Fraction) -> tuple[int |
     return norm, noise
 
 
-def _moments(ask: RowsAsk, rows: float, norm: int | None, shares: list[Fraction]) -> _Moments:
+def _moments(
+    ask: RowsAsk, rows: float, off: float, norm: int | None, shares: list[Fraction]
+) -> _Moments:
     feature = _products(ask)
     question = shortened(Plain(), (Linear(), feature), norm, ask.columns)
     sums, products = ask.totals(question, shares)
@@ -265,7 +294,7 @@ def _moments(ask: RowsAsk, rows: float, norm: int | None, shares: list[Fraction]
     held = products.values[0] / feature.factors(ask.columns) / ask.reach**2 / rows
     matrix = square_of(held, ask.columns) - np.outer(mean, mean)
     noise = products.variance**0.5 / feature.weights[1] / ask.reach**2 / rows
-    return _Moments(mean, matrix, noise)
+    return _Moments(mean, matrix, noise, sums.variance**0.5 / ask.reach / rows, off)
 
 
 def _eigen(found: _Moments, components: int, units: Floats | None) -> Fitted:
@@ -279,7 +308,7 @@ def _eigen(found: _Moments, components: int, units: Floats | None) -> Fitted:
         "variances": np.maximum(values[order], 0.0),
         "mean": found.mean,
         "total": np.array(max(0.0, float(np.trace(matrix)))),
-        "noise": found.noise * np.sum((ways * one) ** 2, axis=1),
+        "noise": found.along(ways * one),
     }
 
 
