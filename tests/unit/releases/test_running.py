@@ -511,6 +511,9 @@ def test_a_period_is_not_measured_before_it_ends(tmp_path):
     ends = gate.release("series", until="2024-02-29", **asked)
     assert ends.periods == (date(2024, 1, 1), date(2024, 2, 1))
     assert ends.query(day=("2024-01-01", "2024-02-29")) == ends.total("2024-02-01")
+    with pytest.raises(SpecError, check=about("period"), match="begins") as inside:
+        ends.total("2024-01-31")  # measured, though not how a period is called
+    assert "2024-01-01, 2024-02-01" in inside.value.fix
     with pytest.raises(SpecError, check=about("period"), match="2024-02-10"):
         ends.query(day=("2024-01-01", "2024-02-10"))
     assert gate.release("series", until="2024-02-01", **asked).free  # the name of the period

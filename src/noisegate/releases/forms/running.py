@@ -384,6 +384,13 @@ class SeriesRelease(Charged):
     def total(self, period: Key, confidence: Numeric = 0.95) -> Number:
         """The running total after a period, free."""
         period = self.axis.meant(period)
+        if period not in self.axis.present:
+            first = ", ".join(map(str, self.periods[:2]))
+            raise SpecError(
+                f"No period begins with {period}.",
+                fix=f"Periods are called by how they begin: {first}, …",
+                about="period",
+            )
         if period not in self.periods:
             raise SpecError(
                 f"{period} is not measured yet.",
