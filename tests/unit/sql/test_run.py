@@ -262,6 +262,12 @@ def test_an_accuracy_is_kept_by_the_answer(within, confidence):
         assert max(widths) <= Fraction(within)
 
 
+@pytest.mark.parametrize("wanted", [{"within": "1e400"}, {"relative": "1e309", "rows": 120}])
+def test_an_accuracy_beyond_all_doubles_costs_the_least(wanted):
+    for sql in (COUNT, "SELECT SUM(v) AS n FROM people"):
+        assert gate_of().plan(sql, **wanted).epsilon == Fraction(1, 10**6)
+
+
 def test_relative_accuracy_counts_on_the_rows_that_are_said_to_be_there():
     widths = gate_of().sql(COUNT, relative="0.1", rows=120).margins()["n"]
     assert widths[0] <= 12

@@ -26,6 +26,7 @@ from noisegate.sql.question import Function
 _DIGITS: Final = 900  # decimals of three digits per power of ten
 _DECADES: Final = (-6, 2)
 LARGEST: Final = Fraction(100)  # the largest ε that is tried
+_WIDEST: Final = Fraction(10**308)  # what a double holds
 _GROWING: Final = (*COUNTS, Function.COUNT_UNITS, Function.SUM)
 
 
@@ -114,10 +115,11 @@ def limits_of(draft: Draft, goal: Goal) -> dict[str, float]:
                     about="accuracy",
                 )
             _require_foreseen(recipe, goal)
-            found[name] = float(goal.within)
+            found[name] = float(min(goal.within, _WIDEST))
         elif goal.relative is not None:
             _require_foreseen(recipe, goal)
-            found[name] = float(goal.relative) * _expected(recipe, function, float(rows))
+            share = float(min(goal.relative, _WIDEST))
+            found[name] = share * _expected(recipe, function, float(rows))
             if function in CHOSEN:  # a share of the ranks, see `meets`
                 found[name] = inf
     return found
