@@ -185,6 +185,36 @@ def test_parameters_of_every_type(wire, session):
         assert isinstance(cursor.fetchone()[0], float)
 
 
+def test_what_only_postgres_says_so_is_the_same_question(wire, session):
+    session.execute("SET noisegate.epsilon = 0.25")
+    asked = "SELECT COUNT(*) AS n FROM visits WHERE cost < 640 AND "
+    wards = session.execute(asked + "ward IN ('north', 'south')").fetchall()
+    others = session.execute(asked + "ward NOT IN ('north', 'south')").fetchall()
+    between = asked + "CAST(day AS TIMESTAMP) BETWEEN {} AND {}"
+    moments = ("TIMESTAMP '2024-03-01 00:00:00'", "TIMESTAMP '2024-04-01 12:00:00'")
+    spring = session.execute(between.format(*moments)).fetchall()
+    days = session.execute(asked + "day = DATE '2024-03-01'").fetchall()
+    before = wire.left()
+    for more, values in (
+        ("ward = ANY(%s)", [["north", "south"]]),
+        ("ward = ANY('{north,south}')", []),
+        ("ward = ANY(ARRAY['north', 'south']::text[])", []),
+    ):
+        for binary in (False, True):
+            assert session.execute(asked + more, values, binary=binary).fetchall() == wards
+    shown = session.execute(asked + "ward <> ALL(%s)", [["north", "south"]]).fetchall()
+    assert shown == others
+    form = "'YYYY-MM-DD HH24:MI:SS.US'"
+    for low, high in (
+        (f"TO_TIMESTAMP('2024-03-01 00:00:00.000000', {form})",
+         f"TO_TIMESTAMP('2024-04-01 12:00:00.000000', {form})"),
+        ("'2024-03-01T00:00:00Z'", "'2024-04-01T12:00:00+00:00'"),
+    ):  # fmt: skip
+        assert session.execute(between.format(low, high)).fetchall() == spring
+    assert session.execute(asked + "day = TO_DATE('01.03.2024', 'DD.MM.YYYY')").fetchall() == days
+    assert wire.left() == before
+
+
 def test_the_session_has_caps_of_its_own(wire, session):
     session.execute("SET noisegate.question_max = 0.5")
     session.execute("SET noisegate.session_max = 0.9")

@@ -2,6 +2,7 @@
 """Tools look before they ask: each statement as such tools send it, and no budget ever moves."""
 
 import time
+from datetime import UTC, datetime
 from types import SimpleNamespace
 
 import psycopg
@@ -23,6 +24,7 @@ CATALOGUE = (  # answered from declared facts
     "SELECT set_config('bytea_output','hex',false) FROM pg_show_all_settings() WHERE name = 'bytea_output'",
     "SELECT t.oid, typarray FROM pg_type t JOIN pg_namespace ns ON typnamespace = ns.oid WHERE typname = 'int8'",
     "SELECT nspname FROM pg_catalog.pg_namespace WHERE nspname NOT LIKE 'pg\\_%' ORDER BY nspname",
+    "SELECT now(), current_timestamp AS t, current_date, localtimestamp, now() - interval '1 day', now()::text",
     # JDBC
     "SELECT current_database() AS TABLE_CATALOG, n.nspname AS TABLE_SCHEM, c.relname AS TABLE_NAME, "
     "CASE n.nspname ~ '^pg_' OR n.nspname = 'information_schema' WHEN true THEN CASE c.relkind WHEN 'r' THEN 'SYSTEM TABLE' ELSE NULL END "
@@ -41,6 +43,16 @@ CATALOGUE = (  # answered from declared facts
     "LEFT JOIN pg_stat_user_tables AS stat ON nc.nspname = stat.schemaname AND c.relname = stat.relname WHERE c.relnamespace = nc.oid AND nc.nspname !~ '^pg_' AND nc.nspname <> 'information_schema' AND c.relkind IN ('r', 'p', 'v', 'f', 'm')",
     "SELECT c.column_name AS name, c.udt_name AS \"database-type\", c.ordinal_position - 1 AS \"database-position\", c.table_schema AS \"table-schema\", c.table_name AS \"table-name\" "
     "FROM information_schema.columns AS c WHERE c.table_schema !~ '^information_schema|catalog_history|pg_' ORDER BY 4, 5, 3",
+    "with table_privileges as (select NULL as role, t.schemaname as schema, t.objectname as table, "
+    "pg_catalog.has_table_privilege(current_user, '\"' || replace(t.schemaname, '\"', '\"\"') || '\"', 'SELECT') as select, "
+    "pg_catalog.has_table_privilege(current_user, t.objectname, 'delete') as delete from (select schemaname, tablename as objectname from pg_catalog.pg_tables) t "
+    "where t.schemaname !~ '^pg_') select t.* from table_privileges t",
+    # DataGrip, pgAdmin
+    "select round(extract(epoch from pg_postmaster_start_time() at time zone 'UTC')) as startup_time",
+    "select case when pg_catalog.pg_is_in_recovery() then null else (pg_catalog.txid_current() % 4294967296)::varchar::bigint end as current_txid",
+    "select max(L.transactionid::varchar::bigint) from pg_catalog.pg_locks L where L.transactionid is not null and pg_catalog.age(L.transactionid) > 3",
+    "select T.relkind as table_kind, T.oid as table_id, T.xmin as table_state_number from pg_catalog.pg_class T where relnamespace = 2200::oid and T.xmin::varchar::bigint < 5",
+    "SELECT count(*), bool_or(gss_authenticated) FROM pg_catalog.pg_stat_gssapi WHERE pid = pg_backend_pid()",
     # Tableau, Power BI
     "select TABLE_CATALOG, TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE from INFORMATION_SCHEMA.tables where TABLE_SCHEMA not in ('information_schema', 'pg_catalog') order by TABLE_SCHEMA, TABLE_NAME",
     "select COLUMN_NAME, ORDINAL_POSITION, IS_NULLABLE, case when (data_type like '%unsigned%') then DATA_TYPE || ' unsigned' else DATA_TYPE end as DATA_TYPE from INFORMATION_SCHEMA.columns where TABLE_SCHEMA = 'public' and TABLE_NAME = 'visits'",
@@ -123,6 +135,14 @@ def test_a_look_costs_nothing(wire, session, sql, asks):
         free = "noisegate: free" in said[0].message_primary and sql in SCANS  # declared, or known
         assert free or "made up" in said[0].message_primary
         assert said[0].sqlstate == "00000"
+
+
+def test_the_time_is_that_of_the_catalogue_under_the_name_that_postgres_gives(session):
+    (row,), said = looked(session, "SELECT now(), current_date")
+    names = [each.name for each in session.execute("SELECT now(), current_date").description]
+    assert (names, said) == (["now", "current_date"], [])
+    assert abs((row[0] - datetime.now(UTC)).total_seconds()) < 60
+    assert abs((row[1] - datetime.now(UTC).date()).days) <= 1
 
 
 def test_a_session_may_refuse_made_up_rows(wire):

@@ -78,6 +78,7 @@ class Catalogue:
             into = f"INSERT INTO {schema}.{name} ({columns}) VALUES ({marks})"  # noqa: S608 - ours
             self._engine.execute(into, list(row.values()))
         self._engine.commit()
+        self._engine.execute("SET GLOBAL TimeZone = 'UTC'")
         self._engine.execute("SET lock_configuration = true")
 
     def answer(self, tree: exp.Expr, context: Context) -> pa.Table:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, final
 
+from noisegate.desk.display.prompt import plain_end
 from noisegate.privacy.domain import Column, Kind, TableDomain
 from noisegate.server.wire import types
 from noisegate.server.wire.binding import OF_KIND
@@ -83,7 +84,7 @@ PG: Final = {
     "pg_indexes": "schemaname:t tablename:t indexname:t tablespace:t indexdef:t",
     "pg_inherits": "inhrelid:u inhparent:u inhseqno:i inhdetachpending:b",
     "pg_language": "oid:u lanname:t lanowner:u lanispl:b lanpltrusted:b",
-    "pg_locks": "locktype:t database:u relation:u pid:i mode:t granted:b",
+    "pg_locks": "locktype:t database:u relation:u transactionid:l pid:i mode:t granted:b",
     "pg_matviews": "schemaname:t matviewname:t matviewowner:t tablespace:t hasindexes:b"
     " ispopulated:b definition:t",
     "pg_opclass": "oid:u opcmethod:u opcname:t opcnamespace:u opcdefault:b",
@@ -106,6 +107,8 @@ PG: Final = {
     "pg_sequences": "schemaname:t sequencename:t sequenceowner:t",
     "pg_shdescription": "objoid:u classoid:u description:t",
     "pg_stat_activity": "datid:u datname:t pid:i usename:t application_name:t state:t query:t",
+    "pg_stat_gssapi": "pid:i gss_authenticated:b principal:t encrypted:b",
+    "pg_stat_ssl": "pid:i ssl:b version:t cipher:t bits:i",
     "pg_stat_user_tables": "relid:u schemaname:t relname:t seq_scan:l n_live_tup:l",
     "pg_statio_user_tables": "relid:u schemaname:t relname:t",
     "pg_statistic_ext": "oid:u stxrelid:u stxname:t stxnamespace:u stxowner:u stxstattarget:s"
@@ -364,10 +367,10 @@ def about_table(table: TableDomain) -> str:
     if table.unit is None:
         return "Public rows: exact and free."
     words = f"Private rows; protected: {table.unit}."
-    if table.rows_per_unit_max is not None:
-        words += f" At most {table.rows_per_unit_max} rows of one unit count."
-    if table.groups_per_unit_max is not None:
-        words += f" One unit counts in at most {table.groups_per_unit_max} groups."
+    if (cap := table.rows_per_unit_max) is not None:
+        words += f" At most {cap} row{'s' if cap > 1 else ''} of one unit count."
+    if (cap := table.groups_per_unit_max) is not None:
+        words += f" One unit counts in at most {cap} group{'s' if cap > 1 else ''}."
     return words
 
 
@@ -381,7 +384,5 @@ def about_column(column: Column) -> str:
         return f"One of {some}{f' and {more} more' if more > 0 else ''}."
     if column.between is None:
         return ""
-    if column.kind.is_numeric:
-        low, high = (f"{float(bound):g}" for bound in column.between)
-        return f"Between {low} and {high}."
-    return "Bounds are declared."
+    low, high = (plain_end(bound, column.kind) for bound in column.between)
+    return f"Between {low} and {high}."

@@ -16,7 +16,7 @@ from sqlglot.tokenizer_core import Token
 from noisegate.errors import Unsupported
 from noisegate.server.wire.commands import tokens_of
 from noisegate.server.wire.relations import CLASSES, COLUMN_TYPES, INFORMATION, PG
-from noisegate.server.wire.statements import DIALECT, with_names
+from noisegate.server.wire.statements import DIALECT, list_of, with_names
 from noisegate.server.wire.types import TEXT
 
 _TYPES: Final = {
@@ -46,7 +46,7 @@ _NULL: Final = frozenset(
     pg_get_statisticsobjdef_columns pg_get_serial_sequence pg_get_functiondef shobj_description
     pg_get_function_identity_arguments pg_get_function_arguments pg_get_function_result
     pg_get_function_sqlbody pg_relation_size pg_total_relation_size pg_table_size pg_indexes_size
-    pg_database_size pg_tablespace_location pg_size_pretty pg_stat_get_numscans age txid_current
+    pg_database_size pg_tablespace_location pg_size_pretty pg_stat_get_numscans
     pg_index_column_has_property pg_get_partition_constraintdef pg_advisory_unlock_all
     pg_last_xact_replay_timestamp inet_server_addr inet_client_addr pg_my_temp_schema
     pg_notify pg_sleep pg_advisory_lock pg_advisory_unlock pg_try_advisory_lock
@@ -57,6 +57,12 @@ _FALSE: Final = frozenset(
     has_sequence_privilege pg_is_wal_replay_paused has_server_privilege
     has_tablespace_privilege""".split()  # noqa: SIM905 - reads better
 )
+_NOW: Final = frozenset({"transaction_timestamp", "statement_timestamp", "clock_timestamp"})
+_CLOCKS: Final[Mapping[type[exp.Expr], str]] = {  # whose words the engine takes for an item's name
+    exp.CurrentTimestamp: "now", exp.CurrentDate: "today", exp.Localtime: "current_localtime",
+    exp.CurrentTime: "current_localtime", exp.Localtimestamp: "current_localtimestamp",
+}  # fmt: skip
+_SYSTEM_COLUMNS: Final = frozenset({"xmin", "ctid", "tableoid"})
 _TABLE_FUNCTIONS: Final = frozenset({"unnest", "generate_series", "generate_subscripts"})
 _LISTING: Final = (exp.Unnest, exp.GenerateSeries, exp.ExplodingGenerateSeries)
 _BOMBS: Final = frozenset(  # a few letters that make gigabytes; and files
@@ -120,6 +126,9 @@ def _cleaned(sql: str) -> str:
             at = end + 1
         elif words[at] == "collate":
             at += 4 if after[1:2] == ["."] else 2
+        elif words[at] == "select" and words[at - 1 : at] == ["as"]:  # a name, as any word there
+            keep.append('"select"')
+            at += 1
         elif words[at] == "oid" and words[at - 1 : at] == ["::"]:
             keep.append("bigint")
             at += 1
@@ -157,6 +166,7 @@ def _place(table: exp.Table, ctes: set[str]) -> None:
             table.set("this", exp.to_identifier(name))
     if isinstance(called, exp.Func) and name not in PG:
         if name not in _TABLE_FUNCTIONS and not isinstance(called, _LISTING):
+            name = name or called.sql_name().lower()
             raise Unsupported(
                 f"There is no function {name!r} here.", fix=_NOT_HERE, about="function"
             )
@@ -189,9 +199,13 @@ class _Rewriter:
         if isinstance(node, exp.Cast):
             return self._cast(node)
         if isinstance(node, exp.Any | exp.All) and isinstance(node.this, exp.Literal):
-            return type(node)(this=_list(node.this))
+            return type(node)(this=list_of(node.this))
         if isinstance(node, exp.EQ | exp.NEQ):
             return _comparison(node)
+        if isinstance(node, exp.Column) and node.name.lower() in _SYSTEM_COLUMNS:
+            none = exp.Literal.number(0)
+            shown = isinstance(node.parent, exp.Select)
+            return exp.alias_(none, node.name, quoted=True) if shown else none
         if isinstance(node, exp.Column) and not node.table:
             asks = node.name.lower() in ("current_role", "user") and not node.this.quoted
             return exp.Literal.string(self._context.user) if asks else node
@@ -214,7 +228,7 @@ class _Rewriter:
         elif name in _TYPES:
             node.set("to", exp.DataType.build(_TYPES[name], dialect=DIALECT))
         if isinstance(node.this, exp.Literal) and name.endswith("[]"):
-            return exp.cast(_list(node.this), node.to)
+            return exp.cast(list_of(node.this), node.to)
         return node
 
     def _function(self, node: exp.Func) -> exp.Expr:  # noqa: PLR0911 - one for each kind
@@ -227,6 +241,8 @@ class _Rewriter:
             return exp.false()
         if name in _NULL:
             return exp.cast(exp.Null(), "VARCHAR")
+        if name in _NOW or type(node) in _CLOCKS:
+            return exp.Anonymous(this=_CLOCKS.get(type(node), "now"))
         if (known := self._known(name)) is not None:
             return exp.Literal.string(known)
         if (looked := _LOOKED_UP.get(name)) is not None:
@@ -236,7 +252,8 @@ class _Rewriter:
         listed = isinstance(node.parent, exp.Table)  # row by row, which stops in time
         if listed or name in _PLAIN or (typed and name not in _BOMBS):
             return node
-        raise Unsupported(f"There is no function {name!r} here.", fix=_NOT_HERE, about="function")
+        said = name.removeprefix("exploding_")
+        raise Unsupported(f"There is no function {said!r} here.", fix=_NOT_HERE, about="function")
 
     def _known(self, name: str) -> str | None:
         context = self._context
@@ -246,7 +263,7 @@ class _Rewriter:
             "current_schema": "public", "current_user": context.user,
             "session_user": context.user, "getdatabaseencoding": "UTF8",
             "pg_client_encoding": "UTF8", "pg_encoding_to_char": "UTF8",
-            "pg_get_userbyid": "steward", "pg_postmaster_start_time": "2000-01-01 00:00:00+00",
+            "pg_get_userbyid": "steward",
         }.get(name)  # fmt: skip
 
     def _setting(self, args: list[exp.Expr]) -> exp.Expr:
@@ -265,13 +282,6 @@ def _comparison(node: exp.Binary) -> exp.Expr:
         if kind is not None and kind == TEXT:
             right.replace(exp.Literal.string(right.this))
     return node
-
-
-def _list(node: exp.Expr) -> exp.Expr:
-    """A list that was written as a text: '{r,v}'."""
-    inside = str(node.this).strip("{}")
-    items = inside.split(",") if inside else []
-    return exp.Array(expressions=[exp.Literal.string(item.strip('"')) for item in items])
 
 
 def _select(sql: str, **given: exp.Expr) -> exp.Expr:
@@ -339,6 +349,11 @@ _LOOKED_UP: Final[Mapping[str, Callable[[list[exp.Expr]], exp.Expr]]] = {
     "array_lower": lambda _: exp.Literal.number(1),
     "pg_partition_ancestors": lambda _: exp.cast(exp.Null(), "BIGINT"),
     "pg_partition_root": lambda _: exp.cast(exp.Null(), "BIGINT"),
+    "age": lambda _: exp.cast(exp.Null(), "BIGINT"),
+    "txid_current": lambda _: exp.cast(exp.Null(), "BIGINT"),
+    "pg_postmaster_start_time": lambda _: exp.cast(
+        exp.Literal.string("2000-01-01 00:00:00+00"), "TIMESTAMPTZ", dialect=DIALECT
+    ),
     "pg_backend_pid": lambda _: exp.Literal.number(0),
     "inet_server_port": lambda _: exp.Literal.number(5432),
     "pg_relation_filenode": lambda _: exp.Literal.number(0),

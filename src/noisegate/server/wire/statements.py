@@ -15,11 +15,14 @@ never costs anything.
 """
 
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, Final, Literal, TypeAlias, final
 
 import sqlglot
 from sqlglot import exp
+from sqlglot.dialects.postgres import Postgres
 from sqlglot.errors import SqlglotError
 
 from noisegate.desk.terms.terms import Terms
@@ -69,6 +72,7 @@ class Asked:
         tree = self.tree.copy()
         for place, node in list(parameters_of(tree)):
             node.replace(values[place].copy())
+        _reworded(tree)  # lists are known now
         form = self.form if self.form in ("catalogue", "public") else _form(tree)
         return replace(self, form=form, tree=tree, sql=spelled(tree), exact=False)
 
@@ -84,6 +88,7 @@ def read(sql: str, tables: Mapping[str, TableDomain], dataset: str) -> Asked:
         return Asked(form="aggregate", sql=sql, tree=None, terms=terms)
     _require_plain(tree)
     changed = _without_schema(tree, {SCHEMA, dataset.lower()})
+    changed = _reworded(tree) or changed
     found = _named(tree, names)
     if not found & names.keys():
         return Asked(form="catalogue", sql=sql, tree=None, terms=Terms())
@@ -173,6 +178,63 @@ def _without_schema(tree: exp.Expr, known: Collection[str]) -> bool:
             node.set("catalog", None)
             changed = True
     return changed
+
+
+# what Postgres has other words for
+
+
+def _reworded(tree: exp.Expr) -> bool:
+    """Lists of ANY and ALL become those of IN, texts with a format moments; whether any was."""
+    made = [(node, new) for node in tree.walk() if (new := _other_words(node)) is not None]
+    for node, new in made:
+        node.replace(new)
+    return bool(made)
+
+
+def _other_words(node: exp.Expr) -> exp.Expr | None:
+    if isinstance(node, exp.EQ | exp.NEQ):
+        return _in_list(node)
+    if isinstance(node, exp.UnixToTime):
+        day, parts = False, [node.this, node.args.get("scale")]
+    elif isinstance(node, exp.Anonymous) and str(node.this).lower() == "to_date":
+        day, parts = True, node.expressions
+    else:
+        return None
+    texts = [each for each in parts if isinstance(each, exp.Literal) and each.is_string]
+    if len(texts) < 2:
+        return None
+    form = Postgres.format_time(texts[1])
+    with suppress(ValueError):
+        said = datetime.strptime(texts[0].name, form.name if form else "")  # noqa: DTZ007
+        text = (said.date() if day else said).isoformat()
+        return exp.cast(exp.Literal.string(text), "DATE" if day else "TIMESTAMP", dialect=DIALECT)
+    return None
+
+
+def _in_list(node: exp.Binary) -> exp.Expr | None:
+    """``c = ANY(ARRAY[…])`` and ``c <> ALL(ARRAY[…])``, once their lists are known."""
+    right, any_of = node.expression, isinstance(node, exp.EQ)
+    if isinstance(right, exp.Any if any_of else exp.All):
+        held = right.this.unnest()
+    elif not any_of and isinstance(right, exp.Anonymous) and str(right.this).lower() == "all":
+        held = right.expressions[0].unnest()
+    else:
+        return None
+    held = held.this.unnest() if isinstance(held, exp.Cast) else held
+    held = list_of(held) if isinstance(held, exp.Literal) and held.is_string else held
+    if not isinstance(held, exp.Array):
+        return None
+    if not held.expressions:
+        return exp.Boolean(this=not any_of)
+    found = exp.In(this=node.this.copy(), expressions=[each.copy() for each in held.expressions])
+    return found if any_of else exp.Not(this=found)
+
+
+def list_of(node: exp.Literal) -> exp.Array:
+    """A list that was written as a text: '{r,v}'."""
+    inside = str(node.this).strip("{}")
+    items = inside.split(",") if inside else []
+    return exp.Array(expressions=[exp.Literal.string(item.strip('"')) for item in items])
 
 
 # what only looks
@@ -291,6 +353,9 @@ def _is_end(item: exp.Expr) -> bool:
 
 
 _UNKNOWN = "?column?"
+_CALLED: Final[Mapping[type[exp.Expr], str]] = {
+    exp.CurrentVersion: "version", exp.CurrentTimestamp: "now", exp.Array: "array",
+}  # fmt: skip
 
 
 def with_names(tree: exp.Expr) -> exp.Expr:
@@ -316,10 +381,8 @@ def _name(item: exp.Expr) -> str:  # noqa: PLR0911 - one for each kind
         return _name(plain.this)
     if isinstance(plain, exp.Anonymous):
         return str(plain.this).lower()
-    if isinstance(plain, exp.CurrentVersion):
-        return "version"
-    if isinstance(plain, exp.Array):
-        return "array"
+    if (called := _CALLED.get(type(plain))) is not None:
+        return called
     if isinstance(plain, exp.Func) and not isinstance(plain, exp.Connector | exp.Predicate):
         return plain.sql_name().lower()
     return _UNKNOWN

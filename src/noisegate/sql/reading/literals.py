@@ -77,8 +77,8 @@ def converted(text: Literal, kind: Kind) -> Literal:
             return Literal(date.fromisoformat(value))
         if kind is Kind.TIMESTAMP:
             moment = datetime.fromisoformat(value)
-            if moment.tzinfo is None:
-                return Literal(moment)
+            if not moment.utcoffset():  # none, or that of UTC
+                return Literal(moment.replace(tzinfo=None))
         elif kind.is_numeric and "_" not in value and "/" not in value:
             return Literal(int(value) if kind is Kind.INTEGER else Fraction(value))
         elif kind is Kind.BOOLEAN and value.lower() in _TRUTH:
