@@ -87,6 +87,24 @@ def test_an_aggregate_without_a_price_is_refused_with_its_plan(wire, session):
     assert wire.left() == before
 
 
+def test_what_was_released_needs_no_price_and_costs_nobody_anything(wire, session):
+    session.execute(COUNT.format(61) + " /* noisegate: epsilon=0.1 */")
+    known = session.execute(COUNT.format(61)).fetchall()
+    before = wire.left("ana"), wire.left("ben")
+    with psycopg.connect(wire.dsn("ben"), autocommit=True) as other:
+        for prepare in (False, True):
+            assert other.execute(COUNT.format(61), prepare=prepare).fetchall() == known
+        with pytest.raises(psycopg.Error) as refused:  # a price that was not paid yet
+            other.execute(COUNT.format(62))
+    assert refused.value.sqlstate == "55000"
+    assert (wire.left("ana"), wire.left("ben")) == before
+
+
+def test_what_no_price_would_answer_is_refused_for_what_it_is(session):
+    with pytest.raises(psycopg.errors.UndefinedColumn):
+        session.execute("SELECT ward, AVG(nothing) FROM visits GROUP BY ward")
+
+
 def test_ask_on_pays_what_the_policy_says(wire, session):
     session.execute("SET noisegate.ask = on")
     before = wire.left()

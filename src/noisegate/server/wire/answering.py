@@ -99,9 +99,8 @@ class Answering:
             return conformed(seen.columns, seen.rows, wanted, *seen.notices)
         plan, order = await self.off(self._planned, asked)
         practice = self._practises(asked)
-        priced = asked.form == "aggregate" or asked.is_priced or self.settings.is_priced
-        if not (plan.free or (priced and asked.form != "public")):
-            raise self._unpriced(asked)  # it was free a moment ago, or is not as public as it looks
+        if not (plan.free or (self._is_priced(asked) and asked.form != "public")):
+            raise self._unpriced(plan)  # it was free a moment ago, or is not as public as it looks
         if not practice:
             self._require_caps(plan)
         answer = await self._run(order, practice=practice)
@@ -151,28 +150,36 @@ class Answering:
     # which way
 
     def _is_asked(self, asked: Asked) -> bool:
-        """Whether the gate, or its practice twin, has to answer; refused without a price."""
-        if asked.form == "public":
-            return True
+        """Whether the gate, or its practice twin, has to answer; refused without a price.
+
+        Without one it answers what is free: released before, or declared.
+        """
         if asked.form in ("catalogue", "preview", "empty"):
             return False
-        priced = asked.is_priced or self.settings.is_priced
-        if asked.form == "scan":
-            try:  # free if it was released before, or all of it is declared
-                return priced or self._planned(asked)[0].free
-            except UserError:
-                return False
-        if priced or self.settings.is_on("ask") or self.settings.is_on("practice"):
+        if asked.form == "public" or self._is_priced(asked):
             return True
-        raise self._unpriced(asked)
+        try:
+            plan, _ = self._planned(asked)
+        except UserError:
+            if asked.form == "scan":
+                return False
+            raise
+        if not plan.free and asked.form != "scan":
+            raise self._unpriced(plan)
+        return plan.free
+
+    def _is_priced(self, asked: Asked) -> bool:
+        """Whether it may be paid for: the question, the session or its switches say so."""
+        on = self.settings.is_on("ask") or self.settings.is_on("practice")
+        return asked.is_priced or self.settings.is_priced or (asked.form == "aggregate" and on)
 
     def _practises(self, asked: Asked) -> bool:
         return self.settings.is_on("practice") and asked.form != "public"
 
-    def _unpriced(self, asked: Asked) -> Unpriced:
+    def _unpriced(self, plan: Plan[Expected]) -> Unpriced:
         """The plan as an error."""
         refusal = Unpriced("This question would be paid for, and has no price.", fix=_ASK)
-        refusal.plan = self._price_of(asked)
+        refusal.plan = self._plan_words(plan)
         return refusal
 
     def _price_of(self, asked: Asked) -> str:
