@@ -105,6 +105,39 @@ def test_what_no_price_would_answer_is_refused_for_what_it_is(session):
         session.execute("SELECT ward, AVG(nothing) FROM visits GROUP BY ward")
 
 
+def test_no_price_outlives_the_transaction_that_set_it(wire):
+    with psycopg.connect(wire.dsn()) as session:
+        session.execute("SET noisegate.epsilon = 0.5")
+        session.execute("SET TimeZone = 'Europe/Bern'")
+        session.rollback()  # as pools do with what is given back
+        assert session.execute("SHOW noisegate.epsilon").fetchone() == ("",)
+        assert session.info.parameter_status("TimeZone") == "UTC"
+        session.execute("SET LOCAL noisegate.epsilon = 0.5")
+        session.execute("SET noisegate.confidence = 0.9")
+        assert session.execute("SHOW noisegate.epsilon").fetchone() == ("0.5",)
+        session.commit()
+        assert session.execute("SHOW noisegate.epsilon").fetchone() == ("",)
+        assert session.execute("SHOW noisegate.confidence").fetchone() == ("0.9",)
+        session.commit()
+        session.autocommit = True
+        session.execute("SET LOCAL noisegate.epsilon = 0.5")  # of no transaction
+        before = wire.left()
+        with pytest.raises(psycopg.Error) as refused:
+            session.execute(COUNT.format(63))
+        assert refused.value.sqlstate == "55000"
+        assert wire.left() == before
+
+
+def test_a_failed_transaction_is_not_committed(wire):
+    with psycopg.connect(wire.dsn(), autocommit=True) as session:
+        session.execute("BEGIN")
+        session.execute("SET noisegate.epsilon = 0.5")
+        with pytest.raises(psycopg.Error):
+            session.execute("SELECT * FROM nowhere")
+        assert session.execute("COMMIT").statusmessage == "ROLLBACK"
+        assert session.execute("SHOW noisegate.epsilon").fetchone() == ("",)
+
+
 def test_ask_on_pays_what_the_policy_says(wire, session):
     session.execute("SET noisegate.ask = on")
     before = wire.left()

@@ -50,11 +50,15 @@ class Done(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """SET or RESET: a ``value`` of None is the usual one; a ``name`` of "all", all of them."""
+    """SET or RESET: a ``value`` of None is the usual one; a ``name`` of "all", all of them.
+
+    A ``local`` one holds to the end of its transaction.
+    """
 
     name: str
     value: str | None
     tag: str = "SET"
+    local: bool = False
 
 
 class Show(NamedTuple):
@@ -274,22 +278,21 @@ def _transaction(first: str, words: Words) -> Command | None:
 def _set(words: Words) -> Command:
     if words.take("SESSION", "CHARACTERISTICS") or words.take("TRANSACTION"):
         return Done("SET")
-    if not words.take("SESSION"):
-        words.take("LOCAL")
+    local = not words.take("SESSION") and words.take("LOCAL")
     if words.peek() in ("AUTHORIZATION", "ROLE"):
         raise Unsupported(
             "A session cannot become somebody else's.", fix="Connect as them, with their token."
         )
     if words.take("TIME", "ZONE"):
-        return Setting("timezone", words.text())
+        return Setting("timezone", words.text(), local=local)
     if words.take("NAMES"):
         return Setting("client_encoding", words.text())
     name = words.name()
     if not (words.take("=") or words.take("TO")):
         raise _unreadable()
     if words.take("DEFAULT"):
-        return Setting(name, None)
-    return Setting(name, _value(words))
+        return Setting(name, None, local=local)
+    return Setting(name, _value(words), local=local)
 
 
 def _value(words: Words) -> str:

@@ -272,12 +272,9 @@ class Session:
             case commands.Nothing():
                 self._out.write(messages.EMPTY)
             case commands.Done(tag, status):
-                self._status = status or self._status
-                if status == "I":
-                    self._portals.clear()
-                self._out.write(messages.complete(tag))
-            case commands.Setting(name, value, tag):
-                self._set(name, value, tag)
+                self._transact(tag, status)
+            case commands.Setting():
+                self._set(portal.command)
             case commands.Forget(kind, name, tag):
                 self._forget(kind, name)
                 self._out.write(messages.complete(tag))
@@ -368,16 +365,28 @@ class Session:
         else:
             held.pop(name, None)
 
-    # settings
+    # transactions and settings
 
-    def _set(self, name: str, value: str | None, tag: str) -> None:
-        told = self._settings.set(name, value)
-        if tag == "DISCARD ALL":
+    def _transact(self, tag: str, status: str | None) -> None:
+        if tag == "COMMIT" and self._status == "E":
+            tag = "ROLLBACK"
+        if status == "I":
+            self._portals.clear()
+            for name in self._settings.end(committed=tag == "COMMIT"):
+                self._out.write(messages.setting(name, self._settings.show(name)))
+        elif status == "T":
+            self._settings.begin()
+        self._status = status or self._status
+        self._out.write(messages.complete(tag))
+
+    def _set(self, said: commands.Setting) -> None:
+        told = self._settings.set(said.name, said.value, local=said.local)
+        if said.tag == "DISCARD ALL":
             self._statements.clear()
             self._portals.clear()
         if told is not None:
             self._out.write(messages.setting(told, self._settings.show(told)))
-        self._out.write(messages.complete(tag))
+        self._out.write(messages.complete(said.tag))
 
     async def _setting(self, name: str) -> Outcome:
         if name == "all":

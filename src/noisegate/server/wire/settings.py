@@ -64,11 +64,16 @@ class UnknownSetting(UserError, code="setting"):  # noqa: N818 - the name is the
 @final
 @dataclass(slots=True)
 class Settings:
-    """What a session has set. ``spent`` is what it has paid."""
+    """What a session has set. ``spent`` is what it has paid.
+
+    As in Postgres, ROLLBACK takes back what its transaction set, so that no price outlives it.
+    """
 
     values: dict[str, str]
     spent: Fraction = Fraction(0)
     started: dict[str, str] = field(default_factory=dict)  # what the first message said: to RESET
+    before: dict[str, str] | None = None  # a transaction began
+    lasting: dict[str, str] = field(default_factory=dict)  # what holds once that is committed
 
     @classmethod
     def of(cls, user: str, said: dict[str, str]) -> "Settings":
@@ -85,11 +90,25 @@ class Settings:
         made.started = dict(made.values)
         return made
 
-    def set(self, name: str, value: str | None) -> str | None:
+    def begin(self) -> None:
+        """A transaction begins; within another one nothing does."""
+        if self.before is None:
+            self.before, self.lasting = dict(self.values), dict(self.values)
+
+    def end(self, *, committed: bool) -> list[str]:
+        """A transaction ends. The names to report, if the client is to know."""
+        if self.before is None:
+            return []
+        was, self.values = self.values, self.lasting if committed else self.before
+        self.before = None
+        names = ((name, name.lower()) for name in REPORTED)
+        return [name for name, key in names if was.get(key) != self.values.get(key)]
+
+    def set(self, name: str, value: str | None, *, local: bool = False) -> str | None:
         """Set one; None: as it was at the start. The name to report, if the client is to know."""
         name = name.lower()
         if name == "all" and value is None:
-            self.values = dict(self.started)
+            self.values, self.lasting = dict(self.started), dict(self.started)
             return None
         if name in _FIXED:
             raise UnknownSetting(f"{name} cannot be changed.", fix="Leave it as it is.")
@@ -100,12 +119,16 @@ class Settings:
             if value.lower().strip("'\"") not in _UTF8:
                 raise SpecError("Only UTF-8 is spoken here.", fix="SET client_encoding = 'UTF8'.")
             value = "UTF8"
-        if value is None:
-            self.values.pop(name, None)
-        elif len(value) > _VALUE_MAX or (len(self.values) >= _KEPT_MAX and name not in self.values):
+        if local and self.before is None:
+            return None  # there is no transaction that it could hold for
+        many = len(self.values) >= _KEPT_MAX and name not in self.values
+        if value is not None and (many or len(value) > _VALUE_MAX):
             raise SpecError("This is too much to remember.", fix="Set less.")
-        else:
-            self.values[name] = value
+        for held in (self.values,) if local else (self.values, self.lasting):
+            if value is None:
+                held.pop(name, None)
+            else:
+                held[name] = value
         return next((each for each in REPORTED if each.lower() == name), None)
 
     def show(self, name: str) -> str:
