@@ -260,6 +260,7 @@ def test_what_only_postgres_says_so_is_the_same_question(wire, session):
         (f"TO_TIMESTAMP('2024-03-01 00:00:00.000000', {form})",
          f"TO_TIMESTAMP('2024-04-01 12:00:00.000000', {form})"),
         ("'2024-03-01T00:00:00Z'", "'2024-04-01T12:00:00+00:00'"),
+        ("TIMESTAMPTZ '2024-03-01'", "'2024-04-01 14:00:00+02'::timestamp with time zone"),
     ):  # fmt: skip
         assert session.execute(between.format(low, high)).fetchall() == spring
     assert session.execute(asked + "day = TO_DATE('01.03.2024', 'DD.MM.YYYY')").fetchall() == days

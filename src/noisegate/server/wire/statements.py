@@ -17,11 +17,12 @@ never costs anything.
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final, Literal, TypeAlias, final
 
 import sqlglot
 from sqlglot import exp
+from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.dialects.postgres import Postgres
 from sqlglot.errors import SqlglotError
 
@@ -108,9 +109,24 @@ def read(sql: str, tables: Mapping[str, TableDomain], dataset: str) -> Asked:
     )
 
 
+class Plainly(DuckDB):
+    """DuckDB's spelling, in which a quantile stays as it was written."""
+
+    class Generator(DuckDB.Generator):  # type: ignore[misc]
+        """Its generator makes of it what it cannot read again itself."""
+
+        def withingroup_sql(self, expression: exp.WithinGroup) -> str:
+            """PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY x)."""
+            told = expression.this
+            if not isinstance(told, exp.PercentileCont | exp.PercentileDisc):
+                return str(super().withingroup_sql(expression))
+            order = self.sql(expression, "expression").lstrip()
+            return f"{told.sql_name()}({self.sql(told, 'this')}) WITHIN GROUP ({order})"
+
+
 def spelled(tree: exp.Expr) -> str:
     """The SQL of a tree, without comments: what hints said is in its terms."""
-    return tree.sql(dialect=DIALECT, comments=False)
+    return tree.sql(dialect=Plainly, comments=False)
 
 
 def parameters_of(tree: exp.Expr | None) -> Iterator[tuple[int, exp.Expr]]:
@@ -184,7 +200,7 @@ def _without_schema(tree: exp.Expr, known: Collection[str]) -> bool:
 
 
 def _reworded(tree: exp.Expr) -> bool:
-    """Lists of ANY and ALL become those of IN, texts with a format moments; whether any was."""
+    """Lists of ANY and ALL become those of IN, moments plain ones of UTC; whether any did."""
     made = [(node, new) for node in tree.walk() if (new := _other_words(node)) is not None]
     for node, new in made:
         node.replace(new)
@@ -194,6 +210,8 @@ def _reworded(tree: exp.Expr) -> bool:
 def _other_words(node: exp.Expr) -> exp.Expr | None:
     if isinstance(node, exp.EQ | exp.NEQ):
         return _in_list(node)
+    if isinstance(node, exp.Cast):
+        return _in_utc(node)
     if isinstance(node, exp.UnixToTime):
         day, parts = False, [node.this, node.args.get("scale")]
     elif isinstance(node, exp.Anonymous) and str(node.this).lower() == "to_date":
@@ -208,6 +226,18 @@ def _other_words(node: exp.Expr) -> exp.Expr | None:
         said = datetime.strptime(texts[0].name, form.name if form else "")  # noqa: DTZ007
         text = (said.date() if day else said).isoformat()
         return exp.cast(exp.Literal.string(text), "DATE" if day else "TIMESTAMP", dialect=DIALECT)
+    return None
+
+
+def _in_utc(node: exp.Cast) -> exp.Expr | None:
+    """A constant moment with a zone is one of UTC, in which times are read."""
+    text = node.this
+    if not (node.to.is_type("timestamptz") and isinstance(text, exp.Literal) and text.is_string):
+        return None
+    with suppress(ValueError):
+        moment = datetime.fromisoformat(text.name.strip())
+        moment = moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment
+        return exp.cast(exp.Literal.string(moment.isoformat()), "TIMESTAMP", dialect=DIALECT)
     return None
 
 
