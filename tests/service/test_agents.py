@@ -360,7 +360,7 @@ def test_keys_in_rows_do_not_write_lines_of_their_own(tmp_path):
 # over HTTP
 
 
-def post(service, headers, body=None):
+def post(service, headers, body=None, method="POST"):
     """As the whole service has it, at /mcp beside the other calls."""
 
     async def run():
@@ -369,7 +369,8 @@ def post(service, headers, body=None):
         )
         app = http_app(service, [route])
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app)) as web:
-            found = await web.post(
+            found = await web.request(
+                method,
                 "http://gate/mcp",
                 headers={"Accept": "application/json, text/event-stream", **headers},
                 json=body or {"jsonrpc": "2.0", "id": 1, "method": "tools/list"},
@@ -419,6 +420,13 @@ def test_a_body_that_is_too_large_or_no_json_is_refused(service, token):
     large = {"jsonrpc": "2.0", "id": 1, "method": "x", "params": {"x": "x" * (2 << 20)}}
     assert post(service, bearer, large).status_code == 413
     assert post(service, bearer, [1, 2]).status_code == 400
+
+
+def test_no_stream_is_opened_that_nobody_would_write_to(service, token):
+    for method in ("GET", "DELETE", "PUT"):
+        found = post(service, {"Authorization": f"Bearer {token}"}, method=method)
+        assert (found.status_code, found.headers["allow"]) == (405, "POST")
+        assert found.json()["code"] == "request.method"
 
 
 def test_stewards_and_auditors_without_a_share_look_and_do_not_ask(service):

@@ -100,7 +100,7 @@ class Plans:
         )  # fmt: skip
         if row is None:
             raise NotFound(
-                "There is no such plan, or it has expired. Nothing was spent.",
+                "There is no such plan, or it has expired.",
                 fix=f"Call plan_question, which is free, and use its plan_id within {MINUTES} "
                 "minutes.",
                 about="plan",
@@ -118,8 +118,7 @@ def require_price(planned: Planned, price: Fraction) -> None:
     """Refuse an order that has come to cost more than was shown."""
     if price > planned.price:
         raise SpecError(
-            f"The price is now ε = {float(price):g}, and ε = {float(planned.price):g} was planned. "
-            "Nothing was spent.",
+            f"The price is now ε = {float(price):g}, and ε = {float(planned.price):g} was planned.",
             fix="Call plan_question again, which is free.",
             about="planned-price",
         )
@@ -220,11 +219,11 @@ class Tools:
         whose = "Nobody's rows: questions about it alone are exact and free."
         if not table["public"]:
             caps = [
-                f"at most {table[name]} {what} of one {line(str(table['unit']))} count"
-                for name, what in (("rows_per_unit", "rows"), ("groups_per_unit", "groups"))
-                if table[name] is not None
+                f"at most {cap} {what}{'s' if cap > 1 else ''} of {line(str(table['unit']))}"
+                for name, what in (("rows_per_unit", "row"), ("groups_per_unit", "group"))
+                if (cap := table[name]) is not None
             ]
-            whose = f"Private: {'; '.join(caps) or 'answers are noisy'}."
+            whose = f"Private: {' and '.join(caps) + ' count' if caps else 'answers are noisy'}."
         lines = [f"Table {line(table['name'])} of {view.name!r}. {whose}"]
         lines += [words.column(each) for each in table["columns"]]
         lines += [
