@@ -45,6 +45,7 @@ from noisegate.privacy.domain import Kind
 from noisegate.sources.duckdb import copies
 from noisegate.sources.duckdb.source import DuckDBSource
 from noisegate.sources.writing.words import as_
+from refusals import about
 
 pytestmark = pytest.mark.filterwarnings("ignore:Arrow output on a DB-API result")
 SEEDS = 20 if os.environ.get("NOISEGATE_EXPLORE") else 1  # of 12 questions
@@ -196,7 +197,7 @@ def test_rows_that_were_written_later_are_read_and_the_old_copy_is_dropped(tmp_p
 def test_a_copy_stays_while_somebody_reads_it(tmp_path):
     file = written(tmp_path, {"visits": visits_of([1, 1])})["visits"]
     source = alone(file)
-    with source._reading(BY_CODE) as writer:
+    with pytest.raises(SourceError, check=about("drift")), source._reading(BY_CODE) as writer:
         (name,) = writer.read
         pq.write_table(visits_of([1, 1, 1]), file)
         assert source.sums(BY_CODE).sum() == 3

@@ -10,7 +10,7 @@ from naive import Rewriter
 from worlds import CANARY, EVE, eve, everything_in, gate, row, visits
 
 import noisegate as ng
-from noisegate.errors import SourceError
+from noisegate.errors import PolicyError, SourceError
 from noisegate.sources.duckdb.source import DuckDBSource
 from refusals import about
 
@@ -116,3 +116,70 @@ def test_the_free_sql_runs_in_another_engine_without_private_rows():
     for name in ("visits", "frame0"):
         with pytest.raises(ng.NoisegateError, check=about("table")):
             run_outer(f"SELECT * FROM {name}", {}, {"other": pa.table({"x": [1]})})
+
+
+# files that change while a gate is open
+
+CODES = """name = "clinic"
+[budget]
+epsilon = 9
+[tables.people]
+source = "people.{end}"
+every_row_is_one_person = true
+columns.code = {{ type = "text" }}
+[tables.codes]
+source = "codes.{end}"
+public = true
+key = ["code"]
+"""
+MEETING = "SELECT COUNT(*) AS n FROM people JOIN codes USING (code)"
+
+
+def put(folder, name, codes, end):
+    file = folder / f"{name}.{end}"
+    if end == "csv":
+        file.write_text("\n".join(["code,more", *(f"{code},x" for code in codes)]) + "\n")
+    else:
+        pq.write_table(pa.table({"code": codes, "more": ["x"] * len(codes)}), file)
+
+
+@pytest.fixture(params=["csv", "parquet"])
+def clinic(request, tmp_path):
+    put(tmp_path, "people", ["a", "b"], request.param)
+    put(tmp_path, "codes", ["a", "b"], request.param)
+    (tmp_path / "clinic.toml").write_text(CODES.format(end=request.param))
+    with ng.open(tmp_path / "clinic.toml") as made:
+        yield made, lambda name, codes: put(tmp_path, name, codes, request.param)
+
+
+def test_a_key_that_repeats_by_now_is_refused_before_the_charge(clinic):
+    """With fifty rows of one code, a row that is one person would count fifty times at the price of one."""
+    gate, change = clinic
+    gate.sql(MEETING, epsilon=1)
+    before = gate.ledger.head()
+    change("codes", ["a"] * 50 + ["b"])
+    for sql in (MEETING, f"{MEETING} WHERE code = 'a'"):
+        with pytest.raises(PolicyError, check=about("key")):
+            gate.sql(sql, epsilon=2)
+    assert gate.ledger.head() == before
+    change("codes", ["a", "b", "c"])
+    assert gate.sql(f"{MEETING} WHERE code = 'b'", epsilon=2)
+
+
+@pytest.mark.parametrize("name", ["people", "codes"])
+def test_what_was_found_in_a_file_that_changed_meanwhile_is_not_used(clinic, name, monkeypatch):
+    """One statement may read a file twice: how many rows a unit has, and then all of its rows."""
+    (gate, change), run = clinic, DuckDBSource._run
+
+    def changed_meanwhile(source, work, by):
+        found = run(source, work, by)
+        change(name, ["a", "b", "c"])
+        return found
+
+    monkeypatch.setattr(DuckDBSource, "_run", changed_meanwhile)
+    with pytest.raises(SourceError, check=about("drift")):
+        gate.sql(MEETING, epsilon=1)
+    assert gate.spent.epsilon == 1
+    monkeypatch.undo()
+    gate.sql(MEETING, epsilon=1)
+    assert gate.spent.epsilon == 1

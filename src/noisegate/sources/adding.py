@@ -5,16 +5,25 @@ times quicker than its grouping sets, and memory is that of the tables.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from math import prod
 from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from noisegate.algebra.tally import Marginals
 from noisegate.sources.source import SUM_MAX, Whole
 
 _BITS: Final = 24
 _LOW: Final = (1 << _BITS) - 1
+
+
+def of_used(tally: Marginals) -> Marginals:
+    """The same without groupings that are in no set."""
+    used = sorted({place for each in tally.sets for place in each})
+    sets = tuple(tuple(used.index(place) for place in each) for each in tally.sets)
+    return replace(tally, by=tuple(tally.by[place] for place in used), sets=sets)
 
 
 def add_up(

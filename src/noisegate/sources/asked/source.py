@@ -35,6 +35,7 @@ from noisegate.algebra.tally import (
 )
 from noisegate.errors import PolicyError, SourceError
 from noisegate.privacy.domain import Key, Kind, TableDomain
+from noisegate.sources.adding import of_used
 from noisegate.sources.asked.dialect import KIND_OF, READ_AS, DecimalDialect
 from noisegate.sources.asked.opening import (
     require_files,
@@ -123,7 +124,7 @@ class AskedSource(Source):
         return np.stack([none if each.constant == 0 else next(sums) for each in tally.terms])
 
     def marginals(self, tally: Marginals) -> list[Whole]:  # noqa: D102 - see Source
-        asked = _of_used(tally)
+        asked = of_used(tally)
         found = self._whole(asked)
         return [_table_of(found, each, asked) for each in asked.sets]
 
@@ -230,7 +231,7 @@ class AskedSource(Source):
                 tally = replace(tally, relation=keyed(tally.relation, "0" * 64))
             if isinstance(tally, Sums) and not (tally := _not_zero(tally)).terms:
                 return
-            tally = _of_used(tally) if isinstance(tally, Marginals) else tally
+            tally = of_used(tally) if isinstance(tally, Marginals) else tally
             text = self._text(tally)
         if (shape := self._shape(text)) in self._planned:
             return
@@ -333,13 +334,6 @@ def _not_zero(tally: Sums) -> Sums:
         tuple(each for each in terms if each.constant != 0) for terms in (tally.terms, tally.sized)
     )
     return replace(tally, terms=held, sized=sized)
-
-
-def _of_used(tally: Marginals) -> Marginals:
-    """The same without groupings that are in no set."""
-    used = sorted({place for each in tally.sets for place in each})
-    sets = tuple(tuple(used.index(place) for place in each) for each in tally.sets)
-    return replace(tally, by=tuple(tally.by[place] for place in used), sets=sets)
 
 
 class ArrowSource(AskedSource):

@@ -30,7 +30,7 @@ from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import Grouping
 from noisegate.errors import SourceError
 from noisegate.privacy.domain import TableDomain
-from noisegate.sources.duckdb.files import file_of
+from noisegate.sources.duckdb.files import Mark, mark_of
 from noisegate.sources.writing.relations import (
     OWNER,
     SIZE,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from noisegate.sources.duckdb.files import Within
 
-Mark: TypeAlias = tuple[tuple[int, ...], ...]  # of each file: its length, two times, what it is
+Marks: TypeAlias = tuple[Mark, ...]  # of its file, and of each on the way to its owners
 Run: TypeAlias = Callable[
     [Callable[[duckdb.DuckDBPyConnection], Any], Sequence[Grouping]], Any
 ]  # by the engine
@@ -69,7 +69,7 @@ class Copy:
 
     table: TableDomain
     number: int
-    mark: Mark
+    mark: Marks
     columns: Mapping[str, str]
     readers: int = 0
 
@@ -136,7 +136,7 @@ class Copies:
         self._tables, self._data, self._asked, self._lock = tables, data, asked, Lock()
         self._kept: dict[str, Copy] = {}
         self._left: set[Copy] = set()  # of an old state, and still read
-        self._refused: dict[str, Mark] = {}
+        self._refused: dict[str, Marks] = {}
         self._making = False
 
     @contextmanager
@@ -161,7 +161,7 @@ class Copies:
             for copy in gone:
                 _drop(copy.number, run)
 
-    def _taken(self, marks: Mapping[str, Mark | None]) -> dict[str, Copy]:
+    def _taken(self, marks: Mapping[str, Marks | None]) -> dict[str, Copy]:
         """The copies of this state, each with one reader more. Those of another one are left."""
         found = {}
         with self._lock:
@@ -174,21 +174,14 @@ class Copies:
                     self._asked[name] = 0
         return found
 
-    def _mark(self, table: TableDomain) -> Mark | None:
+    def _mark(self, table: TableDomain) -> Marks | None:
         """The state of its file, and of those on the way to its owners; None: not to be copied."""
         names = (table.name, *(step.table for step in table.path))
-        files = [file_of(self._data[name]) for name in names]
-        if table.is_public or table.views or None in files:
-            return None
-        with suppress(OSError):
-            seen = [file.stat() for file in files if file is not None]
-            return tuple(
-                (each.st_size, each.st_mtime_ns, each.st_ctime_ns, each.st_dev, each.st_ino)
-                for each in seen
-            )
-        return None
+        marks = [mark_of(self._data[name]) for name in names]
+        known = tuple(mark for mark in marks if mark is not None)
+        return known if len(known) == len(marks) and not (table.is_public or table.views) else None
 
-    def _is_due(self, name: str, mark: Mark) -> bool:
+    def _is_due(self, name: str, mark: Marks) -> bool:
         """Whether to copy it now; nobody else does meanwhile."""
         with self._lock:
             length = sum(copy.mark[0][0] for copy in self._kept.values()) + mark[0][0]
@@ -198,7 +191,7 @@ class Copies:
             self._making = self._making or due
             return due
 
-    def _make(self, name: str, mark: Mark, run: Run, writer: CopyWriter) -> None:
+    def _make(self, name: str, mark: Marks, run: Run, writer: CopyWriter) -> None:
         """Copy a table. Whatever prevents that, its file is there."""
         number, table, made = next(_NUMBERS), self._tables[name], None
         rows = writer.whole(table)

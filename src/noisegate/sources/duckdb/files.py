@@ -30,6 +30,7 @@ class Within:
     schema: str = "main"
 
 
+Mark: TypeAlias = tuple[int, ...]  # of a file: its length, two times, what it is
 Data: TypeAlias = "str | Path | Within | Any"  # in a file, or a pandas, Polars or Arrow table
 
 _NAMED: Final = (
@@ -53,6 +54,17 @@ KIND_OF: Final = {
     "DATE": Kind.DATE,
 }
 
+# What a stored column may be declared as. Numbers are not texts: the text of one may depend on
+# how wide its whole column is, and some times have none.
+READ_AS: Final = {
+    Kind.TEXT: tuple(Kind),
+    Kind.INTEGER: (Kind.INTEGER, Kind.NUMBER, Kind.TEXT, Kind.BOOLEAN),
+    Kind.NUMBER: (Kind.NUMBER, Kind.INTEGER),
+    Kind.BOOLEAN: (Kind.BOOLEAN, Kind.TEXT),
+    Kind.DATE: (Kind.DATE, Kind.TIMESTAMP),
+    Kind.TIMESTAMP: (Kind.DATE, Kind.TIMESTAMP),
+}
+
 
 def folded(name: str) -> str:
     """A name as the engine compares it: ASCII letters without regard to case, and no others."""
@@ -67,6 +79,14 @@ def is_database(data: "Path | Within | pa.Table") -> bool:
 def file_of(data: "Path | Within | pa.Table") -> Path | None:
     """The file that the rows are in, unless they are a frame's."""
     return data.file if isinstance(data, Within) else data if isinstance(data, Path) else None
+
+
+def mark_of(data: "Path | Within | pa.Table") -> Mark | None:
+    """The state of its file; None where there is none, as with a frame."""
+    with suppress(OSError, AttributeError):  # a frame has no file
+        at = file_of(data).stat()  # type: ignore[union-attr]
+        return at.st_size, at.st_mtime_ns, at.st_ctime_ns, at.st_dev, at.st_ino
+    return None
 
 
 def is_text(data: "Path | Within | pa.Table") -> bool:
@@ -182,14 +202,11 @@ def _require_own_names(
 ) -> None:
     """Refuse names that differ by case only: the engine would give one of them another name."""
     if isinstance(data, Path) and data.suffix.lower() == ".parquet":
-        schema = exp.select("name").from_(exp.func("parquet_schema", _literal(data)))
+        file = exp.Literal.string(str(data.resolve()))
+        schema = exp.select("name").from_(exp.func("parquet_schema", file))
         found = connection.execute(schema.sql(dialect="duckdb")).fetchall()
         if not set(names) <= {str(row[0]) for row in found}:
             raise _same_names()
-
-
-def _literal(path: Path) -> exp.Literal:
-    return exp.Literal.string(str(path.resolve()))
 
 
 def _same_names() -> SourceError:

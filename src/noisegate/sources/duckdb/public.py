@@ -28,9 +28,9 @@ def public_query(domain: TableDomain, types: Mapping[str, str]) -> exp.Select:
 
 
 def require_key(
-    domain: TableDomain, types: Mapping[str, str], view: str, ask: Callable[[str], list[Any]]
+    domain: TableDomain, types: Mapping[str, str], view: str, run: Callable[..., list[Any]]
 ) -> None:
-    """Refuse a declared key that repeats; ``ask`` runs a statement."""
+    """Refuse a declared key that repeats; ``run`` has work done on a line to the engine."""
     values = [
         base_value(domain.columns[name], types[name], col(name), DUCKDB) for name in domain.key
     ]
@@ -38,7 +38,8 @@ def require_key(
     for value in values:
         query = query.where(exp.not_(exp.Is(this=exp.paren(value), expression=exp.null())))
     query = query.group_by(*values).having("COUNT(*) > 1").limit(1)
-    if ask(query.sql(dialect="duckdb")):
+    text = query.sql(dialect="duckdb")
+    if run(lambda connection: connection.execute(text).fetchall(), ()):
         raise PolicyError(
             f"The key of {domain.name!r} has duplicates: {', '.join(domain.key)}.",
             fix="Name columns without duplicates, or leave out key.",

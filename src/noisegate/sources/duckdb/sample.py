@@ -1,8 +1,9 @@
 """One secret sample of units in the embedded engine, the same however often it is read."""
 
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from copy import copy
 from fractions import Fraction
 from itertools import count
 from typing import Any, Final, final
@@ -71,3 +72,18 @@ class Drawn:
             if text:
                 self._run(lambda connection: connection.execute(text), ())
         del self._run  # it holds the engine, which holds this
+
+
+@contextmanager
+def sampled(source: Any, probability: Fraction, key: str) -> Iterator[Any]:  # noqa: ANN401 - ours
+    """The same source for one sample, with a line of its own, until it is left."""
+    found = copy(source)
+    found._free, found._turns = [], threading.Semaphore(1)  # noqa: SLF001 - one line, which has it
+    found._written, found._drawn = {}, (drawn := Drawn(probability, key, found._run))  # noqa: SLF001
+    try:
+        yield found
+    finally:
+        found._written.clear()  # noqa: SLF001 - its statements hold coins
+        drawn.forget()
+        for line in found._free:  # noqa: SLF001
+            line.connection.close()

@@ -5,9 +5,7 @@ import shutil
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from copy import copy
-from dataclasses import replace
+from contextlib import AbstractContextManager, contextmanager, suppress
 from fractions import Fraction
 from functools import partial
 from tempfile import mkdtemp
@@ -39,12 +37,15 @@ from noisegate.sources.duckdb.dialect import DUCKDB, WHOLE_TYPES
 from noisegate.sources.duckdb.files import (
     GIVE,
     KIND_OF,
+    READ_AS,
     UNREACHABLE,
     Data,
+    Mark,
     file_of,
     is_database,
     is_text,
     lock_down,
+    mark_of,
     only,
     plain,
     quoted,
@@ -84,23 +85,14 @@ if TYPE_CHECKING:
     from noisegate.sources.duckdb.sample import Drawn
 
 
-# What a stored column may be declared as. Numbers are not texts: the text of one may depend on
-# how wide its whole column is, and some times have none.
 _WRITTEN_MAX: Final = 128  # statements that are kept
-_READ_AS: Final = {
-    Kind.TEXT: tuple(Kind),
-    Kind.INTEGER: (Kind.INTEGER, Kind.NUMBER, Kind.TEXT, Kind.BOOLEAN),
-    Kind.NUMBER: (Kind.NUMBER, Kind.INTEGER),
-    Kind.BOOLEAN: (Kind.BOOLEAN, Kind.TEXT),
-    Kind.DATE: (Kind.DATE, Kind.TIMESTAMP),
-    Kind.TIMESTAMP: (Kind.DATE, Kind.TIMESTAMP),
-}
 _NEAR: Final = 1 << 15  # rows that stay near the processor
 _SAFE_TYPES: Final = frozenset({*WHOLE_TYPES, "UBIGINT", "FLOAT", "DOUBLE", "BOOLEAN"})
 _OWNER_KINDS: Final = (Kind.INTEGER, Kind.TEXT)
 _AT_ONCE: Final = 4  # questions of one engine, which share its memory and its threads: `room.py`
 _OFTEN: Final = 4  # questions about a table that take as long as to copy it
 _Work: TypeAlias = Callable[[duckdb.DuckDBPyConnection], Any]
+AGAIN: Final = "Nothing was released; ask again with the same request id."
 _FULL: Final = object()  # instead of what was found: memory ran out
 
 
@@ -127,7 +119,7 @@ class DuckDBSource(Source):
         self._room = Room()
         self._free: list[Line] = []
         self._asked, self._copies = Counter[str](), cast("Copies | None", None)
-        self._written: dict[tuple[object, ...], str] = {}
+        self._written, self._keyed = dict[tuple[object, ...], str](), dict[str, Mark | None]()
         self._drawn: Drawn | None = None
         self._spill = mkdtemp(prefix="noisegate-")  # for what does not fit into memory
         finalize(self, _remove, self._spill, os.getpid())
@@ -136,7 +128,11 @@ class DuckDBSource(Source):
         _living.add(self)
         for name in tables:
             self._try_once(name)
-            self._require_key(name)
+            self._require_key(name, mark_of(self._data[name]))
+
+    def require(self, tally: "Tally | Blocks") -> None:
+        """Refuse a declared key that repeats by now: public files may change, and no claim may."""
+        self._states(tally)
 
     def sums(self, tally: Sums) -> Whole:  # noqa: D102 - see Source
         shape = tuple(grouping.size for grouping in tally.by)
@@ -148,19 +144,16 @@ class DuckDBSource(Source):
         return np.stack([filled(found, name, shape) for name in names])
 
     def marginals(self, tally: Marginals) -> list[Whole]:  # noqa: D102 - see Source
-        from noisegate.sources.adding import add_up  # noqa: PLC0415 - for many tables at once
+        from noisegate.sources.adding import add_up, of_used  # noqa: PLC0415 - for many tables at once
 
-        used = sorted({place for each in tally.sets for place in each})
-        by = tuple(tally.by[place] for place in used)
-        sets = tuple(tuple(used.index(place) for place in each) for each in tally.sets)
-        asked = replace(tally, by=by, sets=sets)
-        sizes, constant = [grouping.size for grouping in by], constant_of(asked)
+        asked = of_used(tally)
+        sizes, constant = [grouping.size for grouping in asked.by], constant_of(asked)
         batch = max(_NEAR, min(BATCH, max(asked.sizes)))  # no fewer rows than cells to add to
 
         def work(connection: duckdb.DuckDBPyConnection, text: str) -> list[Whole]:
-            return add_up(stream(connection.sql(text), batch), sizes, sets, constant=constant)
+            return add_up(stream(connection.sql(text), batch), sizes, asked.sets, constant=constant)
 
-        return cast("list[Whole]", self._made(asked, marginals_query, work, by))
+        return cast("list[Whole]", self._made(asked, marginals_query, work, asked.by))
 
     def values(self, tally: Values) -> list[Whole]:  # noqa: D102 - see Source
         found = self._ask(tally)
@@ -196,20 +189,10 @@ class DuckDBSource(Source):
         )
         return HeldCells(cells=cells, counts=counts)
 
-    @contextmanager
-    def sample(self, probability: Fraction, key: str) -> Iterator["DuckDBSource"]:  # noqa: D102
-        from noisegate.sources.duckdb.sample import Drawn  # noqa: PLC0415 - of samples only
+    def sample(self, probability: Fraction, key: str) -> AbstractContextManager["DuckDBSource"]:  # noqa: D102
+        from noisegate.sources.duckdb.sample import sampled  # noqa: PLC0415 - of samples only
 
-        found = copy(self)
-        found._free, found._turns = [], threading.Semaphore(1)  # noqa: SLF001 - one line, which has it
-        found._written, found._drawn = {}, Drawn(probability, key, found._run)  # noqa: SLF001
-        try:
-            yield found
-        finally:
-            found._written.clear()  # noqa: SLF001 - its statements hold coins
-            found._drawn.forget()  # noqa: SLF001
-            for line in found._free:  # noqa: SLF001
-                line.connection.close()
+        return sampled(self, probability, key)
 
     def rows(self, tally: Rows, use: Callable[[Iterator[Batch]], Used]) -> Used:  # noqa: D102 - see Source
         from noisegate.sources.batching import batches  # noqa: PLC0415 - for rows alone
@@ -274,6 +257,7 @@ class DuckDBSource(Source):
     @contextmanager
     def _reading(self, tally: "Tally | Blocks") -> Iterator[RelationWriter]:
         """A writer over what the engine reads, which stays there meanwhile: files, or copies."""
+        states = self._states(tally)
         coins = self._drawn and self._drawn.coins
         terms = (self._tables, self._types, fields_used(tally), self._view, coins)
         read = {each.domain.name for each in all_of(tally.relation) if type(each) is Table}
@@ -281,12 +265,23 @@ class DuckDBSource(Source):
         often = {name for name in read if self._asked[name] > _OFTEN}
         if not often or coins is not None:
             yield RelationWriter(*terms, dialect=DUCKDB)
-            return
-        from noisegate.sources.duckdb.copies import Copies, CopyWriter  # noqa: PLC0415
+        else:
+            from noisegate.sources.duckdb.copies import Copies, CopyWriter  # noqa: PLC0415
 
-        copies = self._copies = self._copies or Copies(self._tables, self._data, self._asked)
-        with copies.reading(often, self._run, CopyWriter(*terms, dialect=DUCKDB)) as writer:
-            yield writer
+            copies = self._copies = self._copies or Copies(self._tables, self._data, self._asked)
+            with copies.reading(often, self._run, CopyWriter(*terms, dialect=DUCKDB)) as writer:
+                yield writer
+        if self._states(tally) != states:  # a statement may have read a file twice
+            raise SourceError("A file has changed while it was read.", fix=AGAIN, about="drift")
+
+    def _states(self, tally: "Tally | Blocks") -> dict[str, Mark | None]:
+        """The states of all files that are read, in which no declared key repeats."""
+        tables = [each.domain for each in all_of(tally.relation) if type(each) is Table]
+        names = {name for each in tables for name in (each.name, *(s.table for s in each.path))}
+        found = {name: mark_of(self._data[name]) for name in names}
+        for name, mark in found.items():
+            self._require_key(name, mark)
+        return found
 
     def _run(self, work: _Work, by: Sequence[Grouping]) -> Any:  # noqa: ANN401 - numpy or Arrow
         with self._turns:
@@ -298,9 +293,7 @@ class DuckDBSource(Source):
                 if found is not _FULL or not turn.crowded:
                     break
         require_going_on()
-        raise SourceError(
-            UNREACHABLE, fix="Nothing was released; ask again with the same request id."
-        )
+        raise SourceError(UNREACHABLE, fix=AGAIN)
 
     def _answered(self, work: _Work, by: Sequence[Grouping]) -> tuple[bool, Any]:
         """Whether it was done, and what was found; else perhaps that memory is full."""
@@ -346,26 +339,24 @@ class DuckDBSource(Source):
             elif done and not cut and self._connection is line.engine:
                 self._free.append(line)
 
-    def _require_key(self, table: str) -> None:
-        """Rely on no key that repeats. Tables with a declared key are public."""
-        if self._tables[table].key:
+    def _require_key(self, table: str, mark: Mark | None) -> None:
+        """Rely on no key that repeats in this state. Tables with a declared key are public."""
+        if self._tables[table].key and self._keyed.get(table, ...) != mark:
             from noisegate.sources.duckdb.public import require_key  # noqa: PLC0415
 
-            require_key(
-                self._tables[table], self._types[table], self._view(table),
-                lambda text: self._run(lambda connection: connection.execute(text).fetchall(), ()),
-            )  # fmt: skip
+            require_key(self._tables[table], self._types[table], self._view(table), self._run)
+            self._keyed[table] = mark
 
     def _require_owners(self) -> None:
         """Ids must be whole numbers or text: anything else could make two of them one."""
         for table in self._tables.values():
             for name, column in table.columns.items():
                 stored = KIND_OF.get(self._types[table.name].get(name, ""))
-                if stored is not None and not column.hidden and column.kind not in _READ_AS[stored]:
+                if stored is not None and not column.hidden and column.kind not in READ_AS[stored]:
                     raise PolicyError(
                         f"{name!r} of {table.name!r} is stored as {stored.value}, and cannot be "
                         f"read as {column.kind.value}.",
-                        fix=f"Declare it as {' or '.join(k.value for k in _READ_AS[stored])}.",
+                        fix=f"Declare it as {' or '.join(k.value for k in READ_AS[stored])}.",
                     )
             at = table.name
             for step in table.path:
