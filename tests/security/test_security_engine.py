@@ -183,3 +183,27 @@ def test_what_was_found_in_a_file_that_changed_meanwhile_is_not_used(clinic, nam
     monkeypatch.undo()
     gate.sql(MEETING, epsilon=1)
     assert gate.spent.epsilon == 1
+
+
+COMPUTED = {
+    "by the clock": "CREATE VIEW codes AS SELECT code FROM kept WHERE since <= now()",
+    "by chance": "CREATE VIEW codes AS SELECT code FROM kept WHERE random() < 0.5",
+    "by a column": "CREATE TABLE codes (i INT, code VARCHAR AS (CASE WHEN random() < 2 THEN 'a' END))",
+}
+
+
+@pytest.mark.parametrize("how", COMPUTED)
+def test_a_key_is_of_stored_rows(tmp_path, how):
+    """One row of each code now may be fifty when they are computed again: no file need change."""
+    put(tmp_path, "people", ["a", "b"], "csv")
+    with duckdb.connect(str(tmp_path / "c.duckdb")) as made:
+        made.execute("CREATE TABLE kept AS SELECT 'a' AS code, now() AS since")
+        made.execute(COMPUTED[how])
+    policy, text = tmp_path / "clinic.toml", CODES.format(end="csv")
+    policy.write_text(text.replace("codes.csv", "c.duckdb#codes"))
+    with pytest.raises(PolicyError, check=about("key", "generated")):
+        ng.open(policy)
+    policy.write_text(text.replace("codes.csv", "c.duckdb#kept"))
+    ng.open(policy).close()
+    policy.write_text(text.replace("codes.csv", "c.duckdb#codes").replace('key = ["code"]', ""))
+    ng.open(policy).close()
