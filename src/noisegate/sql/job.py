@@ -269,7 +269,7 @@ def _within(job: QuestionJob, goal: Goal) -> QuestionJob:
     """The question at the least price that is accurate enough, now that looks are paid for."""
 
     def made(epsilon: Fraction, *, fresh: bool) -> QuestionJob:
-        terms = replace(job.terms, epsilon=epsilon)
+        terms = replace(job.terms, epsilon=epsilon, within=goal.within, relative=goal.relative)
         schema = job.expected.schema
         return _job(job.desk, job.asked.reading, terms, fresh=fresh, schema=schema)
 

@@ -174,6 +174,22 @@ def test_an_accuracy_is_that_of_the_numbers_which_are_shown(sql, within, account
     assert gate.plan(sql, within=within, epsilon=most, fresh=True, **terms).price == plan.price
 
 
+@pytest.mark.parametrize("accountant", ["pure", "zcdp"])
+@pytest.mark.parametrize(
+    ("sql", "within", "price"),
+    [(COUNT, 400, {"epsilon": 5}), (CALCULATED[0][0], 800, {}), (CALCULATED[0][0], 800, {"epsilon": 5})],
+)  # fmt: skip
+def test_an_accuracy_is_kept_beside_what_was_released(sql, within, price, accountant):
+    """The difference of two prices was bought: both draws together erred by up to half as much again."""
+    gate = opened(accountant, epsilon=90)
+    gate.sql(COUNT, within=600, rows_per_unit=12)
+    assert gate.plan(sql, within=within, rows_per_unit=12, **price).margins()["n"] <= within
+    answer = gate.sql(sql, within=within, rows_per_unit=12, **price)
+    assert max(answer.margins()["n"]) <= within
+    assert not answer.free
+    assert gate.sql(sql, within=within, rows_per_unit=12, **price).free
+
+
 @pytest.mark.parametrize("price", [{}, {"epsilon": 5}])
 def test_a_number_whose_error_no_rule_tells_errs_as_what_it_is_made_of(price):
     gate = opened()

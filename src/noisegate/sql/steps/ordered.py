@@ -317,7 +317,8 @@ def _needed(
 
     Several sums of a sample must be of the same one: averages compare them.
     """
-    level = None if terms.epsilon is not None else terms.confidence or USUAL
+    by_error = terms.within is not None or terms.relative is not None
+    level = terms.confidence or USUAL if by_error else None
     single = len(set(bought.draft.block.sets)) == 1
 
     def needed(query: Query, noises: Sequence[Mechanism[Any]]) -> Needed:
