@@ -385,6 +385,13 @@ def test_a_plan_foresees_no_error_by_a_bound_that_is_not_yet_estimated(visits):
     assert gate.plan(sql, epsilon=1, fresh=True).margins()["n"] is not None
 
 
+def test_units_by_group_beside_rows_follow_from_the_bound_of_rows(visits):
+    sql = "SELECT x > 40 AS far, COUNT(*) AS n, COUNT(DISTINCT who) AS units FROM visits GROUP BY 1"
+    assert opened(visits, unit="who").plan(sql, epsilon=1).margins()["units"] is None
+    plan = opened(visits, unit="who").plan(sql, epsilon=1, groups_per_unit=2)
+    assert plan.margins()["units"] is not None
+
+
 def test_an_answer_of_quantiles_alone_does_not_say_that_it_was_raised(visits):
     gate = opened(visits, unit="who", columns={"x": {"between": [0, 400]}})
     said = " ".join(gate.sql("SELECT MEDIAN(x) AS m FROM visits", epsilon=1).caveats)

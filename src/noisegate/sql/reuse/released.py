@@ -270,7 +270,10 @@ class Guess:
             return frozenset()
         valued = (each for each in self.draft.block.aggregates if each.function not in _COUNTED)
         added = frozenset(each.name for each in valued if None in self.guessed)
-        return added | _capped(self.draft, lambda _, kind: kind[:2] in self.guessed)
+        kinds = {*self.guessed}
+        if (False, False) in kinds and self.caps.groups_per_unit is None:
+            kinds.add((True, False))  # a unit is in as many groups as it has rows, at most
+        return added | _capped(self.draft, lambda _, kind: kind[:2] in kinds)
 
     @cached_property
     def rows(self) -> int | None:
