@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from clock import Timing, once, side_by_side
-from noisegate.noise.bernoulli import bernoulli
 from noisegate.noise.binomials import binomial
 from noisegate.noise.choice import Contest, choose
+from noisegate.noise.coins import bernoulli
 from noisegate.noise.continuous import Gaussian, Laplace, StudentT, rounded
 from noisegate.noise.gaussian import discrete_gaussian
 from noisegate.noise.geometric import discrete_laplace, geometric

@@ -5,7 +5,6 @@ orders of what is said to them: see `noisegate.orders.asking`.
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, final
 
 from noisegate.curator.curator import Curator
@@ -19,6 +18,7 @@ from noisegate.desk.terms.rules import Rules
 from noisegate.desk.terms.terms import require_texts
 from noisegate.errors import SpecError
 from noisegate.exact import Number
+from noisegate.frozen import replace
 from noisegate.ledger.ledger import Ledger
 from noisegate.orders.asking import Asks
 from noisegate.privacy.guarantee import units_of

@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from noisegate.noise.bernoulli import bernoulli, bernoulli_exp, sample_rows
 from noisegate.noise.binomials import binomial
 from noisegate.noise.choice import Contest, choose
+from noisegate.noise.coins import bernoulli, bernoulli_exp, sample_rows
 from noisegate.noise.continuous import Gaussian, Laplace, StudentT, rounded
 from noisegate.noise.cut_geometric import geometric_tail, truncated_geometric
 from noisegate.noise.gaussian import discrete_gaussian

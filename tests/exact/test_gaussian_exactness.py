@@ -87,7 +87,7 @@ def test_float_exponents_err_by_less_than_a_sixteenth_of_the_claim(variance, mon
 def test_with_every_lane_on_the_exact_path_the_same_bits_give_the_same_draws(variance, monkeypatch):
     recording = RecordingBits(SYSTEM)
     fast = discrete_gaussian(size=1500, variance=variance, bits=recording)
-    bernoulli = import_module("noisegate.noise.bernoulli")
+    bernoulli = import_module("noisegate.noise.coins")
     settled = []
     real = bernoulli.falls_below
     monkeypatch.setattr(

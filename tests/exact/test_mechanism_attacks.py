@@ -37,9 +37,9 @@ from noisegate.mechanisms.quantiles.quantile import Quantile
 from noisegate.mechanisms.quantiles.quantiles import Quantiles, plan
 from noisegate.mechanisms.quantiles.ranks import RankGoal, _far_runs, private_ranks, runs_near
 from noisegate.mechanisms.selection.above_threshold import AboveThreshold
-from noisegate.noise.bernoulli import bernoulli_exp
 from noisegate.noise.bits import SYSTEM, Bits, _holder
 from noisegate.noise.choice import Contest, choose
+from noisegate.noise.coins import bernoulli_exp
 from noisegate.noise.gaussian import Staircase, _draw, _exponent, _places
 from noisegate.privacy.domain import Column, TableDomain
 from noisegate.privacy.unit import PrivacyUnit

@@ -10,8 +10,8 @@ from bit_tree import DIGITS, ScriptedBits, as_fraction, assert_masses_match, exa
 
 from noisegate.exact import real
 from noisegate.noise import table as table_module
-from noisegate.noise.bernoulli import Coin
 from noisegate.noise.binomials import Binomial
+from noisegate.noise.coins import Coin
 from noisegate.noise.continuous import Gaussian, Laplace, Rounded, StudentT
 from noisegate.noise.gaussian import Staircase
 from noisegate.noise.geometric import Digit, Ratio, Top

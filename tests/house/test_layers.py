@@ -7,6 +7,7 @@ from pathlib import Path
 
 SRC = Path(__file__).parents[2] / "src" / "noisegate"
 FLOORS = (  # lowest first
+    {"frozen"},
     {"inert", "arrow"},
     {"errors", "exact"},
     {"files", "extras", "sheets"},

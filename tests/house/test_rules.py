@@ -74,6 +74,15 @@ def test_every_mechanism_and_accountant_states_its_claim():
                                 assert word in doc, f"{file.name} {node.name}.event lacks {word}"
 
 
+def test_dataclasses_are_those_that_are_quick_to_make():
+    """But for one with an ``InitVar``."""
+    for file in SRC.rglob("*.py"):
+        said = re.findall(
+            r"^from dataclasses import (.*)|^import dataclasses", file.read_text(), re.MULTILINE
+        )
+        assert file.name == "frozen.py" or all("InitVar" in each for each in said), file.name
+
+
 def test_no_writer_reader_or_node_of_sqlglot_is_inherited_from():
     """Its compiled build (`sqlglotc`, which other packages bring along) forbids that when used."""
     for file in SRC.rglob("*.py"):

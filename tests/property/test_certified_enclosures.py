@@ -9,8 +9,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from noisegate.exact import enclose, lower, real, upper
-from noisegate.noise.bernoulli import Coin
 from noisegate.noise.binomials import Binomial
+from noisegate.noise.coins import Coin
 from noisegate.noise.continuous import Gaussian, Laplace, Rounded, StudentT
 from noisegate.noise.gaussian import Staircase
 from noisegate.noise.geometric import SCALE_MIN, WIDEST, Digit, Ratio, Top

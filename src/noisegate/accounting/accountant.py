@@ -7,11 +7,11 @@ denominators are whole numbers of grains, anything else is rounded up by less th
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, final
 
 from noisegate.accounting.rules import Pair
+from noisegate.frozen import dataclass
 from noisegate.privacy.event import Event
 from noisegate.privacy.loss import ApproxDP
 

@@ -15,7 +15,6 @@ M is how many others could take a person's place, b(x) the chance that x of them
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, partial
 from math import ceil, exp, expm1, floor, inf, log, log1p
@@ -26,6 +25,7 @@ from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
 from noisegate.exact import Real, log_up, real, upper
+from noisegate.frozen import dataclass
 from noisegate.privacy.loss import ApproxDP
 
 Long: TypeAlias = NDArray[np.longdouble]

@@ -8,7 +8,6 @@ steps with a δ of their own.
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, partial
 from types import MappingProxyType
@@ -21,6 +20,7 @@ from noisegate.accounting.rules import NO_DELTA, Pair, Rule, Rules
 from noisegate.accounting.zcdp import ZCDPAccountant, distributed, zcdp_loss
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number, fraction
+from noisegate.frozen import dataclass
 from noisegate.privacy import event as events
 from noisegate.privacy.conversion import (
     epsilon_at_order_up,

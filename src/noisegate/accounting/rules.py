@@ -5,11 +5,11 @@ without a rule are refused by name, wherever they stand inside a larger event.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final, TypeAlias, final
 
 from noisegate.errors import Unsupported
+from noisegate.frozen import dataclass
 from noisegate.privacy.event import (
     Event,
     Group,

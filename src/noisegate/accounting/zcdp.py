@@ -11,7 +11,6 @@ left would be a bound chosen by the answers.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 from types import MappingProxyType
@@ -24,6 +23,7 @@ from noisegate.accounting.rules import NO_DELTA, Pair, Rules
 from noisegate.accounting.search import digits_down
 from noisegate.accounting.smooth import lognormal_rho_up
 from noisegate.errors import Unsupported
+from noisegate.frozen import replace
 from noisegate.privacy import conversion
 from noisegate.privacy import event as events
 from noisegate.privacy.event import Event

@@ -1,10 +1,10 @@
 """Blocks of rows for a program: what an engine is asked for in sample and aggregate."""
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, final
 
 from noisegate.algebra.relation import Relation
+from noisegate.frozen import dataclass
 
 STEPS: Final = 1 << 20  # whole numbers from 0 to here stand for a range
 

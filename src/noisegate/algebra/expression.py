@@ -5,7 +5,6 @@ function means is said once, in `functions.py`, and written per engine in `sourc
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
 from datetime import date, datetime
 from fractions import Fraction
 from functools import lru_cache
@@ -14,6 +13,7 @@ from typing import Any, Final, TypeAlias, final
 from noisegate.algebra.functions import function_named
 from noisegate.algebra.intervals import LARGE, decimals
 from noisegate.errors import SpecError, Unsupported
+from noisegate.frozen import dataclass, replace
 from noisegate.privacy.domain import WHOLE_MAX, Domain, Kind, ordinal, require_plain
 
 Value: TypeAlias = bool | int | Fraction | str | date | datetime | None

@@ -4,10 +4,10 @@ A pattern that an engine cannot compile would fail when rows are read, so it is 
 is read here is valid for RE2, which takes a time that is linear in the text, whatever the pattern.
 """
 
-from dataclasses import dataclass
 from typing import Final, final
 
 from noisegate.errors import Unsupported
+from noisegate.frozen import dataclass
 
 _LENGTH_MAX: Final = 500
 _SIZE_MAX: Final = 1000  # steps of a pattern when its repetitions are written out

@@ -6,13 +6,13 @@ by joining private relations on the owner always. `transforms/stability.py` is w
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from enum import Enum
 from fractions import Fraction
 from typing import Final, TypeAlias, final
 
 from noisegate.algebra.expression import Expression
 from noisegate.errors import Unsupported
+from noisegate.frozen import dataclass, replace
 from noisegate.privacy.domain import TableDomain
 
 

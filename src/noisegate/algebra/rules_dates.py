@@ -5,7 +5,6 @@ that leave them have no value.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from fractions import Fraction
 from functools import cache
@@ -15,6 +14,7 @@ from typing import Final
 from noisegate.algebra.intervals import KEYS_MAX, ends, loosened, number, plus, times, whole
 from noisegate.algebra.signature import Literals, Rule, any_nullable
 from noisegate.errors import Unsupported
+from noisegate.frozen import dataclass
 from noisegate.privacy.domain import EPOCH, Domain, Key, Kind, ordinal
 
 _MICROSECOND: Final = timedelta(microseconds=1)

@@ -1,7 +1,6 @@
 """Comparison, logic, choice and casts: what is known about results. NULL is as in SQL."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import date, datetime
 from math import floor
 from typing import Final
@@ -23,6 +22,7 @@ from noisegate.algebra.intervals import (
 )
 from noisegate.algebra.signature import Literals, Rule, any_nullable, common_kind
 from noisegate.errors import Unsupported
+from noisegate.frozen import replace
 from noisegate.privacy.domain import Domain, Key, Kind
 
 DAY: Final = 86_400 * 10**6  # in microseconds

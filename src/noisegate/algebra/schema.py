@@ -1,7 +1,6 @@
 """The columns of a relation and what is public about them, from the tables below it."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Final
 
@@ -28,6 +27,7 @@ from noisegate.algebra.relation import (
     Windowed,
 )
 from noisegate.errors import Unsupported
+from noisegate.frozen import replace
 from noisegate.privacy.domain import Domain, Key, Kind, TableDomain
 
 FRAME_MAX: Final = 1 << 20  # rows before or after the one at hand

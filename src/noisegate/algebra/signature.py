@@ -1,10 +1,10 @@
 """What a function of the list takes: kinds of arguments, constants, how many; and its refusals."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias, final
 
 from noisegate.errors import Unsupported
+from noisegate.frozen import dataclass, replace
 from noisegate.privacy.domain import Domain, Kind
 
 Literals: TypeAlias = Sequence[Any]  # the constants among the arguments, `...` for all others

@@ -1,13 +1,13 @@
 """What an engine is asked for: sums or values per cell, units per key, rows per held cell."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from fractions import Fraction
 from math import isqrt, prod
 from typing import TYPE_CHECKING, ClassVar, TypeAlias, final
 
 from noisegate.algebra.expression import Expression, Field, Literal, fields_of
 from noisegate.algebra.relation import Relation, expressions_of
+from noisegate.frozen import dataclass
 from noisegate.privacy.domain import Key
 
 if TYPE_CHECKING:

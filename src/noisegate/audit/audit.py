@@ -9,7 +9,6 @@ its audit against the honest claim must end in a violation, which is the proof o
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from importlib import import_module
 from types import MappingProxyType
 from typing import Any, Final, final
@@ -19,6 +18,7 @@ from noisegate.audit.confidence import split_alpha
 from noisegate.audit.distinguisher import Score
 from noisegate.audit.runs import Draw, Extent, Progress, State, collect
 from noisegate.errors import SpecError
+from noisegate.frozen import dataclass, field, replace
 
 VIOLATION: Final = "violation"
 NO_VIOLATION: Final = "no violation"

@@ -1,7 +1,6 @@
 """A lower bound on ε from runs on two neighbours: learn on one half of them, count on the other."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, final
 
 import numpy as np
@@ -17,6 +16,7 @@ from noisegate.audit.confidence import (
 )
 from noisegate.audit.distinguisher import Score, chosen, learned
 from noisegate.errors import SpecError
+from noisegate.frozen import dataclass
 
 DIRECTIONS: Final = ("first over second", "second over first")
 LEAST_TRIALS: Final = 64

@@ -5,7 +5,6 @@
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, TypeAlias, cast, final
 
@@ -16,6 +15,7 @@ from numpy.typing import ArrayLike
 from noisegate.audit.bounds import as_outputs
 from noisegate.audit.confidence import Floats
 from noisegate.curator.curator import Asked, Curator
+from noisegate.frozen import dataclass
 from noisegate.gate import Gate
 from noisegate.privacy.release import Release
 from noisegate.root import Rehearsal

@@ -8,7 +8,6 @@ reach, and how likely a broken copy is missed, are sums of that law and not esti
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from math import log
 from typing import Any, Final, TypeAlias, final
@@ -20,6 +19,7 @@ from noisegate.audit.bounds import as_outputs
 from noisegate.audit.confidence import Floats, claims_of, epsilon_lower
 from noisegate.audit.runs import Draw
 from noisegate.errors import Bug
+from noisegate.frozen import dataclass, fields, replace
 from noisegate.mechanisms.additive.crowd_counts import CrowdCounts
 from noisegate.mechanisms.base import Mechanism, Repeatable
 from noisegate.mechanisms.smooth.smooth import SmoothNoise

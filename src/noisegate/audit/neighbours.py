@@ -8,7 +8,6 @@ nobody's secret: it is the noisy one at an ε so large that noise no longer matt
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Final, TypeAlias, final
 
@@ -22,6 +21,7 @@ from noisegate.audit.distinguisher import Score
 from noisegate.audit.door import QuestionRuns, Transcript, flat, named, transcript
 from noisegate.curator.measurement import Measurement
 from noisegate.errors import Unsupported
+from noisegate.frozen import dataclass, replace
 from noisegate.gate import Gate
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric

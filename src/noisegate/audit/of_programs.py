@@ -1,7 +1,6 @@
 """Audits of synthetic rows, sessions, crowds, robust numbers, choices, series and programs."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from itertools import combinations
@@ -22,6 +21,7 @@ from noisegate.audit.of_recipes import Asked, opened, rows
 from noisegate.audit.path import path_audit
 from noisegate.curator.surprises import SurpriseSpec, open_surprises
 from noisegate.desk.desk import Desk
+from noisegate.frozen import replace
 from noisegate.gate import Gate
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.sql.choices.choice import Method

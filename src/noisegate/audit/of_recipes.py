@@ -5,7 +5,6 @@ corner of the bounds, in every round.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
 from math import exp, log
@@ -19,6 +18,7 @@ import noisegate
 from noisegate.audit.audit import Audit
 from noisegate.audit.confidence import Floats
 from noisegate.audit.path import path_audit
+from noisegate.frozen import dataclass, field, replace
 from noisegate.gate import Gate
 from noisegate.orders import release_order
 

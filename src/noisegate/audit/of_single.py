@@ -7,7 +7,6 @@ so `reachable` is derived, and so is how many runs a copy with a fifth too littl
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from fractions import Fraction
 from math import exp, log
 from typing import Any, Final
@@ -18,6 +17,7 @@ from noisegate.accounting.crowd import histogram_delta
 from noisegate.audit.audit import Audit
 from noisegate.audit.confidence import Floats, curve_claims
 from noisegate.audit.draws import AtLeast, Blocks, each, many
+from noisegate.frozen import replace
 from noisegate.mechanisms.additive.biased_crowd import BiasedCrowd
 from noisegate.mechanisms.additive.box_noise import BoxNoise
 from noisegate.mechanisms.additive.crowd_counts import CrowdCounts

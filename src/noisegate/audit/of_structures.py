@@ -1,7 +1,6 @@
 """Audits of partitions, trees, waves, graphs, noise by what rows allow, and minimisers."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from itertools import count, takewhile
@@ -16,6 +15,7 @@ from noisegate.accounting.zcdp import zcdp_loss
 from noisegate.audit.audit import Audit
 from noisegate.audit.confidence import Floats, claims_of, zcdp_claims
 from noisegate.audit.draws import AtLeast, Pair, Repeats, best_region, each, many, weaker
+from noisegate.frozen import replace
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.objective.perturbed_logistic import PerturbedLogistic
 from noisegate.mechanisms.partitions.dawa_partition import DawaPartition

@@ -14,7 +14,6 @@ door would have charged the same. A path is fixed before the runs that are count
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import exp, sqrt
 from typing import Any, Final, TypeAlias, final
@@ -31,6 +30,7 @@ from noisegate.audit.confidence import Floats
 from noisegate.audit.door import Open
 from noisegate.audit.draws import best_region, best_threshold, weaker
 from noisegate.errors import Bug
+from noisegate.frozen import dataclass, replace
 from noisegate.gate import Gate
 from noisegate.mechanisms.additive.box_noise import BoxNoise
 from noisegate.mechanisms.additive.crowd_counts import CrowdCounts

@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Final, TypeAlias, final
@@ -16,6 +15,7 @@ from numpy.typing import ArrayLike
 from noisegate.audit.bounds import as_outputs
 from noisegate.audit.confidence import Floats
 from noisegate.errors import SpecError
+from noisegate.frozen import dataclass
 
 Draw: TypeAlias = Callable[[int], ArrayLike]  # so many independent runs on one neighbour
 Progress: TypeAlias = Callable[[float, str], None]

@@ -1,7 +1,6 @@
 """Options that commands share, typed once: commands take them as one parameter."""
 
 from collections.abc import Callable
-from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -14,6 +13,7 @@ from noisegate.cli.options import argument, option
 from noisegate.cli.printing import bar, print_plan, say, say_json, show
 from noisegate.errors import SpecError, UnitWarning
 from noisegate.files import require_output
+from noisegate.frozen import MISSING, dataclass, fields, is_dataclass, replace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from ipaddress import ip_address
@@ -21,6 +20,7 @@ import pyarrow as pa
 
 import noisegate.errors as errors  # noqa: PLR0402 - all of them
 from noisegate.errors import NoisegateError, OperatorError, SpecError, UserError
+from noisegate.frozen import dataclass
 
 JSON: Final = "application/json"
 ARROW: Final = "application/vnd.apache.arrow.stream"

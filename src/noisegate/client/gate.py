@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 from types import MappingProxyType
@@ -19,6 +18,7 @@ from noisegate.desk.plan import Expected, Plan
 from noisegate.desk.sent import loss_from, received
 from noisegate.desk.terms.terms import PartOf
 from noisegate.errors import SpecError, Unsupported, Waiting
+from noisegate.frozen import replace
 from noisegate.ledger.verify.anchor import Anchor
 from noisegate.orders.asking import Asks
 from noisegate.privacy.domain import TableDomain

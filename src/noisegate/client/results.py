@@ -1,7 +1,6 @@
 """What a service sends becomes what a gate in this process would have given."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
 from datetime import date, datetime
 from fractions import Fraction
 from functools import lru_cache
@@ -20,6 +19,7 @@ from noisegate.desk.release import Held
 from noisegate.desk.sent import guarantee_from, loss_from
 from noisegate.exact import Number, fraction
 from noisegate.files import written
+from noisegate.frozen import fields, replace
 from noisegate.ledger.entry import Entry
 from noisegate.privacy.domain import Column, TableDomain
 from noisegate.privacy.loss import ApproxDP

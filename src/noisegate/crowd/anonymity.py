@@ -16,7 +16,6 @@ All of it works on rows as they are: it is for those who hold them. Nothing here
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
@@ -24,6 +23,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
+from noisegate.frozen import dataclass
 
 
 @final

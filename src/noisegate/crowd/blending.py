@@ -10,7 +10,6 @@ Samples may take some people more often than others: by a declared key, their st
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from math import prod
 from typing import Any, TypeAlias, final
@@ -26,6 +25,7 @@ from noisegate.accounting.crowd import (
 )
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction, positive, shown
+from noisegate.frozen import dataclass
 from noisegate.ledger.ledger import Ledger
 from noisegate.mechanisms.additive.biased_crowd import BiasedCrowd
 from noisegate.mechanisms.additive.crowd_counts import CrowdCounts

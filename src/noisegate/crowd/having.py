@@ -6,7 +6,6 @@ with fewer in the sample are not shown.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -18,6 +17,7 @@ from noisegate.desk.job import Job, derived
 from noisegate.desk.noisy import HalfWidths
 from noisegate.desk.terms.rules import Rules
 from noisegate.exact import Number
+from noisegate.frozen import replace
 from noisegate.privacy.domain import TableDomain
 from noisegate.sql.question import Function, Question
 from noisegate.sql.reading.reader import read

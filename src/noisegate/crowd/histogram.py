@@ -6,7 +6,6 @@ of sampling; small ones are not shown.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
 from math import prod
@@ -47,6 +46,7 @@ from noisegate.desk.terms.price import Step
 from noisegate.errors import SpecError
 from noisegate.exact import Number as Numeric
 from noisegate.exact import fraction, positive
+from noisegate.frozen import dataclass, replace
 from noisegate.mechanisms.additive.biased_crowd import BiasedCrowd
 from noisegate.mechanisms.additive.crowd_counts import CrowdCounts
 from noisegate.mechanisms.base import failure_of, to_record

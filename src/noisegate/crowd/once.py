@@ -6,7 +6,6 @@ cell of one of its own rows.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import date, datetime
 from fractions import Fraction
 from math import prod
@@ -16,6 +15,7 @@ from noisegate.algebra.intervals import KEYS_MAX
 from noisegate.desk.order import Bins, Columns
 from noisegate.desk.terms.terms import Terms
 from noisegate.errors import Unsupported
+from noisegate.frozen import replace
 from noisegate.privacy.domain import TableDomain
 from noisegate.releases.cells.axes import Axis
 from noisegate.releases.cells.grid import Edges, Grid, asked_sql, axes_of, grid_of

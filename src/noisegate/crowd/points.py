@@ -7,7 +7,6 @@ noise to the points themselves, as [GHLP12] do, moves them further and promises 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from math import isnan, log, sqrt
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, final
@@ -26,6 +25,7 @@ from noisegate.desk.job import Job, derived
 from noisegate.desk.release import Held, loading, read_held
 from noisegate.errors import SpecError
 from noisegate.exact import Number as Numeric
+from noisegate.frozen import dataclass, replace
 from noisegate.mechanisms.base import failure_of
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP

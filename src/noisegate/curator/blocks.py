@@ -9,7 +9,6 @@ import json
 import struct
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Final, final
@@ -20,6 +19,7 @@ from noisegate.algebra.blocks import STEPS, Blocks
 from noisegate.curator.kept import Kept
 from noisegate.curator.measurement import fresh_coins
 from noisegate.errors import Unsupported
+from noisegate.frozen import dataclass, replace
 from noisegate.isolated.cell import Cell, Task
 from noisegate.isolated.channel import packed
 from noisegate.isolated.modules import PACKAGES, require_allowed

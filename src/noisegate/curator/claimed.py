@@ -5,7 +5,6 @@ promise that is made of it says what it rests on. The program itself is locked i
 """
 
 import json
-from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
 from typing import TypeAlias, final
@@ -17,6 +16,7 @@ from noisegate.curator.blocks import BlockMeasurement, said_of_blocks
 from noisegate.curator.kept import Kept
 from noisegate.curator.own import OwnMeasurement
 from noisegate.errors import Unsupported
+from noisegate.frozen import dataclass
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.base import to_record
 from noisegate.mechanisms.selection.exponential import Exponential

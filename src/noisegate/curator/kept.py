@@ -7,10 +7,10 @@ paid for as if it read.
 
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Final, final
 
 from noisegate.algebra.tally import Marginals, Rows, Sums
+from noisegate.frozen import replace
 from noisegate.sources.source import Batch, Source, Used, Whole
 
 KEPT_MAX: Final = 1 << 24  # words of 64 bits, of all tables and rows together

@@ -3,7 +3,6 @@
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any, final
 
 import numpy as np
@@ -13,6 +12,7 @@ from noisegate.algebra.relation import keyed
 from noisegate.algebra.tally import Cells, Keys, Marginals, Rows, Sums, Values
 from noisegate.curator.kept import Kept
 from noisegate.errors import Bug, Unsupported
+from noisegate.frozen import dataclass, replace
 from noisegate.mechanisms.base import Mechanism, OfCells, to_record
 from noisegate.mechanisms.catalogue import capabilities_of
 from noisegate.noise.bits import Bits

@@ -10,7 +10,6 @@ the form of the question.
 import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, is_dataclass
 from fractions import Fraction
 from threading import Thread
 from typing import Any, ClassVar, Final, Protocol, final
@@ -20,6 +19,7 @@ import numpy as np
 from noisegate.algebra.tally import Sums
 from noisegate.curator.kept import Kept
 from noisegate.errors import NoisegateError, SpecError, Unsupported
+from noisegate.frozen import dataclass, field, fields, is_dataclass
 from noisegate.noise.bits import Bits
 from noisegate.noise.chunks import Int64Array
 from noisegate.privacy import event as events

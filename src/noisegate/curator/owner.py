@@ -42,7 +42,6 @@ Rounding: none; sums are modulo 2**64, which is a function of the sum of whole n
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from fractions import Fraction
 from hashlib import sha256
 from hmac import compare_digest
@@ -59,6 +58,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
 from noisegate.errors import RequestConflict, SpecError, Unsupported
+from noisegate.frozen import dataclass, field
 from noisegate.ledger.ledger import Ledger
 from noisegate.noise.bits import SYSTEM, Bits, SystemBits
 from noisegate.noise.geometric import SCALE_MIN

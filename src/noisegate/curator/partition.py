@@ -27,7 +27,6 @@ Why, of questions: by induction over the relation, each row's owner is in the pa
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, final
 
@@ -36,6 +35,7 @@ from noisegate.algebra.expression import Call, Expression, Field, Literal, domai
 from noisegate.algebra.schema import schema_of
 from noisegate.curator.measurement import digest
 from noisegate.errors import Unsupported
+from noisegate.frozen import dataclass, field
 from noisegate.privacy.domain import Key, Kind, TableDomain
 from noisegate.privacy.event import Event, InPart
 from noisegate.transforms.records import table_record

@@ -26,7 +26,6 @@ Why: given the answers so far, a block A with geometric noise of scale s has a l
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TypeAlias, final
 
@@ -36,6 +35,7 @@ from numpy.typing import NDArray
 from noisegate.accounting.rules import Pair, added, largest
 from noisegate.curator.measurement import Measurement
 from noisegate.errors import Bug
+from noisegate.frozen import dataclass, field
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.privacy.domain import Key

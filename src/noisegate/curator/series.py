@@ -45,7 +45,6 @@ Rounding: none; matrices and sensitivities are whole, scales are exact fractions
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, partial
 from itertools import pairwise
@@ -64,6 +63,7 @@ from noisegate.curator.kept import Kept
 from noisegate.curator.measurement import Measurement, digest
 from noisegate.curator.quietly import quietly
 from noisegate.errors import LedgerError, RequestConflict, SpecError, Unsupported
+from noisegate.frozen import dataclass
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.privacy import event as events

@@ -38,7 +38,6 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final, final
 from weakref import WeakSet
@@ -51,6 +50,7 @@ from noisegate.curator.curator import Curator
 from noisegate.curator.measurement import Measurement
 from noisegate.curator.quietly import quietly
 from noisegate.errors import RequestConflict, SpecError, Unsupported
+from noisegate.frozen import dataclass
 from noisegate.ledger.fork import lineage
 from noisegate.ledger.ledger import Reservation
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian

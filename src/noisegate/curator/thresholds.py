@@ -23,7 +23,6 @@ Rounding: none; sums are whole numbers of grains.
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from fractions import Fraction
 from threading import Lock
 from typing import Any, final
@@ -35,6 +34,7 @@ from noisegate.curator.curator import Curator
 from noisegate.curator.measurement import Measurement
 from noisegate.curator.quietly import quietly
 from noisegate.errors import RequestConflict, SpecError, Unsupported
+from noisegate.frozen import dataclass
 from noisegate.ledger.fork import lineage
 from noisegate.ledger.ledger import Reservation
 from noisegate.mechanisms.additive.geometric import Geometric

@@ -1,6 +1,5 @@
 """What an analyst holds: a table of noisy numbers with error bars, price, balance and guarantee."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
@@ -9,6 +8,7 @@ from noisegate.desk.noisy import NoisyTable
 from noisegate.exact import Number
 from noisegate.extras import extra
 from noisegate.files import write, written
+from noisegate.frozen import dataclass
 from noisegate.inert import json_text, line, lines
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ The part alone would be false: the bound that the release shows tells about L.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Self, final
 
+from noisegate.frozen import dataclass
 from noisegate.privacy.event import Event
 from noisegate.privacy.release import Release
 

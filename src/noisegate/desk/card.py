@@ -7,7 +7,6 @@ hashes, speaks about something that did not happen.
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, Final, final
 
@@ -15,6 +14,7 @@ from noisegate.desk.noisy import HalfWidths, NoisyTable
 from noisegate.desk.signed import signed
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction
+from noisegate.frozen import dataclass
 from noisegate.inert import code, fenced, json_text, markdown
 from noisegate.inert import line as inert_line
 from noisegate.ledger.entry import Entry

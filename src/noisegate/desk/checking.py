@@ -1,7 +1,6 @@
 """Whether a file that somebody hands over is what was stated: by its signature, by the ledger."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -11,6 +10,7 @@ from noisegate.desk.card import verify as verify_card
 from noisegate.desk.release import read_sealed
 from noisegate.desk.signed import ANSWER, RESULT, read_statement, signer_of
 from noisegate.errors import SpecError
+from noisegate.frozen import dataclass
 from noisegate.ledger.ledger import Ledger
 from noisegate.ledger.verify.anchor import FORMAT as HEAD
 from noisegate.ledger.verify.anchor import Anchor, anchors_in

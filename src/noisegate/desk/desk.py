@@ -9,7 +9,6 @@ receipt                cost, balance, guarantee, where the ledger has it
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property, partial
 from math import floor
@@ -27,6 +26,7 @@ from noisegate.desk.terms.rules import Rules
 from noisegate.desk.terms.terms import Part, Rest, noted, rest_of
 from noisegate.errors import NoisegateError, OverBudget
 from noisegate.exact import Number
+from noisegate.frozen import replace
 from noisegate.ledger.account import Balance, left_of, room_of
 from noisegate.ledger.entry import Entry, decode_charges
 from noisegate.ledger.ledger import Ledger

@@ -19,7 +19,6 @@ be running elsewhere, so the next is refused unless it is asked for ``fresh``.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, final
 from zipfile import BadZipFile
@@ -31,6 +30,7 @@ from noisegate.desk.based import NOTHING, Based
 from noisegate.desk.plan import Expected
 from noisegate.desk.terms.price import Price
 from noisegate.errors import LedgerError, RequestConflict, SpecError
+from noisegate.frozen import dataclass, replace
 from noisegate.ledger.verify.anchor import Log
 from noisegate.privacy import event as events
 from noisegate.privacy.domain import TableDomain

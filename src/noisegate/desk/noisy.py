@@ -1,13 +1,13 @@
 """Released numbers as a table with error bars: what every form of an answer is made from."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from noisegate.desk.display.numbers import LEAST, ZERO, bare, is_noise, marked, percent, with_margin
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction
+from noisegate.frozen import dataclass
 from noisegate.ledger.verify.anchor import NO_LOG, Log
 from noisegate.privacy.guarantee import Guarantee
 from noisegate.privacy.loss import ApproxDP

@@ -9,7 +9,6 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import KeysView, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import MISSING, Field, asdict, dataclass, fields, is_dataclass, replace
 from datetime import date, datetime, time
 from decimal import Decimal
 from difflib import get_close_matches
@@ -40,6 +39,7 @@ from noisegate.desk.plan import Expected, Plan
 from noisegate.desk.terms.terms import Part, PartOf, Rest, price_of
 from noisegate.errors import NoisegateError, SpecError
 from noisegate.exact import Number, fraction, shown
+from noisegate.frozen import MISSING, Field, asdict, dataclass, fields, is_dataclass, replace
 
 R_co = TypeVar("R_co", covariant=True)
 E_co = TypeVar("E_co", bound=Expected, covariant=True)

@@ -1,10 +1,10 @@
 """An order before it is paid for: price and expected error, whatever is ordered. Reads no row."""
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, final
 
 from noisegate.exact import Number
+from noisegate.frozen import dataclass
 from noisegate.inert import lines
 from noisegate.privacy.loss import ApproxDP
 

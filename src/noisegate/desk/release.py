@@ -5,7 +5,6 @@ import warnings
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import wraps
 from hashlib import sha256
@@ -37,6 +36,7 @@ from noisegate.exact import Number as Numeric
 from noisegate.extras import extra
 from noisegate.files import require_output, written
 from noisegate.files import write as write_file
+from noisegate.frozen import dataclass
 from noisegate.inert import json_text, line, lines
 from noisegate.ledger.signing import Signer
 from noisegate.ledger.verify.anchor import NO_LOG, Anchor, Log

@@ -20,7 +20,6 @@ message: owners whose files differ cannot take part in one session.
 import json
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from hashlib import sha256
@@ -36,6 +35,7 @@ from noisegate.errors import SpecError
 from noisegate.exact import fraction
 from noisegate.federated.release import LEFT, fourier_left, plain
 from noisegate.files import write
+from noisegate.frozen import dataclass, field, replace
 from noisegate.ledger.signing import read_public
 from noisegate.releases.cells.workload import Floats
 

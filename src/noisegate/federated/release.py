@@ -6,7 +6,6 @@ it is arithmetic on what the aggregator learned.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from math import sqrt
 from pathlib import Path
@@ -27,6 +26,7 @@ from noisegate.desk.release import Held, loading, read_held
 from noisegate.desk.terms.price import variance_of
 from noisegate.errors import SpecError
 from noisegate.exact import Number as Numeric
+from noisegate.frozen import dataclass
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.base import failure_of
 from noisegate.privacy.guarantee import Guarantee

@@ -38,13 +38,13 @@ import subprocess
 import sys
 from collections.abc import Collection, Iterable
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from select import POLLIN, POLLOUT, poll
 from time import monotonic, sleep
 from typing import Final, Self, final
 
 from noisegate.errors import SourceError, SpecError, Unsupported
+from noisegate.frozen import dataclass
 from noisegate.isolated.channel import LOCKED, SIZE, receive, send
 from noisegate.isolated.lockdown import can_lock, can_run, end_first
 from noisegate.isolated.modules import require_allowed

@@ -6,13 +6,13 @@
 True
 """
 
-from dataclasses import dataclass
 from math import exp, log
 from typing import final
 
 import numpy as np
 
 from noisegate.exact import Number, positive
+from noisegate.frozen import dataclass
 
 _MANY = 1000
 

@@ -10,7 +10,6 @@ The counts are in the open: this is for made-up or public ones.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, TypeAlias, final
 
@@ -21,6 +20,7 @@ from noisegate.accounting.amplification import inner_epsilon_down
 from noisegate.crowd.blending import solved
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction
+from noisegate.frozen import dataclass
 from noisegate.mechanisms.additive.crowd_counts import CrowdCounts
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.privacy.distance import L1

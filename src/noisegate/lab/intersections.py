@@ -4,7 +4,6 @@ The counts are one question with a cell for each place of the grid, so the price
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from math import sinh
 from typing import Any, Final, final
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from noisegate.exact import Number, positive
 from noisegate.extras import extra
+from noisegate.frozen import dataclass
 from noisegate.releases.cells.chance import public_coins
 from noisegate.root import open as open_gate
 

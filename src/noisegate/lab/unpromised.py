@@ -5,13 +5,13 @@
 ['The smoker who stayed at home', 'The average height']
 """
 
-from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
 import pyarrow as pa
 
 from noisegate.exact import Number
+from noisegate.frozen import dataclass
 from noisegate.releases.cells.chance import public_coins
 from noisegate.root import open as open_gate
 

@@ -18,7 +18,6 @@ What an account has spent, read by every composition theorem side by side. It au
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from typing import Final, final
@@ -27,6 +26,7 @@ from noisegate.accounting.accountants import accountant_named
 from noisegate.desk.terms.price import Funds, step_of
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction, positive
+from noisegate.frozen import dataclass
 from noisegate.ledger.account import Balance
 from noisegate.ledger.entry import Entry
 from noisegate.ledger.ledger import Ledger

@@ -14,7 +14,6 @@ learner that was charged is refused.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Final, Protocol, TypeAlias, final
 
@@ -28,6 +27,7 @@ from noisegate.curator.measurement import Measurement
 from noisegate.desk.terms.price import VARIANCE_MIN, Price, require_shares, variance_of
 from noisegate.errors import SpecError
 from noisegate.exact import sqrt_down
+from noisegate.frozen import dataclass, replace
 from noisegate.mechanisms.additive.box_noise import BoxNoise
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric

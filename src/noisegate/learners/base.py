@@ -9,7 +9,6 @@ Bounds and classes are declared, in the policy or as parameters; none is learnt 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Protocol, Self
 
@@ -25,6 +24,7 @@ from noisegate.desk.job import Progress
 from noisegate.desk.plan import Plan
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number
+from noisegate.frozen import dataclass, replace
 from noisegate.learners.arrays import Bounds, Rows, dense
 from noisegate.learners.asking import Floats, RowsAsk
 from noisegate.learners.fitting import (

@@ -7,13 +7,13 @@ that learning needs anyway [KLNRS11].
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import ceil, log
 from typing import TYPE_CHECKING, Any, Final, final
 
 from noisegate.desk.terms.terms import USUAL
 from noisegate.errors import SpecError
 from noisegate.exact import Number, positive
+from noisegate.frozen import dataclass
 from noisegate.mechanisms.base import failure_of, whole_count
 from noisegate.sql.choices.choice import Choice, ChoiceOrder
 from noisegate.sql.choices.on_interval import Given

@@ -8,7 +8,6 @@ counts as 0, or as the bound next to it; so a condition that is unknown counts a
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from math import sqrt
@@ -31,6 +30,7 @@ from noisegate.desk.terms.price import Price
 from noisegate.desk.terms.terms import USUAL
 from noisegate.errors import SpecError
 from noisegate.exact import Number, positive
+from noisegate.frozen import dataclass, replace
 from noisegate.learners.asking import Floats, noises
 from noisegate.learners.fitting import REACH, card_of
 from noisegate.learners.matrix import Coordinate, Matrix, matrix_of

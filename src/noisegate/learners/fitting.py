@@ -8,7 +8,6 @@ The same task about the same columns at the same price is found in the ledger in
 import io
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, final
@@ -27,6 +26,7 @@ from noisegate.desk.terms.price import Price
 from noisegate.desk.terms.terms import USUAL, rest_of
 from noisegate.errors import SpecError
 from noisegate.exact import Number
+from noisegate.frozen import dataclass, replace
 from noisegate.learners.asking import DoorRows, RowsAsk, noise_variance, noises
 from noisegate.learners.matrix import Matrix
 from noisegate.privacy.domain import TableDomain

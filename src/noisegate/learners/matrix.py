@@ -9,7 +9,6 @@ becomes one column of 0 and 1 for each key, or, for learners that can use it, th
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final, Protocol, final
 
@@ -25,6 +24,7 @@ from noisegate.desk.desk import Desk
 from noisegate.desk.terms.rules import Rules
 from noisegate.desk.terms.terms import Terms
 from noisegate.errors import SpecError, Unsupported
+from noisegate.frozen import dataclass
 from noisegate.privacy.domain import Column, Key, Kind, TableDomain
 from noisegate.sql.bounds.limits import caps_of
 from noisegate.sql.reading.reader import read

@@ -1,7 +1,6 @@
 """A model that is to be learnt, as an order."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from inspect import signature
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias, final
 
@@ -13,6 +12,7 @@ from noisegate.desk.plan import Plan
 from noisegate.desk.terms.terms import Terms, checked_terms
 from noisegate.errors import SpecError
 from noisegate.exact import Number
+from noisegate.frozen import dataclass, field
 from noisegate.learners.fitting import FitExpected, no_score
 from noisegate.learners.matrix import Matrix, matrix_of
 

@@ -10,7 +10,6 @@ is told is how much the noise costs; how much the real columns tell, the rows al
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self, cast, final
 
@@ -21,6 +20,7 @@ from sklearn.base import ClusterMixin, DensityMixin
 from noisegate.algebra.tally import Rows as Tally
 from noisegate.curator.measurement import Measurement
 from noisegate.desk.terms.price import Price
+from noisegate.frozen import dataclass, replace
 from noisegate.learners.asking import DoorRows, Floats, noise_variance
 from noisegate.learners.fitting import Fitted, Rehearsed, Task, no_score
 from noisegate.learners.matrix import Matrix

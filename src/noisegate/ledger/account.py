@@ -20,7 +20,6 @@ letter of another alphabet. Accounts that were opened before this was asked for 
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final, Literal, TypeAlias, final
 from unicodedata import category, name, normalize
@@ -30,6 +29,7 @@ from noisegate.accounting.accountants import accountant_named
 from noisegate.accounting.rules import Pair
 from noisegate.errors import Bug, LedgerError, NoisegateError, PolicyError
 from noisegate.exact import fraction
+from noisegate.frozen import dataclass, replace
 from noisegate.privacy.event import Encoded, Event, decode, encode
 from noisegate.privacy.loss import ApproxDP
 

@@ -9,12 +9,12 @@ pinned elsewhere, which is what `Ledger.head` is for.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Final, NoReturn, TypeAlias, final
 
 from noisegate.accounting.accountant import Charge
 from noisegate.errors import Bug, LedgerError
+from noisegate.frozen import dataclass, field
 
 FORMAT: Final = 1  # of entries
 # of files and schemas: 2 keeps origins, and in SQLite no write-ahead log; 3 accounts below several

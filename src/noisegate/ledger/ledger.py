@@ -8,7 +8,6 @@ from then on, also when two racers drew noise for the same request.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import IO, TYPE_CHECKING, ClassVar, Self, TypeVar, final
 from uuid import uuid4
@@ -17,6 +16,7 @@ from noisegate.accounting.accountant import Charge
 from noisegate.accounting.accountants import accountant_named
 from noisegate.accounting.rules import Pair
 from noisegate.errors import InsecureBits, LedgerError, SpecError
+from noisegate.frozen import dataclass, field
 from noisegate.ledger import rules
 from noisegate.ledger.account import Account, AccountantNamed, Balance, Prices, Use, descendants
 from noisegate.ledger.entry import Entry, Head, Row

@@ -14,13 +14,13 @@ rows has another origin, and so has a view of a database: nothing here can tell.
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias, final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from noisegate.errors import PolicyError
 from noisegate.files import place_of, table_of
+from noisegate.frozen import dataclass
 
 Owned: TypeAlias = Mapping[str, tuple[str, str]]  # place -> account, mark
 _DATABASES: Final = (".duckdb", ".ddb", ".db")

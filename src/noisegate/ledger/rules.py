@@ -7,13 +7,13 @@ lets anyone price the same history again.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final, final
 
 from noisegate.accounting.accountant import Charge
 from noisegate.accounting.rules import Pair
 from noisegate.errors import Bug, LedgerError, OverBudget, PolicyError, RequestConflict, SpecError
+from noisegate.frozen import dataclass, replace
 from noisegate.ledger.account import (
     Account,
     Prices,

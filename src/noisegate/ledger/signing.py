@@ -6,12 +6,12 @@ fingerprint is short enough to be compared by eye.
 
 import os
 from base64 import b64decode, b64encode
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
 from noisegate.errors import SpecError
+from noisegate.frozen import dataclass
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

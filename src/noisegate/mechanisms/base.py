@@ -10,7 +10,6 @@ given (`takes`). The door asks only mechanisms of its closed list (`catalogue.py
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import fields
 from enum import Enum
 from fractions import Fraction
 from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar
@@ -20,6 +19,7 @@ import numpy as np
 from noisegate.algebra.tally import Distinct, Marginals, Rows, Sums, Values
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number, Real, fraction, positive, shown, upper
+from noisegate.frozen import fields
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array, Places
 from noisegate.privacy.event import Event

@@ -10,7 +10,6 @@ Geometric(scale=Fraction(10, 1))
 """
 
 from collections.abc import Mapping
-from dataclasses import fields
 from fractions import Fraction
 from importlib import import_module
 from types import MappingProxyType
@@ -18,6 +17,7 @@ from typing import Any, Final
 
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import fraction, shown
+from noisegate.frozen import fields
 from noisegate.mechanisms.base import Mechanism
 
 _ALWAYS: Final = ""

@@ -5,23 +5,24 @@ Imports `exact` and `errors`. Read `table.py` first: how a draw is exact and fas
 
 from typing import TYPE_CHECKING, Any
 
-from noisegate.noise.bernoulli import bernoulli as bernoulli
-from noisegate.noise.bernoulli import sample_rows as sample_rows
-from noisegate.noise.gaussian import discrete_gaussian as discrete_gaussian
 from noisegate.noise.geometric import discrete_laplace as discrete_laplace
 from noisegate.noise.geometric import geometric as geometric
 
 if TYPE_CHECKING:
     from noisegate.noise.binomials import binomial as binomial
     from noisegate.noise.box import box_noise as box_noise
+    from noisegate.noise.coins import bernoulli as bernoulli
+    from noisegate.noise.coins import sample_rows as sample_rows
     from noisegate.noise.continuous import rounded as rounded
     from noisegate.noise.cut_geometric import geometric_tail as geometric_tail
     from noisegate.noise.cut_geometric import truncated_geometric as truncated_geometric
+    from noisegate.noise.gaussian import discrete_gaussian as discrete_gaussian
     from noisegate.noise.uniform import uniform_below as uniform_below
 
 _HOME = {
-    "binomial": "binomials", "box_noise": "box", "geometric_tail": "cut_geometric",
-    "rounded": "continuous", "truncated_geometric": "cut_geometric", "uniform_below": "uniform",
+    "bernoulli": "coins", "binomial": "binomials", "box_noise": "box",
+    "discrete_gaussian": "gaussian", "geometric_tail": "cut_geometric", "rounded": "continuous",
+    "sample_rows": "coins", "truncated_geometric": "cut_geometric", "uniform_below": "uniform",
 }  # fmt: skip
 
 

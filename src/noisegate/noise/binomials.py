@@ -6,7 +6,6 @@ is 1 for |k| ≤ a and e^(-j/a) at |k| = a + 1 + j, which is drawn from exactly 
 certified coin.
 """
 
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, partial
 from math import ceil, comb
@@ -15,9 +14,10 @@ from typing import Final, final
 import numpy as np
 
 from noisegate.exact import Number, Real, enclose, lower, real
-from noisegate.noise.bernoulli import falls_below
+from noisegate.frozen import dataclass
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array, Size, in_chunks, whole
+from noisegate.noise.coins import falls_below
 from noisegate.noise.geometric import geometric
 from noisegate.noise.law import Certified, Law, Probability, as_real, clamp_to_unit, probability
 from noisegate.noise.table import table_for

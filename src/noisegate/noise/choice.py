@@ -11,7 +11,6 @@ with ever more bits. So the choice follows the claimed law exactly, in one vecto
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from math import floor
@@ -22,6 +21,7 @@ from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
 from noisegate.exact import Real, lower, real, upper
+from noisegate.frozen import dataclass
 from noisegate.noise.bits import SYSTEM, Bits, Words
 from noisegate.noise.chunks import CHUNK, Int64Array
 

@@ -10,7 +10,6 @@ boundaries are enclosed in ball arithmetic and, if need be, more bits of U are r
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import ClassVar, Final, TypeAlias, final
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
 from noisegate.exact import Number, Real, positive, real
+from noisegate.frozen import dataclass
 from noisegate.noise.bits import SYSTEM, Bits, Words
 from noisegate.noise.chunks import Int64Array, Size, in_chunks
 from noisegate.noise.law import Law, draw_by_inversion, enclose_probability

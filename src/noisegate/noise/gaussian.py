@@ -7,7 +7,6 @@ are so flat that 99 of 100 draws are accepted; up to σ = 64 the blocks are sing
 draw is. (The law is [CKS20]'s; they propose by a discrete Laplace law, which accepts 3 of 4.)
 """
 
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from math import ceil, isqrt, sqrt
@@ -17,15 +16,14 @@ import numpy as np
 
 from noisegate.errors import SpecError
 from noisegate.exact import Number, enclose, multiples, positive, progression, real
-from noisegate.noise.bernoulli import bernoulli_exp
+from noisegate.frozen import dataclass
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array, Size, in_chunks
-from noisegate.noise.law import SATURATION, Law, clamp_to_unit
+from noisegate.noise.coins import bernoulli_exp
+from noisegate.noise.law import SATURATION, VARIANCE_MAX, VARIANCE_MIN, Law, clamp_to_unit
 from noisegate.noise.table import table_for
 
 STEPS_MAX: Final = 64
-VARIANCE_MIN: Final = Fraction(1, 10**6)
-VARIANCE_MAX: Final = Fraction(1 << 92)
 _EXPONENT_ERROR: Final = 2.0**-40
 
 

@@ -14,7 +14,6 @@ So a draw is one signed look-up for the top and one look-up for each lower digit
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from math import ceil
@@ -24,6 +23,7 @@ import numpy as np
 
 from noisegate.errors import SpecError
 from noisegate.exact import Number, Real, multiples, positive, progression, shown, upper
+from noisegate.frozen import dataclass
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array, IntArray, Size, in_chunks
 from noisegate.noise.law import (

@@ -7,16 +7,17 @@ the bits seen so far do not settle on which side of F(k) the draw lies, more bit
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from typing import Final, TypeAlias, final
 
 from noisegate.errors import SpecError
 from noisegate.exact import Number, Real, enclose, fraction, real
+from noisegate.frozen import dataclass, field
 from noisegate.noise.bits import Bits
 
 MORE_BITS: Final = 64
+VARIANCE_MIN, VARIANCE_MAX = Fraction(1, 10**6), Fraction(1 << 92)  # of discrete Gaussians
 SATURATION: Final = 1 << 62  # int64 outcomes stop here; mechanisms clamp their sums well below
 
 

@@ -5,7 +5,6 @@ m independent negative binomial ones of shape 1/m and the same ratio. So a share
 of two of these, and m shares add up to exactly the noise of the geometric mechanism [GX17].
 """
 
-from dataclasses import dataclass
 from fractions import Fraction
 from math import prod
 from typing import Final, final
@@ -14,6 +13,7 @@ import numpy as np
 
 from noisegate.errors import SpecError
 from noisegate.exact import Number, positive, real, shown
+from noisegate.frozen import dataclass
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array, Size, whole
 from noisegate.noise.geometric import SCALE_MIN

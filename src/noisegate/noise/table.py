@@ -7,13 +7,13 @@ more bits and searches the boundaries at 64 bits; a draw that still sits on a bo
 the outcome or asks for more bits, so the drawn law is the claimed law.
 """
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from noisegate.frozen import dataclass
 from noisegate.noise.bits import Bits, Words
 from noisegate.noise.chunks import IntArray
 from noisegate.noise.law import Law, draw_by_inversion

@@ -6,7 +6,6 @@
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass
 from datetime import date
 from decimal import Decimal
 from fractions import Fraction
@@ -27,6 +26,7 @@ from noisegate.desk.order import (
 from noisegate.desk.plan import Expected
 from noisegate.errors import SpecError
 from noisegate.exact import shown
+from noisegate.frozen import fields, is_dataclass
 
 if TYPE_CHECKING:  # loaded when they are first used: see `__getattr__`
     from noisegate.crowd.histogram import CrowdOrder, CrowdTerms

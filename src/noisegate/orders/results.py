@@ -1,13 +1,13 @@
 """What an order made, as plain values for JSON: the same keys for price and balance everywhere."""
 
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
 from math import isfinite
 from typing import Any
 
 from noisegate.desk.order import Order
 from noisegate.desk.plan import Expected
 from noisegate.exact import Number
+from noisegate.frozen import fields, is_dataclass
 from noisegate.privacy.loss import ApproxDP
 
 _HIDDEN = ("cost_", "remaining_", "guarantee_", "coordinates_", "target_", "stopped_", "fit_")

@@ -26,7 +26,6 @@ Before any question is asked it also says how many a budget buys:
 
 from bisect import bisect_left
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, floor
 from typing import Final, Literal, TypeAlias, final, get_args
@@ -35,6 +34,7 @@ from noisegate.accounting.accountant import Accountant
 from noisegate.accounting.search import digits_down, digits_up
 from noisegate.errors import SpecError
 from noisegate.exact import Number, Real, fraction, lower, positive, real, upper
+from noisegate.frozen import dataclass
 from noisegate.planning.calibrate import require_delta
 from noisegate.planning.composition import optimal_delta_up
 from noisegate.privacy.event import Event

@@ -5,13 +5,13 @@ A belief of 50 % that the person is there becomes at most 52.5 % and at least 47
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from fractions import Fraction
 from math import floor
 from typing import Final, final
 
 from noisegate.errors import SpecError
 from noisegate.exact import Number, exp_up, fraction, real, upper
+from noisegate.frozen import dataclass
 from noisegate.privacy.loss import ApproxDP, decimal_up
 
 GROUPS: Final = (2, 5, 10)

@@ -15,7 +15,6 @@ its row and says why.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, inf, nextafter
 from types import MappingProxyType, ModuleType
@@ -28,6 +27,7 @@ from noisegate.accounting.zcdp import zcdp_loss
 from noisegate.errors import NoisegateError, SpecError, Unsupported
 from noisegate.exact import Number, fraction, sqrt_down, sqrt_up
 from noisegate.extras import extra
+from noisegate.frozen import dataclass
 from noisegate.planning.calibrate import gaussian_delta_up
 from noisegate.planning.composition import (
     advanced_mixed_up,

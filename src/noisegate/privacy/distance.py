@@ -1,11 +1,11 @@
 """How far apart two exact answers can be: sensitivities that cannot be confused with each other."""
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import final
 
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction
+from noisegate.frozen import dataclass
 
 
 @final

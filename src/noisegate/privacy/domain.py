@@ -1,7 +1,6 @@
 """Public facts about tables: kinds, keys, bounds, owners. Declared, never read from rows."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from enum import Enum
 from fractions import Fraction
@@ -10,6 +9,7 @@ from typing import Any, Final, TypeAlias, final
 
 from noisegate.errors import SpecError
 from noisegate.exact import fraction
+from noisegate.frozen import dataclass, field, replace
 from noisegate.privacy.unit import PrivacyUnit
 
 Key: TypeAlias = str | int | date | datetime | None  # None is the group of rows without a value

@@ -12,13 +12,13 @@ True
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
 from fractions import Fraction
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, TypeAlias, final
 
 from noisegate.errors import LedgerError, SpecError
 from noisegate.exact import fraction, shown
+from noisegate.frozen import dataclass, fields
 from noisegate.privacy.distance import L1, L2, LInf1
 
 

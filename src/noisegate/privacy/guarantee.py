@@ -7,10 +7,10 @@
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Final, final
 
 from noisegate.errors import SpecError
+from noisegate.frozen import dataclass, replace
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.loss import ZCDP, ApproxDP
 from noisegate.privacy.unit import Adjacency, PrivacyUnit, protected, spaces_of

@@ -5,13 +5,13 @@ from one kind to another are in `conversion.py`, with their direction of roundin
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, floor
 from typing import Self, final
 
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction, shown
+from noisegate.frozen import dataclass
 
 
 def _at_least_zero(value: Number, name: str) -> Fraction:

@@ -1,7 +1,6 @@
 """What left the door: the noisy numbers, what they cost, and what is promised about them."""
 
 import json
-from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any, Final, final
 
@@ -9,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.errors import LedgerError
+from noisegate.frozen import dataclass
 from noisegate.privacy.domain import Key
 from noisegate.privacy.event import Event, decode, encode
 

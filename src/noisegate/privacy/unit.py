@@ -1,11 +1,11 @@
 """Who is protected, and which tables count as neighbours."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum
 from typing import final
 
 from noisegate.errors import SpecError
+from noisegate.frozen import dataclass
 
 
 class Adjacency(Enum):

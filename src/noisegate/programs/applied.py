@@ -1,7 +1,6 @@
 """What a program says of blocks of private rows, released: numbers, their ± and the promise."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, ClassVar, Final, final
@@ -14,6 +13,7 @@ from noisegate.desk.noisy import HalfWidths
 from noisegate.desk.release import Charged, loading, read_held
 from noisegate.errors import SpecError
 from noisegate.exact import Number as Numeric
+from noisegate.frozen import dataclass
 from noisegate.mechanisms.base import Mechanism, NoiseMechanism, to_record
 from noisegate.mechanisms.catalogue import from_record
 from noisegate.mechanisms.quantiles.quantile import Quantile

@@ -7,7 +7,6 @@ has to be known about the program but the range of its numbers.
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil
 from threading import Event, Thread
@@ -24,6 +23,7 @@ from noisegate.desk.job import Drawn, Measured, Progress, Receipt, drawn_of
 from noisegate.desk.terms.price import Price, inner_delta
 from noisegate.errors import Bug, SpecError, Unsupported
 from noisegate.exact import Number, fraction, positive, sqrt_down
+from noisegate.frozen import dataclass, replace
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.base import Mechanism

@@ -1,7 +1,6 @@
 """Orders to run a program on private rows, and what to expect of one on blocks of them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import (
     Any,
     Self,
@@ -19,6 +18,7 @@ from noisegate.desk.order import E_co, JobOrder, R_co
 from noisegate.desk.plan import Fact
 from noisegate.errors import SpecError
 from noisegate.exact import Number
+from noisegate.frozen import dataclass
 from noisegate.mechanisms.base import Mechanism
 from noisegate.programs.applied import widths_of
 from noisegate.programs.text import Function, completed, program_of

@@ -8,7 +8,6 @@ once the steward may vouch for a sensitivity, and every promise says so.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar, Required, final
 
@@ -20,6 +19,7 @@ from noisegate.desk.desk import Desk
 from noisegate.desk.job import Drawn, Progress
 from noisegate.errors import SpecError
 from noisegate.exact import Number, positive
+from noisegate.frozen import dataclass, replace
 from noisegate.mechanisms.selection.exponential import Exponential
 from noisegate.privacy.guarantee import Guarantee, guarantee_of
 from noisegate.privacy.loss import ApproxDP

@@ -14,7 +14,6 @@ One may also be computed by a program, on the steward's word that one unit moves
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations, product
 from math import comb, cos, pi, sin
@@ -38,6 +37,7 @@ from noisegate.desk.plan import Plan
 from noisegate.desk.terms.terms import Terms
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction, positive
+from noisegate.frozen import dataclass, replace
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.additive.least_sum import LeastSum
 from noisegate.mechanisms.base import failure_of

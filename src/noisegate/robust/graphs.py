@@ -8,7 +8,6 @@ double rows say nothing, and rows that name other vertices are left out.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime
 from fractions import Fraction
 from typing import (
@@ -36,6 +35,7 @@ from noisegate.desk.noisy import HalfWidths
 from noisegate.desk.terms.terms import Terms
 from noisegate.errors import SpecError
 from noisegate.exact import Number, positive
+from noisegate.frozen import dataclass
 from noisegate.mechanisms.smooth import graph_numbers
 from noisegate.privacy.distance import L1, L2
 from noisegate.privacy.domain import Key, Kind

@@ -5,7 +5,6 @@ say so. There is no order of it: it can be asked in the process of the gate alon
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from math import prod
 from typing import Any, Final, Protocol, final
@@ -20,6 +19,7 @@ from noisegate.desk.plan import Fact
 from noisegate.desk.terms.terms import Terms
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number, fraction
+from noisegate.frozen import dataclass
 from noisegate.privacy.event import encode
 from noisegate.privacy.guarantee import Guarantee, guarantee_of
 from noisegate.privacy.loss import ApproxDP

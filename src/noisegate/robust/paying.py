@@ -4,7 +4,6 @@
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Final, Literal, TypeAlias, TypedDict, final
 
@@ -24,6 +23,7 @@ from noisegate.desk.terms.price import inner_delta, share_of
 from noisegate.desk.terms.terms import USUAL
 from noisegate.errors import SpecError
 from noisegate.exact import Number, lower, positive, real
+from noisegate.frozen import dataclass, replace
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.additive.least_sum import LeastSum

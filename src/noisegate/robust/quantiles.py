@@ -1,6 +1,5 @@
 """Quantiles and robust means with noise by what one value can do: ``gate.smooth``."""
 
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
 from math import ceil, floor
@@ -15,6 +14,7 @@ from noisegate.desk.desk import Desk
 from noisegate.desk.terms.terms import Terms
 from noisegate.errors import SpecError
 from noisegate.exact import Number, positive
+from noisegate.frozen import dataclass, replace
 from noisegate.mechanisms.smooth.estimators import LocalHuber, LocalTrimmedMean
 from noisegate.mechanisms.smooth.local_quantile import LocalQuantile, OfValues
 from noisegate.mechanisms.smooth.smooth import LocalNoise

@@ -1,7 +1,6 @@
 """A first policy from where the rows are: files, a DuckDB file, or a server's database."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from os.path import relpath
 from pathlib import Path
 from types import MappingProxyType
@@ -9,6 +8,7 @@ from typing import Any, Final, final
 
 from noisegate.errors import SpecError
 from noisegate.files import place_of, table_of, within
+from noisegate.frozen import dataclass, field
 from noisegate.privacy.domain import Kind
 from noisegate.sources.duckdb.facts import data_of, stored_kinds
 from noisegate.sources.duckdb.files import Within

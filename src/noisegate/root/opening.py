@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -13,6 +12,7 @@ from noisegate.desk.terms.terms import require_texts
 from noisegate.errors import PolicyError, SourceError, SpecError, UnitWarning
 from noisegate.exact import Number, fraction
 from noisegate.files import TABLE, keep
+from noisegate.frozen import replace
 from noisegate.gate import Gate
 from noisegate.inert import line
 from noisegate.ledger.ledger import Ledger

@@ -1,7 +1,6 @@
 """Made-up rows behind a real door: for audits."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from fractions import Fraction
 from typing import final
 
@@ -9,6 +8,7 @@ import pyarrow as pa
 
 from noisegate.curator.curator import Curator
 from noisegate.desk.terms.rules import EPSILON_MAX
+from noisegate.frozen import replace
 from noisegate.gate import Gate
 from noisegate.ledger.open import open_ledger
 from noisegate.privacy.guarantee import units_of

@@ -5,7 +5,6 @@ import shutil
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -17,6 +16,7 @@ from noisegate.accounting.accountants import accountant_named
 from noisegate.errors import OperatorError, PolicyError, SpecError, Unsupported
 from noisegate.exact import Number, fraction
 from noisegate.files import sync_directory
+from noisegate.frozen import dataclass
 from noisegate.ledger.rules import require_text
 from noisegate.privacy.loss import ApproxDP
 from noisegate.root.hosting import Hosted, tables_of

@@ -5,11 +5,11 @@ It holds what callers said and what they were charged, no answer and nothing der
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any, final
 
+from noisegate.frozen import asdict, dataclass, fields, replace
 from noisegate.server.store import Do, Row, Store
 
 _COLUMNS = "seq, at, person, token, face, action, dataset, detail, hash"

@@ -10,7 +10,6 @@ import json
 import time
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from threading import Lock
@@ -20,6 +19,7 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from noisegate.errors import OperatorError, Unauthenticated
 from noisegate.extras import extra
+from noisegate.frozen import dataclass, field
 
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDSA")  # public keys
 _KEPT_S: Final = 600  # keys are asked for anew after so long

@@ -9,7 +9,6 @@ import hashlib
 import hmac
 import json
 from collections.abc import Collection
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from functools import lru_cache
@@ -19,6 +18,7 @@ from typing import Final, Literal, TypeAlias, final, get_args
 from noisegate.errors import Forbidden, SpecError, Unauthenticated
 from noisegate.exact import Number, fraction
 from noisegate.extras import extra
+from noisegate.frozen import dataclass
 from noisegate.ledger.rules import require_name
 from noisegate.privacy.capability import CAPABILITIES
 from noisegate.server.access import now

@@ -3,7 +3,6 @@
 Everything here holds released numbers only: turning them into bytes draws nothing, and is free.
 """
 
-from dataclasses import dataclass, field, fields, is_dataclass, replace
 from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,6 +20,7 @@ from noisegate.desk.sent import loss_texts, sent
 from noisegate.desk.signed import RESULT, signed, signed_answer
 from noisegate.errors import Unsupported
 from noisegate.exact import Number, fraction
+from noisegate.frozen import dataclass, field, fields, is_dataclass, replace
 from noisegate.inert import json_text
 from noisegate.ledger.signing import Signer
 from noisegate.orders.results import record_of

@@ -38,7 +38,6 @@ from asyncio import AbstractEventLoop, Future
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property, partial
 from threading import Condition, Timer
@@ -47,6 +46,7 @@ from typing import Any, Final, Literal, TypeAlias, final
 from noisegate.desk.order import Order
 from noisegate.desk.plan import Expected
 from noisegate.errors import Cancelled, Waiting
+from noisegate.frozen import dataclass, field
 from noisegate.orders import order_from
 from noisegate.root import Stop
 from noisegate.server.refusals import body_of

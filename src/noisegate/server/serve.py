@@ -15,13 +15,13 @@ import threading
 import tomllib
 from asyncio import TaskGroup
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, fields
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, final
 
 from noisegate.errors import OperatorError, SpecError, stumbled
 from noisegate.extras import extra
+from noisegate.frozen import dataclass, fields
 from noisegate.ledger.signing import Signer
 from noisegate.server.oidc import Issuer, SignIn
 from noisegate.server.service import Service

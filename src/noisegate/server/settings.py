@@ -1,10 +1,11 @@
 """How a service is run: what its operator can choose."""
 
 from contextlib import suppress
-from dataclasses import dataclass
 from fractions import Fraction
 from ipaddress import ip_address
 from typing import final
+
+from noisegate.frozen import dataclass
 
 
 @final

@@ -5,7 +5,6 @@ times quicker than its grouping sets, and memory is that of the tables.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from math import prod
 from typing import Final, TypeAlias
 
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.algebra.tally import Marginals
+from noisegate.frozen import replace
 from noisegate.sources.source import SUM_MAX, Whole
 
 _BITS: Final = 24

@@ -1,9 +1,9 @@
 """What a public table's own rows say about its columns."""
 
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Final
 
+from noisegate.frozen import replace
 from noisegate.privacy.domain import KEY_TYPES, Column
 
 _LISTED_MAX: Final = 10_000

@@ -3,7 +3,6 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar, final
 
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 
 from noisegate.algebra.tally import Cells, Distinct, Keys, Marginals, Rows, Sums, Values
 from noisegate.errors import Unsupported
+from noisegate.frozen import dataclass
 from noisegate.privacy.domain import Key
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ literals, so neither can say more than they should; expressions are SQL, read by
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from datetime import date, datetime
 from math import isfinite
 from typing import Any, Final, Unpack, final
@@ -19,6 +18,7 @@ from sqlglot.errors import SqlglotError
 from noisegate.desk.answer import Answer
 from noisegate.desk.plan import Expected, Plan
 from noisegate.errors import SpecError
+from noisegate.frozen import dataclass, replace
 from noisegate.sql.order import SqlTerms
 
 _DIALECT: Final = "duckdb"

@@ -11,7 +11,6 @@ answer     estimate, and run the free SQL
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
 from typing import Any, Final, NamedTuple, Self, final
@@ -28,6 +27,7 @@ from noisegate.desk.job import Drawn, Job, Progress, Receipt, all_of, require_ro
 from noisegate.desk.terms.price import together
 from noisegate.desk.terms.terms import USUAL, Terms
 from noisegate.errors import NoisegateError, OverBudget, Unsupported
+from noisegate.frozen import dataclass, replace
 from noisegate.ledger.ledger import Ledger
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.event import Event, NothingEvent

@@ -1,7 +1,6 @@
 """A question in SQL as an order: ``gate.sql``, ``gate.plan``."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
 from typing import ClassVar, Literal, TypeAlias, TypedDict, final
 
 from noisegate.desk.answer import Answer
@@ -9,6 +8,7 @@ from noisegate.desk.desk import Desk
 from noisegate.desk.order import JobOrder
 from noisegate.desk.terms.terms import PartOf, PartTerms, Rest, Terms
 from noisegate.exact import Number
+from noisegate.frozen import dataclass, fields, replace
 from noisegate.sql.job import QuestionJob, question_job
 from noisegate.sql.plan import AnswerExpected
 from noisegate.sql.reading.statement import take_hints

@@ -6,7 +6,6 @@ order tells.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias, TypedDict, Unpack, final
 
 from noisegate.algebra.expression import Call, Expression, Field, Literal
@@ -15,6 +14,7 @@ from noisegate.curator.curator import Curator
 from noisegate.curator.partition import Part
 from noisegate.desk.terms.terms import PartOf, require_texts
 from noisegate.errors import SpecError, Unsupported
+from noisegate.frozen import dataclass
 from noisegate.privacy.domain import Key, TableDomain
 from noisegate.sql.reading.reader import read
 from noisegate.transforms.restrict import declared

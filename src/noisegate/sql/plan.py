@@ -1,7 +1,6 @@
 """A question before it is paid for: price, noise, error and why. Made without touching a row."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, floor, log10, sqrt
 from re import escape, sub
@@ -15,6 +14,7 @@ from noisegate.arrow import holds_numbers
 from noisegate.desk.display.numbers import bare, percent
 from noisegate.desk.plan import Fact, Plan
 from noisegate.exact import Number
+from noisegate.frozen import dataclass
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.base import Mechanism, to_record

@@ -5,7 +5,6 @@ SQL does above it (HAVING, ORDER BY, LIMIT, windows, ratios, joins of released t
 ``outer`` SQL, which runs on released and public tables only.
 """
 
-from dataclasses import dataclass, field, replace
 from enum import Enum
 from fractions import Fraction
 from typing import final
@@ -13,6 +12,7 @@ from typing import final
 from noisegate.algebra.expression import Expression
 from noisegate.algebra.relation import Relation, Sampled
 from noisegate.desk.terms.terms import Terms
+from noisegate.frozen import dataclass, field, replace
 from noisegate.privacy.domain import Domain
 
 

@@ -14,7 +14,6 @@ Claim: look and answer cost at most ``epsilon`` together. Adjacency: add/remove.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from fractions import Fraction
 from math import inf, sqrt
 from typing import Final
@@ -22,6 +21,7 @@ from typing import Final
 from noisegate.desk.display.numbers import bare
 from noisegate.desk.terms.terms import Terms
 from noisegate.errors import NoisegateError, Unsupported
+from noisegate.frozen import replace
 from noisegate.privacy.loss import decimal_up
 from noisegate.sql.drafts.recipe import COUNTS
 from noisegate.sql.estimates.accuracy import LARGEST, Goal, cheapest, limits_of, meets

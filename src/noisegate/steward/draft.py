@@ -3,11 +3,11 @@
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, TypeAlias, final
 
 from noisegate.errors import SpecError
+from noisegate.frozen import dataclass
 from noisegate.inert import line
 from noisegate.privacy.domain import Kind
 from noisegate.sources.policy.form import nearest

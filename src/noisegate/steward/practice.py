@@ -8,7 +8,6 @@ a source of noise, and a twin is not synthetic data.
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from datetime import date, datetime
 from fractions import Fraction
 from graphlib import CycleError, TopologicalSorter
@@ -20,6 +19,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
+from noisegate.frozen import dataclass, field
 from noisegate.privacy.domain import WHOLE_MAX, Column, Kind, TableDomain, ordinal
 
 Place: TypeAlias = tuple[str, str]  # a table and one of its columns

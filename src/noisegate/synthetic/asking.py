@@ -5,7 +5,6 @@ costs accuracy, never privacy. Numbers are in grains, as in all releases.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Final, Protocol, final
 
@@ -16,6 +15,7 @@ from noisegate.curator.allowance import Scope
 from noisegate.curator.measurement import Measurement
 from noisegate.desk.terms.price import Price, require_shares, variance_of
 from noisegate.errors import SpecError
+from noisegate.frozen import replace
 from noisegate.mechanisms.base import NoiseMechanism
 from noisegate.mechanisms.selection.exponential import Exponential
 from noisegate.privacy.distance import L1, L2

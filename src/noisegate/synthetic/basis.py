@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import date, datetime
 from fractions import Fraction
 from typing import Any, Final, final
@@ -14,6 +13,7 @@ from noisegate.curator.measurement import digest
 from noisegate.desk.terms.terms import Terms
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import fraction, positive
+from noisegate.frozen import dataclass, replace
 from noisegate.privacy.domain import Column, Kind, TableDomain
 from noisegate.releases.cells.axes import Axis, date_of
 from noisegate.releases.cells.grid import Grid, axes_of, sql_of

@@ -10,7 +10,6 @@ is spread evenly over it, whole where the column is whole, within the declared b
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import date, datetime
 from fractions import Fraction
 from math import ceil, floor, log10
@@ -21,6 +20,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
+from noisegate.frozen import dataclass
 from noisegate.privacy.domain import Kind, ordinal
 from noisegate.releases.cells.axes import Axis, after, key_of, key_record
 from noisegate.releases.cells.chance import public_coins

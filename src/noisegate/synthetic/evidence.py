@@ -6,7 +6,6 @@ same keys, or wider bins on the same edges. It must count the same rows, or thos
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import date
 from fractions import Fraction
 from math import inf, prod
@@ -19,6 +18,7 @@ from noisegate.algebra.expression import Call, Expression, Field, Literal, field
 from noisegate.algebra.relation import Filter, Relation
 from noisegate.desk.answer import Answer
 from noisegate.errors import NoisegateError, SpecError, Unsupported
+from noisegate.frozen import replace
 from noisegate.planning.composition import sequential
 from noisegate.privacy.loss import ApproxDP
 from noisegate.releases.cells.axes import Axis

@@ -1,11 +1,11 @@
 """Synthetic rows before they are drawn: tables and noise. Made without a row."""
 
-from dataclasses import dataclass
 from typing import Any, final
 
 from noisegate.desk.display.numbers import percent
 from noisegate.desk.plan import Fact
 from noisegate.exact import Number
+from noisegate.frozen import dataclass
 from noisegate.mechanisms.base import failure_of
 from noisegate.releases.cells.estimate import tail_factor
 

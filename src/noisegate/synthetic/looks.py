@@ -6,7 +6,6 @@ together cost a fifth of the price.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil, floor
 from typing import Any, Final, final
@@ -16,6 +15,7 @@ from noisegate.desk.desk import Desk
 from noisegate.desk.terms.price import Step
 from noisegate.desk.terms.terms import Terms
 from noisegate.errors import SpecError
+from noisegate.frozen import dataclass, replace
 from noisegate.privacy.domain import Kind
 from noisegate.privacy.event import Event
 from noisegate.sql.bounds.looks import SHARE

@@ -6,7 +6,6 @@ fix. Truth has SQL's three values, here 2 (true), 1 (unknown) and 0 (false).
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import date, datetime
 from fractions import Fraction
 from math import prod
@@ -22,6 +21,7 @@ from noisegate.algebra.relation import Relation, Table
 from noisegate.curator.partition import PartTables
 from noisegate.desk.terms.terms import Terms
 from noisegate.errors import SpecError, Unsupported
+from noisegate.frozen import dataclass, replace
 from noisegate.privacy.domain import Column, Kind, TableDomain, ordinal
 from noisegate.releases.cells.axes import Axis, after, require_names
 from noisegate.releases.cells.grid import Grid, grid_of, sql_of

@@ -2,7 +2,6 @@
 
 from base64 import b64decode, b64encode
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Final, final
 
@@ -15,6 +14,7 @@ from noisegate.desk.display.plot import write
 from noisegate.desk.release import ENDINGS, loading, read_held
 from noisegate.exact import Number as Numeric
 from noisegate.files import written
+from noisegate.frozen import dataclass
 from noisegate.sheets import csv_table
 from noisegate.sql.spelling import quoted
 from noisegate.synthetic.model.fitted import FORMAT, Fitted
@@ -62,7 +62,7 @@ class SyntheticRelease(SyntheticRows):
     def writers(self, path: Path, confidence: Numeric) -> dict[str, Callable[[], Any]]:
         """The rows in many formats; a plot of the first column, the report, and the card."""
         drawn: Callable[[], Any] = lambda: write(self.plot(confidence=confidence), path)  # noqa: E731
-        return super(SyntheticRelease, self).writers(path, confidence) | {
+        return super(SyntheticRelease, self).writers(path, confidence) | {  # noqa: UP008 - slots
             ".png": drawn,
             ".svg": drawn,
             ".csv": lambda: self._save_csv(path),

@@ -4,7 +4,6 @@ Each measured table is set beside the table of the synthetic rows. The distance 
 part of the rows that would have to move: half the sum of all differences, over the number of rows.
 """
 
-from dataclasses import dataclass
 from math import pi, prod, sqrt
 from pathlib import Path
 from typing import Any, Final, final
@@ -16,6 +15,7 @@ from noisegate.desk.display.numbers import ends, percent
 from noisegate.desk.display.plot import framed, inert, label_angle
 from noisegate.exact import Number, fraction
 from noisegate.files import require_output, write
+from noisegate.frozen import dataclass
 from noisegate.inert import html, line, lines, markdown
 from noisegate.mechanisms.base import failure_of
 from noisegate.releases.cells.estimate import tail_factor

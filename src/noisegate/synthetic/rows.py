@@ -6,7 +6,6 @@ out again, and another number of them costs nothing.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from math import ceil, sqrt
 from typing import Any, Final
 
@@ -18,6 +17,7 @@ from noisegate.desk.release import Charged
 from noisegate.errors import SpecError
 from noisegate.exact import Number as Numeric
 from noisegate.exact import fraction
+from noisegate.frozen import dataclass, field
 from noisegate.mechanisms.base import failure_of
 from noisegate.releases.cells.estimate import tail_factor
 from noisegate.releases.forms.numbers import Number

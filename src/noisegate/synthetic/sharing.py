@@ -7,7 +7,6 @@ falls with the share, ever more slowly, so shares go where they lower it most.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from math import ceil, log2, pi, sqrt
@@ -15,6 +14,7 @@ from typing import Final, final
 
 import numpy as np
 
+from noisegate.frozen import dataclass
 from noisegate.releases.cells.workload import Floats
 from noisegate.releases.fit.residuals import Axes
 from noisegate.synthetic.asking import TablesAsk

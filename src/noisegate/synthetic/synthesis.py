@@ -10,7 +10,6 @@ keep        noisy tables and model are stored before anyone sees them; rows foll
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import combinations
 from math import prod, sqrt
@@ -23,6 +22,7 @@ from noisegate.desk.order import Box, Columns, Options
 from noisegate.desk.terms.price import Price, variance_of, without
 from noisegate.errors import NoisegateError, SpecError, Unsupported
 from noisegate.exact import Number, fraction, positive
+from noisegate.frozen import dataclass, field, replace
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.event import Event, decode, encode
 from noisegate.privacy.guarantee import Guarantee, guarantee_of

@@ -14,7 +14,6 @@ Rounding: none. NULL is what WHERE makes of it: not met.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, final
 
 from sqlglot import exp
@@ -22,6 +21,7 @@ from sqlglot import exp
 from noisegate.algebra.relation import Relation
 from noisegate.desk.terms.terms import Terms
 from noisegate.errors import SpecError, Unsupported
+from noisegate.frozen import dataclass
 from noisegate.privacy.domain import TableDomain
 from noisegate.releases.cells.grid import Grid, grid_of
 from noisegate.sql.question import Function

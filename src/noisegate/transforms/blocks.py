@@ -16,7 +16,6 @@
 (L1(value=Fraction(1048576, 1)),)
 """
 
-from dataclasses import dataclass
 from fractions import Fraction
 from hashlib import sha256
 from math import log10
@@ -27,6 +26,7 @@ from noisegate.algebra.relation import sample_of
 from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import fields_used
 from noisegate.errors import SpecError, Unsupported
+from noisegate.frozen import dataclass
 from noisegate.privacy.distance import L1, L2
 from noisegate.privacy.domain import TableDomain
 from noisegate.transforms.checks import require_exact

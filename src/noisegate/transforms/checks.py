@@ -1,6 +1,5 @@
 """What any tally may hold: known types, keys, axes, and terms within limits."""
 
-from dataclasses import fields
 from datetime import date, datetime
 from fractions import Fraction
 from math import prod
@@ -39,6 +38,7 @@ from noisegate.algebra.tally import (
     Values,
 )
 from noisegate.errors import Unsupported
+from noisegate.frozen import fields
 from noisegate.privacy.domain import (
     KEY_TYPES,
     WHOLE_MAX,

@@ -10,7 +10,6 @@ finer than the tables, so that small ones are not rounded away.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final, final
 
@@ -18,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from noisegate.errors import Unsupported
+from noisegate.frozen import dataclass
 from noisegate.transforms.strategy import Whole
 
 GUESS_MAX: Final = 1 << 60

@@ -10,7 +10,6 @@
 (L1(value=Fraction(1, 1)),)
 """
 
-from dataclasses import dataclass
 from fractions import Fraction
 from importlib import import_module
 from math import isqrt
@@ -34,6 +33,7 @@ from noisegate.algebra.tally import (
     fields_used,
 )
 from noisegate.errors import Unsupported
+from noisegate.frozen import dataclass
 from noisegate.privacy.distance import L1, L2, LInf1
 from noisegate.privacy.domain import TableDomain
 from noisegate.transforms.checks import (

@@ -1,10 +1,9 @@
 """Keeping only the rows with one key: how a table is cut into disjoint parts."""
 
-from dataclasses import replace
-
 from noisegate.algebra.expression import Call, Field, Literal
 from noisegate.algebra.relation import Filter, Relation, Table
 from noisegate.errors import Unsupported
+from noisegate.frozen import replace
 from noisegate.privacy.domain import Column, Key, TableDomain
 from noisegate.transforms.query import Query
 

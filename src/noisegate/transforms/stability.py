@@ -14,7 +14,6 @@ One id space: relations that meet have owners of one space (`PrivacyUnit.ids`), 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from typing import Any, Final, final
 
 from noisegate.algebra.expression import Call, Expression, Field, Literal
@@ -35,6 +34,7 @@ from noisegate.algebra.relation import (
     Windowed,
 )
 from noisegate.errors import Unsupported
+from noisegate.frozen import dataclass, field, replace
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.guarantee import units_of
 from noisegate.privacy.unit import PrivacyUnit

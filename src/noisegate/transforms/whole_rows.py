@@ -1,11 +1,11 @@
 """The rows themselves, for a mechanism that minimises a loss over all of them."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
 
+from noisegate.frozen import dataclass
 from noisegate.sources.source import Batch, Whole
 from noisegate.transforms.statistics.numbers import Shape
 

@@ -18,8 +18,8 @@ from noisegate.mechanisms.quantiles.ranks import (
     rank_error_up,
     runs_near,
 )
-from noisegate.noise.bernoulli import falls_below
 from noisegate.noise.bits import SYSTEM, Bits
+from noisegate.noise.coins import falls_below
 from noisegate.noise.law import Certified
 
 HALF = Fraction(1, 2)

@@ -21,8 +21,8 @@ from noisegate.noise import (
     truncated_geometric,
     uniform_below,
 )
-from noisegate.noise.bernoulli import bernoulli_exp
 from noisegate.noise.choice import Contest, choose
+from noisegate.noise.coins import bernoulli_exp
 from noisegate.noise.continuous import Laplace, StudentT
 from noisegate.noise.geometric import geometric_gaps
 from refusals import about

@@ -1,6 +1,5 @@
 """The command that runs a program on private rows, block by block."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, final
 
@@ -9,6 +8,7 @@ from noisegate.cli.opening import Asking, Opening, opens
 from noisegate.cli.options import RowsWhere, Table, app, argument, option, sql_like, writes
 from noisegate.cli.printing import say, show
 from noisegate.errors import SpecError
+from noisegate.frozen import dataclass
 
 if TYPE_CHECKING:
     from noisegate.desk.plan import Expected, Plan

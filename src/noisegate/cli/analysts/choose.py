@@ -1,7 +1,6 @@
 """The command that chooses privately among candidates."""
 
 import re
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, final
@@ -12,6 +11,7 @@ from noisegate.cli.options import RowsWhere, Table, app, argument, option, sql_l
 from noisegate.cli.printing import print_table, say, say_json
 from noisegate.errors import SpecError
 from noisegate.files import write
+from noisegate.frozen import dataclass
 
 if TYPE_CHECKING:
     from noisegate.desk.order import Order

@@ -1,6 +1,5 @@
 """Commands for analysts: ask, plan, the prompt, and two paid looks at a table."""
 
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, final
 
@@ -9,6 +8,7 @@ from noisegate.cli.files import saved, signer_for
 from noisegate.cli.opening import Asking, Opening, opens
 from noisegate.cli.options import app, argument, option
 from noisegate.cli.printing import say, say_json, show
+from noisegate.frozen import dataclass, replace
 
 if TYPE_CHECKING:
     from noisegate.desk.plan import Plan

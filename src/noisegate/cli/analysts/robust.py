@@ -1,12 +1,12 @@
 """The commands for numbers that single rows rarely move: quantiles, graphs, distances."""
 
-from dataclasses import dataclass
 from typing import Annotated, final
 
 from noisegate.cli.analysts.choose import listed
 from noisegate.cli.opening import Asking, Opening, opens
 from noisegate.cli.options import RowsWhere, Table, app, argument, option, sql_like
 from noisegate.errors import SpecError
+from noisegate.frozen import dataclass
 
 _ASKED = ("edges", "degrees", "triangles", "two-stars", "min-cut", "bipartite-distance",
           "spanning-tree-cost", "degree-distribution")  # fmt: skip

@@ -1,6 +1,5 @@
 """The command that audits: a measured lower bound on ε, to hold against the one that is claimed."""
 
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +12,7 @@ from noisegate.cli.options import app, argument, option
 from noisegate.cli.printing import bar, print_table, say, say_json
 from noisegate.errors import SpecError
 from noisegate.files import require_output, write
+from noisegate.frozen import replace
 
 if TYPE_CHECKING:
     from noisegate.audit.runs import Extent

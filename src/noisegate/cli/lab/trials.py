@@ -1,6 +1,5 @@
 """Trials on made-up rows, each showing one idea at work."""
 
-from dataclasses import asdict
 from math import ceil
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,6 +9,7 @@ from noisegate.cli.options import AtDelta, Json, argument, lab_app, option, writ
 from noisegate.cli.printing import bar, print_table, say, say_json, tell
 from noisegate.errors import SpecError
 from noisegate.files import write, written
+from noisegate.frozen import asdict
 
 
 @lab_app.callback()

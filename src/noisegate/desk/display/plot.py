@@ -4,7 +4,6 @@ import re
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime, time
 from io import StringIO
 from pathlib import Path
@@ -19,6 +18,7 @@ from noisegate.desk.noisy import HalfWidths, NoisyTable
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number
 from noisegate.files import written
+from noisegate.frozen import dataclass
 from noisegate.inert import label as inert_label
 from noisegate.privacy.loss import ApproxDP
 

@@ -8,7 +8,6 @@ Behind this page a price is a step, and steps of one order add up by `together`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from math import exp, expm1, floor, isqrt
 from typing import TYPE_CHECKING, Any, Final, final
@@ -21,6 +20,7 @@ from noisegate.accounting.search import digits_down
 from noisegate.desk.terms.terms import USUAL
 from noisegate.errors import Bug, SpecError
 from noisegate.exact import sqrt_down
+from noisegate.frozen import dataclass
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.base import Mechanism, NoiseMechanism

@@ -1,12 +1,12 @@
 """What a policy says about questions."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final, final
 
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number, positive
+from noisegate.frozen import dataclass, field
 
 EPSILON_MAX: Final = 10**6  # of an account
 

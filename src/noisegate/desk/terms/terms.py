@@ -9,13 +9,13 @@ noisegate.errors.SpecError: branching is '2.5'. Use a whole number, or leave it 
 
 import re
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
 from fractions import Fraction
 from types import MappingProxyType, NoneType, UnionType
 from typing import Any, Final, Self, TypedDict, final, get_args, get_origin, get_type_hints
 
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction
+from noisegate.frozen import MISSING, dataclass, fields
 from noisegate.mechanisms.base import failure_of
 from noisegate.transforms.checks import CAP_MAX
 

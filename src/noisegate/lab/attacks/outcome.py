@@ -1,8 +1,8 @@
 """How an attack went: its three trials, and a picture of them."""
 
-from dataclasses import dataclass
 from typing import Any, Final, final
 
+from noisegate.frozen import dataclass
 from noisegate.inert import html
 
 RAW, CLASSIC, GATE = "raw", "classic", "gate"

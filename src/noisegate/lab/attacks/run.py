@@ -12,7 +12,6 @@ Why: the guess is post-processing, so P(guess in | in) ≤ e^ε P(guess in | out
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from math import exp
 from typing import Any, Final, Self, TypeAlias, final
@@ -21,6 +20,7 @@ import pyarrow as pa
 
 from noisegate.errors import SpecError
 from noisegate.exact import Number, positive
+from noisegate.frozen import dataclass
 from noisegate.gate import Gate
 from noisegate.lab.attacks.outcome import Outcome, Trial
 from noisegate.releases.cells.chance import Coins, public_coins

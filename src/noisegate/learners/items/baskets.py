@@ -6,7 +6,6 @@ items it has, moves the support of any set by one.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
 from typing import Any, Final, Protocol, TypeAlias, final
@@ -21,6 +20,7 @@ from noisegate.curator.measurement import Measurement
 from noisegate.desk.terms.price import Price
 from noisegate.errors import SpecError
 from noisegate.exact import Number
+from noisegate.frozen import dataclass
 from noisegate.learners.asking import Floats, noises
 from noisegate.learners.expectations import BOTH, SUMS, Noise, count_share, interval
 from noisegate.learners.fitting import REACH

@@ -10,7 +10,6 @@ vanishes beside the other, and the fit is as good as without privacy [DSm10].
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from statistics import NormalDist
 from typing import Final, TypeAlias, final
@@ -23,6 +22,7 @@ from noisegate.desk.plan import Plan
 from noisegate.desk.terms.terms import USUAL
 from noisegate.errors import SpecError
 from noisegate.exact import Number
+from noisegate.frozen import dataclass, replace
 from noisegate.learners.asking import Floats, NoisySums, RowsAsk
 from noisegate.learners.expectations import count_share
 from noisegate.learners.fitting import Carded, FitExpected, Fitted, Task, known_job, learn

@@ -8,7 +8,6 @@ Items are columns of yes and no (or 0 and 1), and the declared keys of other col
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
 from math import comb
@@ -22,6 +21,7 @@ from noisegate.desk.plan import Plan
 from noisegate.desk.terms.terms import USUAL
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number, fraction
+from noisegate.frozen import dataclass
 from noisegate.learners.fitting import Carded, FitExpected, FitJob, fit_job
 from noisegate.learners.items.baskets import (
     AT_ONCE,

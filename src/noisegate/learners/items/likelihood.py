@@ -8,7 +8,6 @@ arithmetic on what was released, so ``log_partition`` may be any program: it see
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from statistics import NormalDist
@@ -23,6 +22,7 @@ from noisegate.desk.release import Charged, loading, read_held
 from noisegate.desk.terms.terms import USUAL
 from noisegate.errors import SpecError
 from noisegate.exact import Number
+from noisegate.frozen import dataclass
 from noisegate.learners.asking import Floats
 from noisegate.learners.expectations import (
     Expectations,

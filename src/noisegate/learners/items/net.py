@@ -11,7 +11,6 @@ too many to list. No sample of them has a proven share of good ones, so none is 
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations, product
 from math import log, prod, sqrt
@@ -29,6 +28,7 @@ from noisegate.desk.terms.price import Price
 from noisegate.desk.terms.terms import USUAL
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number
+from noisegate.frozen import replace
 from noisegate.learners.expectations import Noise, interval, sampled_rows
 from noisegate.learners.fitting import Carded, FitExpected, FitJob, fit_job
 from noisegate.learners.matrix import Matrix

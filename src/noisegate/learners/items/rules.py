@@ -5,7 +5,6 @@ for rule in rules.rules_: print(rule)
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, final
 
@@ -13,6 +12,7 @@ from noisegate.desk.plan import Plan
 from noisegate.desk.terms.terms import USUAL
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction
+from noisegate.frozen import dataclass
 from noisegate.learners.fitting import Carded, FitExpected
 from noisegate.learners.items.baskets import Itemset
 from noisegate.learners.items.itemsets import FrequentItemsets

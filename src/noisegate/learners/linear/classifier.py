@@ -1,7 +1,6 @@
 """What classifiers by linear scores share: weights in the columns' units, private curves, plots."""
 
 from abc import abstractmethod
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from math import inf
@@ -14,6 +13,7 @@ from noisegate.desk.display.drawing import Chart
 from noisegate.desk.display.plot import priced
 from noisegate.errors import SpecError
 from noisegate.exact import Number
+from noisegate.frozen import dataclass
 from noisegate.learners import plots
 from noisegate.learners.arrays import Rows
 from noisegate.learners.asking import Floats, RowsAsk

@@ -1,12 +1,12 @@
 """Where a target lies: its rows and level for the price of one, its spread by bins of residuals."""
 
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final, final
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from noisegate.frozen import dataclass, replace
 from noisegate.learners.asking import Floats, NoisySums, RowsAsk
 from noisegate.learners.linear.scores import UNIT, cells_of_score, hats
 from noisegate.transforms.statistics.features import One

@@ -10,12 +10,12 @@ columns, a random few are asked about; where it hides even the target's spread, 
 buys the mean.
 """
 
-from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Final, final
 
 import numpy as np
 
+from noisegate.frozen import dataclass, field, replace
 from noisegate.learners.asking import Floats, NoisySums, RowsAsk
 from noisegate.learners.fitting import Fitted
 from noisegate.learners.linear.levels import (

@@ -11,13 +11,13 @@ it hides most columns, a random few are asked about: all others have no weight.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, final
 
 import numpy as np
 from scipy.special import expit, softmax
 
+from noisegate.frozen import dataclass
 from noisegate.learners.asking import Floats, NoisySums, RowsAsk
 from noisegate.learners.fitting import Fitted
 from noisegate.learners.linear.scores import (

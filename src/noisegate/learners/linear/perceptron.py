@@ -6,13 +6,13 @@ A row is in one cell, of what is predicted and what it is, so the noise of a rou
 with the number of classes.
 """
 
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from typing import Final, final
 
 import numpy as np
 
+from noisegate.frozen import dataclass
 from noisegate.learners.asking import Floats, RowsAsk
 from noisegate.learners.fitting import Algorithm, Fitted, Options
 from noisegate.learners.linear.classifier import LinearClassifier

@@ -3,7 +3,6 @@
 LinearRegression(epsilon=1).fit(gate.matrix("patients", ["age", "bmi"], target="cost"))
 """
 
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from typing import Any, ClassVar, Final
@@ -15,6 +14,7 @@ from sklearn.base import RegressorMixin
 from noisegate.desk.display.drawing import Chart
 from noisegate.errors import SpecError
 from noisegate.exact import Number
+from noisegate.frozen import dataclass
 from noisegate.learners import plots
 from noisegate.learners.arrays import Rows
 from noisegate.learners.asking import Floats, RowsAsk

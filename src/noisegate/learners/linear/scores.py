@@ -5,13 +5,13 @@ A score's steps are so small beside what noise leaves that nothing is lost by th
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, final
 
 import numpy as np
 
 from noisegate.errors import SpecError
+from noisegate.frozen import dataclass
 from noisegate.learners.asking import Floats, NoisySums, RowsAsk
 from noisegate.transforms.statistics.features import Feature, Linear, One, Products
 from noisegate.transforms.statistics.numbers import Numbers

@@ -9,7 +9,6 @@ what was known before as far as their noise could explain the difference.
 """
 
 import warnings
-from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
 from functools import partial
 from typing import Any, ClassVar, Final, final
@@ -21,6 +20,7 @@ from sklearn.cluster import k_means
 from sklearn.exceptions import ConvergenceWarning
 
 from noisegate.desk.display.drawing import Chart
+from noisegate.frozen import KW_ONLY, dataclass
 from noisegate.learners import plots
 from noisegate.learners.arrays import Rows
 from noisegate.learners.asking import Floats, NoisySums, RowsAsk

@@ -8,7 +8,6 @@ Means start from `kmeans`; covariances are drawn to their common mean as far as 
 they differ, and that to a sphere; none is thinner than its noise.
 """
 
-from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
 from functools import partial
 from typing import Any, ClassVar, Final, final
@@ -20,6 +19,7 @@ from sklearn.base import DensityMixin
 
 from noisegate.desk.display.drawing import Chart
 from noisegate.exact import EXACT_MAX
+from noisegate.frozen import KW_ONLY, dataclass
 from noisegate.learners import plots
 from noisegate.learners.arrays import Rows
 from noisegate.learners.asking import Floats, RowsAsk

@@ -9,7 +9,6 @@ iteration, and d numbers for each. Where noise hides even these, the components 
 columns: they hold more than directions that are noise alone.
 """
 
-from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
 from functools import partial
 from typing import Any, ClassVar, Final, final
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 
 from noisegate.desk.display.drawing import Chart
 from noisegate.errors import SpecError
+from noisegate.frozen import KW_ONLY, dataclass
 from noisegate.learners import plots
 from noisegate.learners.arrays import Rows
 from noisegate.learners.asking import Floats, RowsAsk

@@ -5,13 +5,13 @@
 Least and largest values are not needed for scaling: bounds are declared.
 """
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from noisegate.frozen import dataclass
 from noisegate.learners.arrays import Rows
 from noisegate.learners.asking import Floats, RowsAsk
 from noisegate.learners.base import PrivateTransformer

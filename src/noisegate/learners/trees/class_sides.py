@@ -7,12 +7,12 @@ tell classes apart best, chosen by public coins. How many rows a class has is to
 same draw. Trees are grown at no cost on rows made up from that.
 """
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, final
 
 import numpy as np
 
+from noisegate.frozen import dataclass
 from noisegate.learners.asking import Floats, NoisySums, RowsAsk
 from noisegate.learners.trees.growing import Tree, grown
 from noisegate.learners.trees.normal_classes import CAUTION, Normals, drawn_means, even_counts

@@ -10,7 +10,6 @@ is seen of all rows; where it hides even that, one tree by the sides that classe
 """
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -18,6 +17,7 @@ import numpy as np
 from scipy.special import softmax
 
 from noisegate.desk.display.drawing import Chart
+from noisegate.frozen import KW_ONLY, dataclass
 from noisegate.learners.arrays import Rows
 from noisegate.learners.asking import Floats, RowsAsk
 from noisegate.learners.base import PrivateClassifier

@@ -4,13 +4,13 @@ A tree is a table of nodes (column, threshold, left, right), as `Leaves` takes i
 where its coordinate is at most the threshold; a leaf has column -1 and its number under left.
 """
 
-from dataclasses import dataclass
 from typing import Final, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.tree import DecisionTreeClassifier
 
+from noisegate.frozen import dataclass
 from noisegate.releases.cells.chance import Coins
 from noisegate.transforms.statistics.numbers import Numbers
 

@@ -6,12 +6,12 @@ by as much as noise does not explain.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, final
 
 import numpy as np
 
+from noisegate.frozen import dataclass
 from noisegate.learners.asking import Floats, RowsAsk
 from noisegate.learners.noisy_sums import for_means
 from noisegate.learners.trees.growing import Tree, Whole

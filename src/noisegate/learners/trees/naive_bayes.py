@@ -7,7 +7,6 @@ A row is of one class, so the noise of a class does not grow with the number of 
 `normal_classes.py` for what is made of noisy sums.
 """
 
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from itertools import pairwise
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.desk.display.drawing import Chart
+from noisegate.frozen import dataclass
 from noisegate.learners import plots
 from noisegate.learners.asking import Floats, RowsAsk
 from noisegate.learners.base import ProbableClassifier

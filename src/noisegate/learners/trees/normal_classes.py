@@ -8,12 +8,12 @@ In a pure account the noise of each sum grows with the number of columns. Where 
 them, a random few are asked about instead: what is seen of these tells more than a blur of all.
 """
 
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final, final
 
 import numpy as np
 
+from noisegate.frozen import dataclass, replace
 from noisegate.learners.asking import Floats, NoisySums, RowsAsk
 from noisegate.learners.noisy_sums import divided, for_means
 from noisegate.learners.trees.growing import Whole

@@ -1,12 +1,12 @@
 """Trees as text and as altair charts. They show what was learnt, never rows."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, final
 
 import numpy as np
 
 from noisegate.desk.display.drawing import Chart, altair
+from noisegate.frozen import dataclass
 from noisegate.learners.asking import Floats
 from noisegate.learners.fitting import REACH
 from noisegate.learners.matrix import Coordinate

@@ -11,7 +11,6 @@ in columns that public coins choose (see `class_sides.py`). "levels" is ID3 and 
 counts [FS10].
 """
 
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from typing import Any, Final, final
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 
 from noisegate.desk.display.drawing import Chart
 from noisegate.errors import Bug
+from noisegate.frozen import dataclass
 from noisegate.learners.arrays import Rows
 from noisegate.learners.asking import Floats, RowsAsk
 from noisegate.learners.base import PrivateClassifier

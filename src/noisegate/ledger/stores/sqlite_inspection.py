@@ -7,11 +7,11 @@ folded in, so that nothing a steward may want to look into is changed.
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, Final, NoReturn, TypeVar, final
 
 from noisegate.errors import LedgerError
+from noisegate.frozen import replace
 from noisegate.ledger.entry import STORE_FORMAT
 from noisegate.ledger.ledger import Ledger
 from noisegate.ledger.stores.sqlite import WITH_WAL, SQLiteTransaction, look, pragma, spoken

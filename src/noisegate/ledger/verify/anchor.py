@@ -11,10 +11,10 @@ ledger back can also present a fitting head of their own.
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, final
 
 from noisegate.errors import Bug, SpecError
+from noisegate.frozen import dataclass
 from noisegate.ledger.entry import Entry, canonical
 
 if TYPE_CHECKING:

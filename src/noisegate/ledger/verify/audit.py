@@ -1,10 +1,10 @@
 """Recheck a ledger from its log: the chain, the prices, the limits, the caches and the answers."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import final
 
 from noisegate.errors import LedgerError
+from noisegate.frozen import dataclass, field
 from noisegate.ledger.account import Prices
 from noisegate.ledger.entry import NO_HASH, Entry, Row, digest
 from noisegate.ledger.transaction import Transaction

@@ -1,11 +1,11 @@
 """Accounts and requests recomputed from the log alone: what `verify` and `restore` compare with."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Final, final
 
 from noisegate.accounting.accountant import Charge
 from noisegate.errors import NoisegateError
+from noisegate.frozen import dataclass, field, replace
 from noisegate.ledger.account import (
     NOTHING,
     Account,

@@ -10,7 +10,6 @@ array([0, 0])
 [Fraction(1, 2), Fraction(1, 10)]
 """
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Final, final
 
@@ -20,6 +19,7 @@ from noisegate.accounting.biased import biased_delta
 from noisegate.accounting.crowd import CROWD_MAX, EPSILON_MAX
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import positive
+from noisegate.frozen import dataclass
 from noisegate.mechanisms.additive.crowd_counts import CrowdCounts
 from noisegate.mechanisms.base import Mechanism, Takes, require_whole, store, store_positive
 from noisegate.noise.bits import SYSTEM, Bits

@@ -10,13 +10,13 @@ number instead of √2 · width · Δ / ε, 2.4 times less.
 ('ε = 0.1', Fraction(2560, 1))
 """
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, final
 
 from noisegate.accounting.box import box_tail
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number, positive
+from noisegate.frozen import dataclass
 from noisegate.mechanisms import base
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.box import box_fits, box_noise, checked_box

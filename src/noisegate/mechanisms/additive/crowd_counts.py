@@ -10,7 +10,6 @@ array([0, 0])
 36
 """
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Final, final
 
@@ -19,11 +18,12 @@ import numpy as np
 from noisegate.accounting.crowd import CROWD_MAX, EPSILON_MAX
 from noisegate.algebra.tally import Sums
 from noisegate.errors import SpecError, Unsupported
+from noisegate.frozen import dataclass
 from noisegate.mechanisms import base
-from noisegate.noise.bernoulli import sample_rows
 from noisegate.noise.binomials import binomial
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array
+from noisegate.noise.coins import sample_rows
 from noisegate.privacy.distance import L1
 from noisegate.privacy.event import CrowdCountsEvent
 from noisegate.transforms.query import Query

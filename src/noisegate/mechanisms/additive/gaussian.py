@@ -4,15 +4,15 @@
 Fraction(50, 1)
 """
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, final
 
 from noisegate.exact import Number
+from noisegate.frozen import dataclass
 from noisegate.mechanisms import base
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array
-from noisegate.noise.gaussian import VARIANCE_MAX, VARIANCE_MIN, discrete_gaussian
+from noisegate.noise.law import VARIANCE_MAX, VARIANCE_MIN
 from noisegate.privacy.distance import L2
 from noisegate.privacy.event import DiscreteGaussianEvent
 from noisegate.transforms.query import Query
@@ -56,10 +56,11 @@ class DiscreteGaussian(base.NoiseMechanism[L2]):
 
     def sample(self, exact: Int64Array, *, bits: Bits = SYSTEM) -> Int64Array:
         """The answers, clamped to ±2**60, plus noise."""
+        from noisegate.noise.gaussian import discrete_gaussian  # noqa: PLC0415 - not for all
+
         values = base.clamped(exact)
-        return base.noisy(
-            values, discrete_gaussian(size=values.shape, variance=self.variance, bits=bits)
-        )
+        noise = discrete_gaussian(size=values.shape, variance=self.variance, bits=bits)
+        return base.noisy(values, noise)
 
     def interval(self, confidence: Number) -> int:
         """The smallest certified half-width; see `discrete_gaussian_error`. Rounding: up."""

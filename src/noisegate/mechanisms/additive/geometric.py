@@ -6,11 +6,11 @@
 ('ε = 0.1', 30)
 """
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, final
 
 from noisegate.exact import Number
+from noisegate.frozen import dataclass
 from noisegate.mechanisms import base
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array

@@ -5,11 +5,11 @@ the continuous theorem. Geometric noise is as private and a little more accurate
 this one is for callers whose analysis speaks of continuous Laplace noise.
 """
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Final, final
 
 from noisegate.exact import Number, Real, real
+from noisegate.frozen import dataclass
 from noisegate.mechanisms import base
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array

@@ -4,13 +4,13 @@
 True
 """
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, final
 
 import numpy as np
 
 from noisegate.exact import Number, positive
+from noisegate.frozen import dataclass
 from noisegate.mechanisms import base
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.selection.scores import require_scores

@@ -1,12 +1,12 @@
 """Continuous Gaussian noise, exactly rounded: for analyses that speak of continuous noise."""
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Final, final
 
 from flint import arb
 
 from noisegate.exact import Number, Real, real
+from noisegate.frozen import dataclass
 from noisegate.mechanisms import base
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array

@@ -6,7 +6,6 @@
 (0.0818239, True)
 """
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, final
 
@@ -15,6 +14,7 @@ import numpy as np
 from noisegate.accounting.tails import upper_tail
 from noisegate.errors import SpecError
 from noisegate.exact import Number, Real, lower, real, upper
+from noisegate.frozen import dataclass
 from noisegate.mechanisms import base
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array

@@ -10,7 +10,6 @@ number of units that hold the key; a unit adds at most 1 to each of at most ``ke
 
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import ClassVar, Final, final
@@ -22,15 +21,15 @@ from noisegate.accounting.tails import discrete_gaussian_tail, upper_tail
 from noisegate.algebra.tally import Keys
 from noisegate.errors import SpecError
 from noisegate.exact import Number, Real, enclose, lower, positive, real, upper
+from noisegate.frozen import dataclass
 from noisegate.mechanisms import base
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric
-from noisegate.noise.bernoulli import bernoulli
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array
-from noisegate.noise.gaussian import VARIANCE_MAX, VARIANCE_MIN
+from noisegate.noise.coins import bernoulli
 from noisegate.noise.geometric import SCALE_MAX, SCALE_MIN
-from noisegate.noise.law import Certified
+from noisegate.noise.law import VARIANCE_MAX, VARIANCE_MIN, Certified
 from noisegate.privacy.event import KeySelectionEvent, ThresholdedGaussianEvent
 from noisegate.transforms.query import Query
 

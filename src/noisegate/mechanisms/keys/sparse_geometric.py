@@ -12,7 +12,6 @@ remainder of a geometric number. With τ = θ this is the plain filter.
 """
 
 from abc import abstractmethod
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Final, TypeAlias, final
 
@@ -23,12 +22,13 @@ from noisegate.accounting.tails import upper_tail
 from noisegate.algebra.tally import Cells
 from noisegate.errors import Bug, SpecError, Unsupported
 from noisegate.exact import Number, Real, real, upper
+from noisegate.frozen import dataclass
 from noisegate.mechanisms import base
 from noisegate.mechanisms.selection.scores import require_flag
-from noisegate.noise.bernoulli import bernoulli
 from noisegate.noise.binomials import binomial
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array, Places
+from noisegate.noise.coins import bernoulli
 from noisegate.noise.geometric import SCALE_MAX, SCALE_MIN, discrete_laplace, geometric
 from noisegate.noise.law import Certified
 from noisegate.noise.uniform import subset, uniform_below

@@ -9,7 +9,6 @@ least 256 · 2**j exactly where U ≤ v 2**(24-j), that is, where v ≥ A with A
 is uniform on {1, …, 2**j}: the law of `marked_tails` at τ = 2**j.
 """
 
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import ClassVar, Final, final
@@ -17,6 +16,7 @@ from typing import ClassVar, Final, final
 import numpy as np
 
 from noisegate.exact import Number, Real, lower
+from noisegate.frozen import dataclass
 from noisegate.mechanisms.base import require_whole, store_positive
 from noisegate.mechanisms.keys import sparse_geometric
 from noisegate.noise.bits import SYSTEM, Bits

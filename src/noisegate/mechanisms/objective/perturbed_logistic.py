@@ -13,7 +13,6 @@ a minimiser; how near is proven, and a little noise on a grid hides it [INSTTW19
 
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations_with_replacement
 from math import fsum, isqrt
@@ -26,6 +25,7 @@ from numpy.typing import NDArray
 from noisegate.algebra.tally import Rows
 from noisegate.errors import Bug, SpecError, Unsupported
 from noisegate.exact import Number, Real, positive, real, upper
+from noisegate.frozen import dataclass
 from noisegate.mechanisms import base
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.noise.bits import SYSTEM, Bits

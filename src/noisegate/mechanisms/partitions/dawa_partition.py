@@ -10,7 +10,6 @@ programming over the noisy costs alone. Ties go to the longer last stretch, then
 array([0, 8])
 """
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Final, final
 
@@ -18,6 +17,7 @@ import numpy as np
 
 from noisegate.errors import SpecError
 from noisegate.exact import Number, positive
+from noisegate.frozen import dataclass
 from noisegate.mechanisms import base
 from noisegate.mechanisms.partitions.boxes import require_table
 from noisegate.noise.bits import SYSTEM, Bits

@@ -11,7 +11,6 @@ are told apart: doubles hold so many grains at most, so cells that move far need
 array([1])
 """
 
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil, isqrt, log2, sqrt
 from typing import ClassVar, Final, final
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction, positive
+from noisegate.frozen import dataclass, replace
 from noisegate.mechanisms import base
 from noisegate.mechanisms.partitions.boxes import require_table
 from noisegate.mechanisms.selection.scores import FACTOR_MAX

@@ -12,7 +12,6 @@ True
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from math import ceil, log
@@ -21,6 +20,7 @@ from typing import ClassVar, Final, TypeAlias, final
 import numpy as np
 
 from noisegate.exact import Number, Real, positive, real, upper
+from noisegate.frozen import dataclass
 from noisegate.mechanisms import base
 from noisegate.mechanisms.partitions import boxes
 from noisegate.noise.bits import SYSTEM, Bits

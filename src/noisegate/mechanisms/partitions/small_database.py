@@ -11,7 +11,6 @@ it reaches: 6 rows over 16 cells, 3 over 90, 1 over 512.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations_with_replacement
 from math import comb
@@ -21,6 +20,7 @@ import numpy as np
 
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number
+from noisegate.frozen import dataclass
 from noisegate.mechanisms import base
 from noisegate.mechanisms.partitions.boxes import whole_number
 from noisegate.mechanisms.selection.scores import (

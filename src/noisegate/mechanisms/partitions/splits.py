@@ -6,7 +6,6 @@
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, final
 
@@ -14,6 +13,7 @@ import numpy as np
 
 from noisegate.errors import SpecError
 from noisegate.exact import Number
+from noisegate.frozen import dataclass
 from noisegate.mechanisms import base
 from noisegate.mechanisms.partitions.boxes import (
     box_sums,

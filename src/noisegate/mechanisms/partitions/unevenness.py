@@ -8,13 +8,13 @@ the other, wherever they lie.
 [0, 256]
 """
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Final, final
 
 import numpy as np
 
 from noisegate.errors import SpecError
+from noisegate.frozen import dataclass
 from noisegate.mechanisms import base
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.partitions.boxes import require_table

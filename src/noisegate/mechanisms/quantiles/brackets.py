@@ -39,7 +39,6 @@ True
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from itertools import accumulate
@@ -50,6 +49,7 @@ import numpy as np
 
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction, positive
+from noisegate.frozen import dataclass
 from noisegate.mechanisms import base
 from noisegate.mechanisms.quantiles import quantile
 from noisegate.mechanisms.quantiles.ranks import (
@@ -60,9 +60,9 @@ from noisegate.mechanisms.quantiles.ranks import (
     rank_error_up,
 )
 from noisegate.mechanisms.selection.scores import FACTOR_MAX
-from noisegate.noise.bernoulli import bernoulli_exp
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array
+from noisegate.noise.coins import bernoulli_exp
 from noisegate.noise.uniform import uniform_below
 from noisegate.privacy.event import Event, ExponentialEvent, Sequential
 from noisegate.transforms.query import Query

@@ -9,7 +9,6 @@
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Final, final
 
@@ -17,6 +16,7 @@ import numpy as np
 
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction, positive, shown
+from noisegate.frozen import dataclass
 from noisegate.mechanisms import base
 from noisegate.mechanisms.quantiles.ranks import (
     DENOMINATOR_MAX,

@@ -7,7 +7,6 @@
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from math import ceil, log
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
 from noisegate.exact import Number, positive
+from noisegate.frozen import dataclass
 from noisegate.mechanisms import base
 from noisegate.mechanisms.quantiles import quantile
 from noisegate.mechanisms.quantiles.ranks import DENOMINATOR_MAX, RankGoal, private_ranks

@@ -11,7 +11,6 @@ one of them; it is almost always enough to know that bound. If not, the far runs
 weighed exactly. So the law is that of the full race, and the work is that of the window.
 """
 
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from math import ceil, log
@@ -20,10 +19,11 @@ from typing import Final, final
 import numpy as np
 
 from noisegate.exact import Real, real, upper
-from noisegate.noise.bernoulli import falls_below
+from noisegate.frozen import dataclass
 from noisegate.noise.bits import Bits
 from noisegate.noise.choice import Contest, choose_times
 from noisegate.noise.chunks import Int64Array
+from noisegate.noise.coins import falls_below
 from noisegate.noise.law import Certified
 from noisegate.noise.uniform import uniform_below_each
 

@@ -9,7 +9,6 @@ True
 ['ExponentialEvent', 'ExponentialEvent', 'GeometricEvent']
 """
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Final, final
 
@@ -17,6 +16,7 @@ import numpy as np
 
 from noisegate.errors import SpecError
 from noisegate.exact import Number, positive
+from noisegate.frozen import dataclass
 from noisegate.mechanisms import base
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.quantiles.quantile import Quantile

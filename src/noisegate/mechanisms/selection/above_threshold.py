@@ -13,7 +13,6 @@ Fraction(1, 1)
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from threading import Lock
 from typing import ClassVar, Final, final
@@ -24,6 +23,7 @@ from numpy.typing import NDArray
 from noisegate.accounting.tails import upper_tail
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number, positive
+from noisegate.frozen import dataclass
 from noisegate.mechanisms import base
 from noisegate.mechanisms.selection.scores import questions_of, require_flag, sides
 from noisegate.noise.bits import SYSTEM, Bits

@@ -7,11 +7,11 @@
 15
 """
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, final
 
 from noisegate.errors import Unsupported
+from noisegate.frozen import dataclass
 from noisegate.mechanisms.selection.scores import OneByScore, clamped_scores
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.choice import Contest, choose_times

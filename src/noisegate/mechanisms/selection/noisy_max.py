@@ -8,7 +8,6 @@ gaps and with k = 1 it is permute-and-flip [DKXWZ21].
 Fraction(1, 2)
 """
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, final
 
@@ -16,6 +15,7 @@ import numpy as np
 
 from noisegate.errors import SpecError
 from noisegate.exact import Number, Real, real, upper
+from noisegate.frozen import dataclass
 from noisegate.mechanisms.base import failure_of, whole_count
 from noisegate.mechanisms.selection.scores import (
     SeveralByScore,

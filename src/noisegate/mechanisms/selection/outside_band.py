@@ -11,13 +11,13 @@ counts only rise, so only the upper end has to give way, and when it goes, only 
 Fraction(1, 1)
 """
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, final
 
 import numpy as np
 
 from noisegate.exact import Number, Real, positive, real
+from noisegate.frozen import dataclass
 from noisegate.mechanisms import base
 from noisegate.mechanisms.selection.above_threshold import Run, SparseVector, asked, cut_off, scales
 from noisegate.noise.bits import SYSTEM, Bits

@@ -4,10 +4,10 @@ Visit the candidates in random order and accept o with probability e^(factor · 
 It equals the largest score after exponential noise [DKXWZ21], which is how it is drawn.
 """
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, final
 
+from noisegate.frozen import dataclass
 from noisegate.mechanisms.selection.scores import OneByScore, clamped_scores
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.choice import Contest, choose_times

@@ -8,7 +8,6 @@
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Final, final
 
@@ -16,6 +15,7 @@ import numpy as np
 
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number, real, upper
+from noisegate.frozen import dataclass
 from noisegate.mechanisms.base import failure_of, store
 from noisegate.mechanisms.selection import scores
 from noisegate.noise.bits import SYSTEM, Bits

@@ -5,13 +5,13 @@ price is 2 · factor · sensitivity, or half of that when scores are monotone: a
 moves no score down (or no score up), whatever the data.
 """
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Final, Self
 
 from noisegate.algebra.tally import Marginals, Sums
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number, positive, real, upper
+from noisegate.frozen import dataclass
 from noisegate.mechanisms import base
 from noisegate.noise.chunks import Int64Array
 from noisegate.transforms.query import Query

@@ -11,7 +11,6 @@ and score, and then one of its points: a continuous choice on a public grid as f
 [[-3, 0, 3, 4], [3, 3, 1, 0], [1, 2, 1, 0]]
 """
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Final, final
 
@@ -20,6 +19,7 @@ import numpy as np
 from noisegate.algebra.tally import Rows
 from noisegate.errors import SpecError
 from noisegate.exact import Number, positive, real, upper
+from noisegate.frozen import dataclass
 from noisegate.mechanisms import base
 from noisegate.mechanisms.selection.scores import FACTOR_MAX
 from noisegate.noise.bits import SYSTEM, Bits

@@ -4,12 +4,12 @@
 Fraction(1, 5)
 """
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, final
 
 from noisegate.errors import SpecError
 from noisegate.exact import Number
+from noisegate.frozen import dataclass
 from noisegate.mechanisms.base import failure_of
 from noisegate.mechanisms.selection.scores import SeveralByScore, clamped_scores, shortfall_up
 from noisegate.noise.bits import SYSTEM, Bits

@@ -11,7 +11,6 @@ released with noise of its own, for a share of the price.
 True
 """
 
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from math import ceil
@@ -21,6 +20,7 @@ import numpy as np
 
 from noisegate.errors import SpecError
 from noisegate.exact import Number, enclose, exp_up, lower, real
+from noisegate.frozen import dataclass
 from noisegate.mechanisms import base
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.smooth.smooth import REACH_MAX, UNIT, LocalNoise, SmoothNoise

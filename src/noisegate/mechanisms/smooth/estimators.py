@@ -12,7 +12,6 @@ scaled to the middle of the values, or to how many lie around the estimate, not 
 5
 """
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Final, final
 
@@ -20,6 +19,7 @@ import numpy as np
 
 from noisegate.errors import SpecError
 from noisegate.exact import fraction, shown
+from noisegate.frozen import dataclass
 from noisegate.mechanisms.base import INPUT_MAX, clamped, require_whole, store
 from noisegate.mechanisms.smooth.local_quantile import OfValues
 from noisegate.mechanisms.smooth.smooth import LocalNoise, require_local

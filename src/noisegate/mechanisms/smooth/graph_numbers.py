@@ -8,7 +8,6 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, final
 
@@ -16,6 +15,7 @@ import numpy as np
 
 from noisegate.algebra.tally import Cells
 from noisegate.errors import SpecError, Unsupported
+from noisegate.frozen import dataclass
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.base import (

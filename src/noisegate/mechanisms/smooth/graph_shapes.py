@@ -10,12 +10,12 @@ at most: from no edge to an edge, or its weight.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from noisegate.frozen import dataclass
 from noisegate.noise.chunks import Int64Array
 
 BLOCK: Final = 1 << 22  # pairs of vertices at once

@@ -11,12 +11,12 @@ True
 """
 
 from abc import abstractmethod
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, final
 
 import numpy as np
 
+from noisegate.frozen import dataclass
 from noisegate.mechanisms import base
 from noisegate.mechanisms.quantiles.quantile import checked_tau
 from noisegate.mechanisms.smooth.smooth import LocalNoise, decays_of, require_local

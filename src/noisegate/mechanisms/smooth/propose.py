@@ -8,7 +8,6 @@ If that seems far, the number is released with noise for the bound; else nothing
 (27, [0, 0])
 """
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Final, final
 
@@ -16,6 +15,7 @@ import numpy as np
 
 from noisegate.errors import SpecError
 from noisegate.exact import Number, Real, positive, real, upper
+from noisegate.frozen import dataclass
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.base import clamped, require_whole, store_positive, whole_count
 from noisegate.mechanisms.smooth.smooth import REACH_MAX, LocalNoise, chance_of

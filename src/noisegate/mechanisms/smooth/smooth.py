@@ -15,7 +15,6 @@ True
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from math import exp, sqrt
@@ -28,6 +27,7 @@ from noisegate.accounting.search import digits_down, largest, least
 from noisegate.accounting.smooth import laplace_delta_up, lognormal_rho_up, student_epsilon_up
 from noisegate.errors import SpecError
 from noisegate.exact import Number, exp_up, fraction, positive, shown, sqrt_down
+from noisegate.frozen import dataclass
 from noisegate.mechanisms import base
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import Int64Array

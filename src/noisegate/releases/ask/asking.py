@@ -12,7 +12,6 @@ these rows for the same price.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import hypot, prod
 from typing import Any, Final, Protocol, final
@@ -31,6 +30,7 @@ from noisegate.desk.terms.price import Price, require_shares, variance_of
 from noisegate.desk.terms.terms import Terms
 from noisegate.errors import Unsupported
 from noisegate.exact import Number
+from noisegate.frozen import dataclass, replace
 from noisegate.ledger.ledger import Ledger
 from noisegate.mechanisms.base import Mechanism
 from noisegate.privacy.distance import L1, L2

@@ -1,7 +1,6 @@
 """What all orders of releases share: the rows, the price, and caps; see `Gate.release`."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Final, TypedDict
 
@@ -14,6 +13,7 @@ from noisegate.desk.order import Box, Columns, E_co, JobOrder, Json, Options, R_
 from noisegate.desk.terms.terms import Terms
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number, fraction
+from noisegate.frozen import dataclass, field, fields, replace
 from noisegate.releases.cells.workload import Workload
 from noisegate.transforms.checks import CAP_MAX
 

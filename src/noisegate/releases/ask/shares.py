@@ -4,13 +4,13 @@ Shares are decided from public facts only: sizes, the workload and the kind of n
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from math import asinh, inf, sinh, sqrt
 from typing import Final, final
 
 import numpy as np
 
+from noisegate.frozen import dataclass
 from noisegate.releases.ask.asking import Ask, one_sum
 
 _GRAIN: Final = 1_000_000  # shares are whole millionths, which every account can add up exactly

@@ -8,7 +8,6 @@
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from fractions import Fraction
 from typing import Any, Final, TypeAlias, final
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 from noisegate.arrow import number_column
 from noisegate.errors import SpecError
 from noisegate.exact import fraction
+from noisegate.frozen import dataclass
 from noisegate.privacy import release
 
 AxisKey: TypeAlias = str | int | date | datetime | Fraction | None

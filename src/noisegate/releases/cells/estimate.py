@@ -14,7 +14,6 @@ How far sums of noise reach: bounds that hold whatever the sum is made of.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from math import erfc, exp, log, pi, sqrt
@@ -25,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.desk.terms.price import Price, variance_of
+from noisegate.frozen import dataclass
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.releases.cells.workload import Floats, Ints, Workload
 

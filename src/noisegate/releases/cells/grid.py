@@ -1,7 +1,6 @@
 """The cells of a release: the declared groups of one SELECT, and the one sum over them."""
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
 from math import floor, lcm, prod
@@ -24,6 +23,7 @@ from noisegate.algebra.tally import Grouping, Sums
 from noisegate.desk.terms.terms import Terms
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import fraction
+from noisegate.frozen import dataclass, replace
 from noisegate.privacy.domain import Column, Kind, TableDomain
 from noisegate.releases.cells.axes import Axis, plain_number
 from noisegate.sql.bounds.limits import caps_of

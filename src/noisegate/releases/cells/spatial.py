@@ -5,13 +5,13 @@ the count is taken to be spread evenly, so a rectangle that covers a part of it 
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import product
 from typing import Final, NamedTuple, TypeAlias, final
 
 import numpy as np
 
 from noisegate.errors import SpecError
+from noisegate.frozen import dataclass, replace
 from noisegate.mechanisms.partitions.boxes import halves, single, whole
 from noisegate.releases.cells.workload import Floats, Ints
 from noisegate.transforms.strategy import Groups

@@ -6,7 +6,6 @@
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import product
 from math import prod
 from typing import Final, TypeAlias, final
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
+from noisegate.frozen import dataclass
 from noisegate.transforms.strategy import Matrix
 
 Floats: TypeAlias = NDArray[np.float64]

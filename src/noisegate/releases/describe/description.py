@@ -5,7 +5,6 @@ by their kind. On a screen there is a row for each column of the table instead.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Final, final
 
@@ -15,6 +14,7 @@ from noisegate.desk.answer import Answer
 from noisegate.desk.display.numbers import CHOSEN
 from noisegate.desk.release import PICTURES, Held, loading, read_held
 from noisegate.exact import Number
+from noisegate.frozen import dataclass, replace
 from noisegate.releases.forms.kept_answer import HeldAnswer, answer_of, record_of
 
 FORMAT: Final = "noisegate-description/1"

@@ -8,7 +8,6 @@ The answers become one table, with a line for each number.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, final
 
 import pyarrow as pa
@@ -24,6 +23,7 @@ from noisegate.desk.terms.price import Price
 from noisegate.desk.terms.terms import Terms, checked_terms
 from noisegate.errors import OverBudget, SpecError, Unsupported
 from noisegate.exact import Number, fraction
+from noisegate.frozen import dataclass
 from noisegate.privacy.domain import Column, Kind, TableDomain
 from noisegate.privacy.event import Event, NothingEvent
 from noisegate.privacy.guarantee import Guarantee

@@ -9,7 +9,6 @@ Each is a question as anybody could ask it. What is not declared is said, not me
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from enum import Enum, auto
 from fractions import Fraction
 from typing import Final, final
@@ -17,6 +16,7 @@ from typing import Final, final
 from noisegate.desk.desk import Desk
 from noisegate.desk.terms.price import Funds, Step
 from noisegate.desk.terms.terms import Terms
+from noisegate.frozen import dataclass, replace
 from noisegate.privacy.domain import Column, Kind
 from noisegate.releases.describe.description import COUNT, MEAN, MISSING, QUARTILES, ROWS
 from noisegate.sql.bounds.sized import LOOSE

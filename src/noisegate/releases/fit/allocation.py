@@ -8,7 +8,6 @@ to plain marginals, or to larger tables that hold several of them, more often th
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from math import prod
 from typing import Final, final
@@ -16,6 +15,7 @@ from typing import Final, final
 import numpy as np
 from numpy.typing import NDArray
 
+from noisegate.frozen import dataclass
 from noisegate.releases.cells.workload import Floats
 from noisegate.releases.fit.residuals import Axes, Question, Sizes, closure
 

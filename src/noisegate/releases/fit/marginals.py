@@ -10,7 +10,6 @@ Everything after measuring is free. The first step alone is unbiased and has a k
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from math import prod, sqrt
 from typing import Final, TypeAlias, final
@@ -18,6 +17,7 @@ from typing import Final, TypeAlias, final
 import numpy as np
 
 from noisegate.errors import SpecError
+from noisegate.frozen import dataclass
 from noisegate.releases.ask.asking import Ask, Noisy
 from noisegate.releases.cells.estimate import simplex
 from noisegate.releases.cells.workload import Floats, Ints

@@ -19,13 +19,13 @@ follow from the release, so that a ± never changes. It is a model, not a proof;
 held on real and made-up tables stands in docs/releases.md.
 """
 
-from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Final, NamedTuple, final
 
 import numpy as np
 
+from noisegate.frozen import dataclass, replace
 from noisegate.releases.cells.chance import Coins, public_coins
 from noisegate.releases.cells.estimate import tail_factor
 from noisegate.releases.cells.workload import Floats, Ints, Workload

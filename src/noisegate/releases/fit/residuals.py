@@ -15,13 +15,13 @@ each these are the Fourier coefficients of [BCDKMT07].
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from math import prod
 from typing import Final, TypeAlias, final
 
 import numpy as np
 
+from noisegate.frozen import dataclass
 from noisegate.releases.ask.asking import Noisy
 from noisegate.releases.cells.workload import Floats, Ints
 from noisegate.transforms.strategy import Block, Groups, Matrix

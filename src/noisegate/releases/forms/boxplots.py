@@ -6,7 +6,6 @@ error in ranks that is known beforehand. Of dates the ± is in days.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date, timedelta
 from fractions import Fraction
 from pathlib import Path
@@ -24,6 +23,7 @@ from noisegate.desk.terms.terms import Terms
 from noisegate.errors import SpecError
 from noisegate.exact import Number as Numeric
 from noisegate.exact import fraction
+from noisegate.frozen import dataclass
 from noisegate.mechanisms.catalogue import from_record
 from noisegate.mechanisms.quantiles.brackets import Brackets
 from noisegate.mechanisms.quantiles.quantiles import Quantiles

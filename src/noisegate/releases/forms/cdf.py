@@ -6,7 +6,6 @@ from.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, ClassVar, final
@@ -25,6 +24,7 @@ from noisegate.desk.release import Held, loading
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number as Numeric
 from noisegate.exact import fraction
+from noisegate.frozen import dataclass, replace
 from noisegate.mechanisms.base import failure_of
 from noisegate.releases.cells.workload import Floats, Workload
 from noisegate.releases.forms.table import TableRelease

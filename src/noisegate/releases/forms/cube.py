@@ -6,7 +6,6 @@ own, in one allowance.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Required, final
@@ -29,6 +28,7 @@ from noisegate.desk.terms.price import Price
 from noisegate.desk.terms.terms import Terms
 from noisegate.errors import SpecError
 from noisegate.exact import Number as Numeric
+from noisegate.frozen import dataclass, replace
 from noisegate.mechanisms.base import failure_of
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.event import Event

@@ -6,7 +6,6 @@ bins of numbers; others are summed over.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -20,6 +19,7 @@ from noisegate.desk.display.plot import framed
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number
 from noisegate.files import written
+from noisegate.frozen import dataclass
 from noisegate.inert import json_text
 from noisegate.releases.cells.axes import require_names
 from noisegate.releases.cells.spatial import even_sums

@@ -1,7 +1,6 @@
 """A release that is an answer: what a file keeps of it, and the answer that is read from it."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +10,7 @@ from noisegate.desk.card import Card
 from noisegate.desk.noisy import HalfWidths
 from noisegate.desk.release import Held
 from noisegate.exact import Number
+from noisegate.frozen import dataclass, replace
 from noisegate.mechanisms.base import failure_of
 from noisegate.mechanisms.quantiles.brackets import LADDER
 from noisegate.privacy.guarantee import Guarantee

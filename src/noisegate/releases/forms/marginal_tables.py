@@ -6,7 +6,6 @@ asked, saved and read again at no cost.
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from math import prod
 from types import MappingProxyType
 from typing import Any, Final, final
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 from noisegate.errors import LedgerError, SpecError
 from noisegate.exact import Number as Numeric
 from noisegate.exact import fraction
+from noisegate.frozen import dataclass, replace
 from noisegate.mechanisms.base import failure_of
 from noisegate.releases.cells.axes import Axis, chosen_cells, require_names
 from noisegate.releases.cells.estimate import tail_factor

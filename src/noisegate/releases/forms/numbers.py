@@ -1,6 +1,5 @@
 """Released numbers over cells: sums of them, and how far these may be off."""
 
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
 from math import ceil
@@ -13,6 +12,7 @@ from noisegate.desk.display.numbers import LEAST, with_margin
 from noisegate.desk.release import Charged
 from noisegate.exact import Number as Numeric
 from noisegate.exact import fraction
+from noisegate.frozen import dataclass
 from noisegate.mechanisms.base import failure_of
 from noisegate.releases.cells.axes import Axis, runs_of
 from noisegate.releases.cells.estimate import reach, tail_factor

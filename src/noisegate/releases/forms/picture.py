@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
 from math import cos, radians
@@ -19,6 +18,7 @@ from noisegate.desk.display.numbers import percent
 from noisegate.desk.display.plot import drawn, framed, inert, label_angle
 from noisegate.errors import SpecError
 from noisegate.exact import Number
+from noisegate.frozen import dataclass, replace
 from noisegate.releases.cells.axes import Axis, require_names
 from noisegate.releases.cells.workload import Workload, marginals, prefixes
 

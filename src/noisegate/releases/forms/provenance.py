@@ -1,7 +1,6 @@
 """How a release was made: method, workload, price and transcript, as public facts."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from fractions import Fraction
 from hashlib import sha256
 from itertools import combinations
@@ -11,6 +10,7 @@ import numpy as np
 
 from noisegate.desk.terms.price import Price
 from noisegate.errors import NoisegateError, SpecError
+from noisegate.frozen import dataclass, field
 from noisegate.releases.ask.transcript import Rounds, Told, pack
 from noisegate.releases.cells import workload as workloads
 from noisegate.releases.cells.axes import Axis, runs_of

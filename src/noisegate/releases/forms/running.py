@@ -11,7 +11,6 @@ promised and why.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from datetime import date, datetime
 from fractions import Fraction
 from math import sqrt
@@ -36,6 +35,7 @@ from noisegate.desk.release import ENDINGS, Charged, loading, read_held
 from noisegate.desk.terms.price import variance_of
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number as Numeric
+from noisegate.frozen import dataclass, replace
 from noisegate.mechanisms.base import failure_of
 from noisegate.privacy.domain import Key, TableDomain, ordinal
 from noisegate.privacy.event import Event

@@ -5,7 +5,6 @@ Before it is released, `TableExpected` says method and predicted error, made wit
 
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Any, ClassVar, Final, final
@@ -21,6 +20,7 @@ from noisegate.desk.plan import Fact
 from noisegate.desk.release import ENDINGS, Charged, loading, read_held
 from noisegate.errors import SpecError
 from noisegate.exact import Number as Numeric
+from noisegate.frozen import dataclass
 from noisegate.mechanisms.base import failure_of
 from noisegate.releases.ask.transcript import pack, unpack
 from noisegate.releases.cells.axes import Axis, keys_of

@@ -9,7 +9,6 @@ keep        numbers and transcript are stored before anyone sees them
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
 from datetime import date
 from fractions import Fraction
 from typing import Any, ClassVar, Final, Literal, Required, TypeAlias, final
@@ -22,6 +21,7 @@ from noisegate.desk.desk import Desk
 from noisegate.desk.job import Job, Progress, Receipt, Recipe, derived
 from noisegate.desk.terms.terms import Terms
 from noisegate.errors import NoisegateError, SpecError
+from noisegate.frozen import dataclass, fields
 from noisegate.ledger.ledger import Ledger
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.event import Event, decode, encode

@@ -1,7 +1,6 @@
 """Recipes by name: what to measure for a workload, and how to rebuild the cells from it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
 from fractions import Fraction
 from importlib import import_module
 from math import prod
@@ -11,6 +10,7 @@ from typing import Any, Final, Protocol, get_args
 from noisegate.desk.terms.terms import require_options
 from noisegate.errors import SpecError
 from noisegate.exact import fraction
+from noisegate.frozen import dataclass, fields
 from noisegate.releases.ask.asking import Ask
 from noisegate.releases.cells.estimate import Estimate, Predicted
 from noisegate.releases.cells.workload import Workload

@@ -4,7 +4,6 @@ Which boxes are looked at more closely follows from noisy counts alone: from the
 margins of each axis, and from the boxes above. Nothing needs to be known of the rows beforehand.
 """
 
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
 from math import prod, sqrt
@@ -14,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
+from noisegate.frozen import dataclass
 from noisegate.releases.ask.asking import Ask, one_sum
 from noisegate.releases.ask.shares import Law
 from noisegate.releases.cells.estimate import Estimate, Predicted, rounded, whole

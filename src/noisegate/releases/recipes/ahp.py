@@ -1,6 +1,5 @@
 """Cells that look alike, wherever they are, share one sum: best for cells with few values."""
 
-from dataclasses import dataclass
 from fractions import Fraction
 from math import log, prod, sqrt
 from typing import ClassVar, Final, final
@@ -8,6 +7,7 @@ from typing import ClassVar, Final, final
 import numpy as np
 from numpy.typing import NDArray
 
+from noisegate.frozen import dataclass
 from noisegate.releases.ask.asking import Ask, each_cell
 from noisegate.releases.ask.shares import Law
 from noisegate.releases.cells.estimate import Estimate, Predicted

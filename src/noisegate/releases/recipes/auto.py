@@ -15,13 +15,13 @@ An order of a table first asks whether the workload is few ranges (`is_few`): th
 method, and no method is "auto".
 """
 
-from dataclasses import dataclass, replace
 from math import prod
 from typing import ClassVar, Final, final
 
 import numpy as np
 
 from noisegate.errors import SpecError
+from noisegate.frozen import dataclass, replace
 from noisegate.releases.ask.asking import Ask
 from noisegate.releases.cells.estimate import Estimate, Predicted
 from noisegate.releases.cells.workload import Workload

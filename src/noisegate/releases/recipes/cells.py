@@ -1,11 +1,11 @@
 """Every cell with noise of its own: best for single cells, and for few of them."""
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, final
 
 import numpy as np
 
+from noisegate.frozen import dataclass
 from noisegate.releases.ask.asking import Ask, each_cell
 from noisegate.releases.cells.estimate import Estimate, Predicted
 from noisegate.releases.cells.workload import Floats, Ints, Workload

@@ -1,7 +1,6 @@
 """The best questions to ask for a workload under Gaussian noise, found by convex optimisation."""
 
 from contextlib import suppress
-from dataclasses import dataclass
 from fractions import Fraction
 from math import floor, log2, prod
 from typing import ClassVar, Final, final
@@ -10,6 +9,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from noisegate.errors import SpecError
+from noisegate.frozen import dataclass
 from noisegate.releases.ask.asking import Ask
 from noisegate.releases.cells.estimate import Estimate, Predicted
 from noisegate.releases.cells.workload import Floats, Ints, Workload, ranges

@@ -1,6 +1,5 @@
 """A private partition into nearly even stretches, then a tree over them: best for few rows."""
 
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from math import ceil, prod, sqrt
@@ -10,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
+from noisegate.frozen import dataclass
 from noisegate.mechanisms.partitions.dawa_partition import DawaPartition, walk
 from noisegate.releases.ask.asking import Ask
 from noisegate.releases.ask.shares import Law

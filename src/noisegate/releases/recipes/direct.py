@@ -4,7 +4,6 @@ Both leave out what no question tells apart. Questions that hardly overlap are m
 of those that overlap much, the parts, since a cell is in as many questions, and in one part.
 """
 
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
 from math import prod
@@ -14,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
+from noisegate.frozen import dataclass
 from noisegate.releases.ask.asking import Ask
 from noisegate.releases.cells.estimate import Estimate, Predicted, rounded
 from noisegate.releases.cells.workload import (

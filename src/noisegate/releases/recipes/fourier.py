@@ -7,7 +7,6 @@ was chosen privately, they are no larger than that choice allows.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from math import floor, inf, log, log2, sqrt
@@ -18,6 +17,7 @@ from scipy.sparse import csr_array
 
 from noisegate.errors import SpecError
 from noisegate.exact import fraction
+from noisegate.frozen import dataclass, replace
 from noisegate.mechanisms.partitions.fourier_cut import WEIGHT_MAX, FourierCut
 from noisegate.privacy.distance import L1
 from noisegate.releases.ask.asking import Ask, Noisy, each_cell

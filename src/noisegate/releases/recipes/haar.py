@@ -1,7 +1,6 @@
 """Haar wavelets: differences of halves, of halves of halves, and so on, along each axis."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations, product
 from math import prod
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csc_array, csr_array
 
 from noisegate.errors import SpecError
+from noisegate.frozen import dataclass
 from noisegate.releases.ask.asking import Ask
 from noisegate.releases.ask.shares import exact_shares, separate
 from noisegate.releases.cells.estimate import Coefficients, Estimate, Predicted

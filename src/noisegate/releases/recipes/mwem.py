@@ -6,7 +6,6 @@ two of them that differ by less than that.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from math import prod, sqrt
 from typing import ClassVar, Final, final
@@ -14,6 +13,7 @@ from typing import ClassVar, Final, final
 import numpy as np
 
 from noisegate.errors import SpecError
+from noisegate.frozen import dataclass
 from noisegate.releases.ask.asking import Ask, one_sum
 from noisegate.releases.cells.estimate import Estimate, Guess, Predicted
 from noisegate.releases.cells.workload import ENTRIES_MAX, Floats, Ints, Workload, boxes_matrix

@@ -1,6 +1,5 @@
 """A few flat partitions, each planned from the noisy past: best for one dimension."""
 
-from dataclasses import dataclass
 from fractions import Fraction
 from math import exp
 from typing import ClassVar, Final, NamedTuple, final
@@ -8,6 +7,7 @@ from typing import ClassVar, Final, NamedTuple, final
 import numpy as np
 
 from noisegate.errors import Bug, SpecError
+from noisegate.frozen import dataclass
 from noisegate.mechanisms.partitions.unevenness import Unevenness
 from noisegate.releases.ask.asking import Ask
 from noisegate.releases.ask.shares import Law

@@ -13,7 +13,6 @@ and by more where there are more rows: a season with sharper features can be fur
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
 from math import prod, sqrt
@@ -23,6 +22,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from noisegate.errors import SpecError
+from noisegate.frozen import dataclass
 from noisegate.releases.ask.asking import Ask
 from noisegate.releases.cells.estimate import Estimate, Guess, Predicted
 from noisegate.releases.cells.workload import Floats, Ints, Workload

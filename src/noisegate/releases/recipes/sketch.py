@@ -19,7 +19,6 @@ count half as much again, so that an unlucky salt is not beyond its ± everywher
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from math import log, prod, sqrt
@@ -32,6 +31,7 @@ from scipy.sparse.linalg import lsqr
 from scipy.special import betainc
 
 from noisegate.errors import SpecError
+from noisegate.frozen import dataclass
 from noisegate.releases.ask.asking import Ask, Noisy, one_sum
 from noisegate.releases.cells.estimate import Estimate, Guess, Predicted
 from noisegate.releases.cells.workload import Floats, Ints, Workload

@@ -5,7 +5,6 @@ two passes, make one table of it.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from math import prod
 from typing import Any, ClassVar, Final, final
@@ -14,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
+from noisegate.frozen import dataclass
 from noisegate.releases.ask.asking import Ask
 from noisegate.releases.cells.estimate import GOLDEN, Estimate, Predicted, simplex, simplices
 from noisegate.releases.cells.workload import Floats, Ints, Workload

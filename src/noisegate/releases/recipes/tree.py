@@ -1,7 +1,6 @@
 """Sums of boxes within boxes, fitted by least squares: best for ranges over many rows."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from itertools import pairwise, product
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
+from noisegate.frozen import dataclass
 from noisegate.releases.ask.asking import Ask
 from noisegate.releases.ask.shares import NOISELESS, Law, exact_shares, nested
 from noisegate.releases.cells.estimate import Estimate, Predicted, rounded

@@ -6,7 +6,6 @@
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date, timedelta
 from fractions import Fraction
 from math import floor, lcm
@@ -22,6 +21,7 @@ from noisegate.algebra.tally import Axis, Grouping
 from noisegate.arrow import arrow_column, type_of
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import fraction
+from noisegate.frozen import dataclass
 from noisegate.privacy.domain import EPOCH, Key, Kind
 from noisegate.releases.cells.axes import date_of, key_of, key_record
 from noisegate.sql.question import Block, GroupKey

@@ -1,6 +1,5 @@
 """How a summary of a table too large to list is asked for: one measurement, kept in the ledger."""
 
-from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
 from typing import Any, Final, Literal, final
@@ -15,6 +14,7 @@ from noisegate.desk.plan import Fact
 from noisegate.desk.terms.price import inner_price
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number, positive
+from noisegate.frozen import dataclass
 from noisegate.mechanisms.base import failure_of
 from noisegate.mechanisms.keys.sparse_geometric import SparseGeometric, threshold_for
 from noisegate.mechanisms.keys.sparse_priority import SparsePriority

@@ -4,7 +4,6 @@ Cells that are not shown hold few rows or none; how few, and how surely, follows
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil, exp, expm1, floor, log
 from pathlib import Path
@@ -23,6 +22,7 @@ from noisegate.desk.release import ENDINGS, Charged, loading, read_held
 from noisegate.errors import SpecError
 from noisegate.exact import Number as Numeric
 from noisegate.exact import fraction, upper
+from noisegate.frozen import dataclass, replace
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.base import failure_of, to_record
 from noisegate.mechanisms.catalogue import from_record

@@ -6,7 +6,6 @@ no, up to a number of yeses; then the run ends. Nothing else leaves: no count, a
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil, prod
 from pathlib import Path
@@ -32,6 +31,7 @@ from noisegate.desk.terms.price import inner_price
 from noisegate.desk.terms.terms import Terms
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number, fraction
+from noisegate.frozen import dataclass, replace
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.base import failure_of, to_record

@@ -7,7 +7,6 @@ are checked before the charge, then asked in turn until the last yes that is pai
 import json
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final, TypedDict, final
 
 from noisegate.curator.curator import Curator
@@ -19,6 +18,7 @@ from noisegate.desk.job import Attempts, Drawn, Job, Progress, Receipt
 from noisegate.desk.order import JobOrder
 from noisegate.errors import LedgerError, SpecError
 from noisegate.exact import Number
+from noisegate.frozen import dataclass
 from noisegate.ledger.ledger import Ledger
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.event import Event

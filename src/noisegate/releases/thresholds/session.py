@@ -6,7 +6,6 @@ what one comparison does; each of a fixed number of yeses is paid for when the s
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
 from typing import Any, Final, Required, TypedDict, final
@@ -31,6 +30,7 @@ from noisegate.desk.terms.price import Funds, share_of, without
 from noisegate.desk.terms.terms import USUAL, Terms
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number, fraction, positive
+from noisegate.frozen import dataclass
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.selection.above_threshold import AboveThreshold
 from noisegate.privacy.distance import L1, L2

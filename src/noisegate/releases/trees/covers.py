@@ -6,12 +6,12 @@ touches. Groups that were measured last cover the table, together with earlier o
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from noisegate.frozen import dataclass
 from noisegate.releases.ask.asking import Noisy
 from noisegate.releases.cells.spatial import Side
 from noisegate.releases.cells.workload import Floats, Ints, Workload

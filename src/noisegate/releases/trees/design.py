@@ -7,13 +7,13 @@ depends on released numbers and the public workload only, so it is free.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from typing import Final, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from noisegate.frozen import dataclass
 from noisegate.releases.ask.shares import Law
 from noisegate.releases.cells.workload import Floats, Workload
 from noisegate.releases.trees.dyadic_row import Bins, Halves, Levels, added_up, pairs

@@ -6,13 +6,13 @@ uneven the axes are.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Final, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from noisegate.frozen import dataclass
 from noisegate.releases.cells.workload import Floats
 
 Ints: TypeAlias = NDArray[np.signedinteger[Any]]

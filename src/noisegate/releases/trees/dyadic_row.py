@@ -4,13 +4,13 @@ Level 0 is the whole row, the last level the single cells. The row is padded wit
 power of two, so that every level is one array.
 """
 
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import TypeAlias, final
 
 import numpy as np
 
+from noisegate.frozen import dataclass
 from noisegate.releases.cells.workload import Floats, Ints
 from noisegate.transforms.strategy import Groups
 

@@ -7,12 +7,12 @@ recipe was and however many axes there are.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Final, final
 
 import numpy as np
 
+from noisegate.frozen import dataclass
 from noisegate.releases.ask.asking import Noisy
 from noisegate.releases.ask.shares import NOISELESS
 from noisegate.releases.cells.workload import Floats, Ints

@@ -5,7 +5,6 @@ upper ends of the table, where it holds what is left; no row lies beyond them, a
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from math import inf, prod
 from typing import TypeAlias, final
@@ -13,6 +12,7 @@ from typing import TypeAlias, final
 import numpy as np
 
 from noisegate.errors import SpecError
+from noisegate.frozen import dataclass
 from noisegate.releases.cells.estimate import simplex, simplices
 from noisegate.releases.cells.workload import Floats, Ints, Workload
 from noisegate.transforms.strategy import Groups

@@ -15,13 +15,13 @@ everywhere would come out too low otherwise, and nearly empty ones too full.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import pi
 from typing import Final, final
 
 import numpy as np
 from scipy.special import log_ndtr
 
+from noisegate.frozen import dataclass
 from noisegate.releases.cells.workload import Floats
 from noisegate.releases.trees.dyadic import Ints
 from noisegate.releases.trees.refine import Tree

@@ -16,11 +16,11 @@ below say, down with what the bins elsewhere say.
 This one fit stands for least squares, clipping at 0, thresholds and smoothing inside partitions.
 """
 
-from dataclasses import dataclass
 from typing import Final, NamedTuple, final
 
 import numpy as np
 
+from noisegate.frozen import dataclass
 from noisegate.releases.ask.asking import Noisy
 from noisegate.releases.ask.shares import NOISELESS
 from noisegate.releases.cells.workload import Floats

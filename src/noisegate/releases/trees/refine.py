@@ -6,7 +6,6 @@ levels further down, or spends the rest on itself. So every cell is asked for th
 end, exactly. Nodes of one round do not overlap: those that spend the same are one block of sums.
 """
 
-from dataclasses import dataclass
 from fractions import Fraction
 from math import log
 from typing import Final, final
@@ -14,6 +13,7 @@ from typing import Final, final
 import numpy as np
 from numpy.typing import NDArray
 
+from noisegate.frozen import dataclass
 from noisegate.releases.ask.asking import Ask
 from noisegate.releases.ask.shares import Law
 from noisegate.releases.cells.workload import Floats

@@ -7,11 +7,11 @@ after the splits below are averaged out. Two ends inside one node share its spli
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias, final
 
 import numpy as np
 
+from noisegate.frozen import dataclass
 from noisegate.releases.cells.workload import Floats, Ints
 from noisegate.releases.trees.dyadic_row import Bins, Halves, Levels, pairs
 from noisegate.releases.trees.prior import Evidence

@@ -6,7 +6,6 @@ what is left; the same is there as plain values. A refusal says the fix.
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from functools import partial
@@ -20,6 +19,7 @@ from noisegate.desk.order import Order
 from noisegate.desk.plan import Expected
 from noisegate.errors import NotFound, SpecError, Unsupported
 from noisegate.exact import Number
+from noisegate.frozen import dataclass, field
 from noisegate.inert import json_text, line
 from noisegate.orders import order_from
 from noisegate.server.access import now

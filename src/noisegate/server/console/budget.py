@@ -5,7 +5,6 @@ confirmed is the sentence that was shown: a form that says yes to another is ref
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import ROUND_CEILING, Context, Decimal
 from hashlib import sha256
@@ -16,6 +15,7 @@ from starlette.responses import Response
 from noisegate.accounting.accountant import Charge
 from noisegate.accounting.accountants import accountant_named
 from noisegate.errors import NoisegateError, SpecError
+from noisegate.frozen import dataclass
 from noisegate.ledger.account import NOTHING, Balance, room_of
 from noisegate.ledger.entry import Entry, decode_charges
 from noisegate.planning.calibrate import geometric_scale_for_error

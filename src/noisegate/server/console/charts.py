@@ -4,7 +4,6 @@ No library of charts: what is drawn has its escaping from the template, and its 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from math import isfinite
@@ -13,6 +12,7 @@ from typing import Any, Final, TypeAlias, final
 from noisegate.desk.answer import Answer
 from noisegate.desk.display.numbers import ends, percent
 from noisegate.exact import Number
+from noisegate.frozen import dataclass
 from noisegate.inert import line
 from noisegate.releases.forms.boxplots import BoxplotRelease
 

@@ -6,13 +6,13 @@ found.
 """
 
 import json
-from dataclasses import dataclass, field
 from threading import Lock, Thread
 from typing import Any, Final, final
 
 from starlette.responses import Response
 
 from noisegate.errors import NoisegateError, SpecError
+from noisegate.frozen import dataclass, field
 from noisegate.server.console.visits import Visit
 from noisegate.server.pictures import child
 

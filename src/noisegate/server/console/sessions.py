@@ -7,7 +7,6 @@ person who was disabled have no session from then on.
 import hmac
 import time
 from collections import OrderedDict
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from secrets import token_urlsafe
@@ -15,6 +14,7 @@ from threading import Lock
 from typing import Final, final
 
 from noisegate.errors import Busy, Unauthenticated
+from noisegate.frozen import dataclass
 from noisegate.server.access import now
 from noisegate.server.people import Caller, People
 from noisegate.server.store import Store

@@ -1,7 +1,6 @@
 """Plans, budgets and runs as templates write them: words and places, nothing to compute."""
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 from typing import Any, Final, Self, final
 
@@ -13,6 +12,7 @@ from noisegate.desk.answer import Answer
 from noisegate.desk.display.numbers import percent
 from noisegate.desk.plan import Expected, Plan
 from noisegate.errors import NoisegateError, Waiting
+from noisegate.frozen import dataclass
 from noisegate.gate import Gate
 from noisegate.inert import json_text, line
 from noisegate.ledger.account import Balance

@@ -5,7 +5,6 @@ form of this session and from this address, or is refused.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -20,6 +19,7 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from starlette.routing import Route
 
 from noisegate.errors import Forbidden, Unauthenticated, stumbled
+from noisegate.frozen import dataclass
 from noisegate.inert import lines
 from noisegate.server.console.sessions import HOURS, Attempts, Session, Sessions
 from noisegate.server.oidc import SignIn

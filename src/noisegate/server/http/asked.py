@@ -4,7 +4,6 @@ import json
 import re
 from asyncio import Future, Task, get_running_loop, timeout
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final, ParamSpec, TypeAlias, TypeVar, cast, final
 
@@ -16,6 +15,7 @@ from noisegate.desk.plan import Expected
 from noisegate.desk.signed import members, no_constant
 from noisegate.errors import SpecError, UserError
 from noisegate.exact import Number, fraction
+from noisegate.frozen import dataclass, field
 from noisegate.mechanisms.base import failure_of
 from noisegate.orders import SqlOrder, order_from
 from noisegate.server.people import Caller

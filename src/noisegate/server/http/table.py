@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, Literal, TypeAlias, final
 
 from starlette.responses import Response
 
 import noisegate.server.http.answering as answering  # noqa: PLR0402 - read as answering.ask
+from noisegate.frozen import dataclass
 from noisegate.orders import schema
 from noisegate.server.http.asked import BODY_MAX, TYPES, WAIT, WAIT_MAX, Asked
 

@@ -8,7 +8,6 @@ import asyncio
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from typing import Any, Final, TypeAlias, TypeVar, final
 
@@ -19,6 +18,7 @@ from noisegate.desk.display.numbers import percent
 from noisegate.desk.order import Order
 from noisegate.desk.plan import Expected, Plan
 from noisegate.errors import Cancelled, Forbidden, Unsupported, UserError
+from noisegate.frozen import dataclass, field, fields
 from noisegate.inert import json_text
 from noisegate.server.runs import Run
 from noisegate.server.service import Service

@@ -6,7 +6,6 @@ Statements are cut apart and read as tokens: text inside quotes and comments is 
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import ClassVar, Final, NamedTuple, TypeAlias, final
 
 from sqlglot.dialects.postgres import Postgres
@@ -14,6 +13,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from noisegate.errors import Unsupported, UserError
+from noisegate.frozen import dataclass, field
 from noisegate.server.wire.messages import BINARY, TEXT
 
 _LETTERS_MAX: Final = 100_000

@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Final, final
 
+from noisegate.frozen import dataclass
 from noisegate.server.wire import messages
 from noisegate.server.wire.messages import KINDS, STARTUP_MAX, Cancel, Malformed, Startup, Upgrade
 

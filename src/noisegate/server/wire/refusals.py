@@ -1,10 +1,10 @@
 """Refusals in Postgres' words: an SQLSTATE, what is wrong, and the fix as a hint."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, final
 
 from noisegate.errors import UserError, stumbled
+from noisegate.frozen import dataclass
 from noisegate.server.refusals import body_of
 from noisegate.server.wire.messages import Malformed
 

@@ -5,10 +5,10 @@ f a number, T, S and U lists. A relation without rows is there because clients j
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, final
 
 from noisegate.desk.display.prompt import plain_end
+from noisegate.frozen import dataclass
 from noisegate.privacy.domain import Column, Kind, TableDomain
 from noisegate.server.wire import types
 from noisegate.server.wire.binding import OF_KIND

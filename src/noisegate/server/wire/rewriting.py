@@ -5,7 +5,6 @@ that look something up become sub-queries over the catalogue's own tables.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final, final
 
 import sqlglot
@@ -14,6 +13,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token
 
 from noisegate.errors import Unsupported
+from noisegate.frozen import dataclass
 from noisegate.server.wire.commands import tokens_of
 from noisegate.server.wire.relations import CLASSES, COLUMN_TYPES, INFORMATION, PG
 from noisegate.server.wire.statements import DIALECT, list_of, with_names

@@ -10,10 +10,10 @@ import binascii
 import hashlib
 import hmac
 import re
-from dataclasses import dataclass, field
 from secrets import token_hex
 from typing import Final, final
 
+from noisegate.frozen import dataclass, field
 from noisegate.server.people import Scram
 
 NAME: Final = "SCRAM-SHA-256"

@@ -1,10 +1,10 @@
 """One session: messages in, answers out. What it holds ends with it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, final
 
 from noisegate.errors import NoisegateError, Unauthenticated, Unsupported, stumbled
+from noisegate.frozen import dataclass
 from noisegate.server.wire import commands, messages, types
 from noisegate.server.wire.answering import Answering, Columns, Outcome, copied
 from noisegate.server.wire.binding import Declared, literal, samples, type_of

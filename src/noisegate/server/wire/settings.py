@@ -6,13 +6,13 @@ fixed; all others are kept and shown, because clients set them and look at them.
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final, final
 
 from noisegate.desk.terms.terms import USUAL, PartOf, Rest, Terms, rest_of
 from noisegate.errors import SpecError, UserError
 from noisegate.exact import positive
+from noisegate.frozen import dataclass, field
 
 VERSION: Final = "16.0"
 PREFIX: Final = "noisegate."

@@ -16,7 +16,6 @@ never costs anything.
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, TypeAlias, final
 
@@ -28,6 +27,7 @@ from sqlglot.errors import SqlglotError
 
 from noisegate.desk.terms.terms import Terms
 from noisegate.errors import Unsupported
+from noisegate.frozen import dataclass, replace
 from noisegate.privacy.domain import TableDomain
 from noisegate.server.wire.commands import tokens_of
 from noisegate.sql.reading.statement import take_hints

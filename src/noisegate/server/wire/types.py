@@ -6,7 +6,6 @@ Every type is one that clients know without asking. What Arrow has no Postgres t
 import json
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
 from math import isfinite
@@ -15,6 +14,7 @@ from uuid import UUID
 
 import pyarrow as pa
 
+from noisegate.frozen import dataclass
 from noisegate.server.wire.messages import BINARY, Malformed
 
 _DAY: Final = date(2000, 1, 1)

@@ -1,12 +1,12 @@
 """What is public about tables, from what an engine says of their columns; see `engines.Engine`."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Protocol, final
 
 from noisegate.algebra.intervals import SCALE_MAX
 from noisegate.errors import PolicyError
+from noisegate.frozen import dataclass, replace
 from noisegate.privacy.domain import Column, Key, Kind, TableDomain
 from noisegate.sources.asked.dialect import KIND_OF
 from noisegate.sources.held import held_column

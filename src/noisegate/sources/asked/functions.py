@@ -5,13 +5,13 @@ arguments that are not missing. Results have the type of their kind.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final, final
 
 from sqlglot import exp
 
 from noisegate.algebra.intervals import ends
 from noisegate.algebra.rules_text import REPLACED_MAX
+from noisegate.frozen import dataclass
 from noisegate.privacy.domain import Domain, Kind
 from noisegate.sources.writing.dialect import Args, Writer, Written, unsaid
 from noisegate.sources.writing.letters import letters

@@ -2,12 +2,12 @@
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn, final
 
 from noisegate.errors import DEBUG, NoisegateError, PolicyError, SourceError
 from noisegate.files import TABLE, keep, place_of
+from noisegate.frozen import dataclass
 from noisegate.sources.asked import delta
 from noisegate.sources.asked.folders import named_by, require_same_names
 from noisegate.sources.duckdb.files import require_file

@@ -5,7 +5,6 @@ arithmetic. Whole results are BIGINT, since an engine's INT would overflow in th
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import date
 from typing import Final, final
 
@@ -13,6 +12,7 @@ from sqlglot import exp
 
 from noisegate.algebra.intervals import ends
 from noisegate.algebra.rules_numbers import is_whole_division
+from noisegate.frozen import dataclass
 from noisegate.privacy.domain import Domain, Kind
 from noisegate.sources.asked import doubles
 from noisegate.sources.asked.functions import (

@@ -10,7 +10,6 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from copy import copy
-from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -34,6 +33,7 @@ from noisegate.algebra.tally import (
     fields_used,
 )
 from noisegate.errors import PolicyError, SourceError
+from noisegate.frozen import replace
 from noisegate.privacy.domain import Key, Kind, TableDomain
 from noisegate.sources.adding import of_used
 from noisegate.sources.asked.dialect import KIND_OF, READ_AS, DecimalDialect

@@ -17,7 +17,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
 from itertools import count
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
@@ -29,6 +28,7 @@ from noisegate.algebra.relation import Filter, Relation, Table
 from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import Grouping
 from noisegate.errors import SourceError
+from noisegate.frozen import dataclass, replace
 from noisegate.privacy.domain import TableDomain
 from noisegate.sources.duckdb.files import Mark, mark_of
 from noisegate.sources.writing.relations import (

@@ -7,7 +7,6 @@ import os
 import re
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -16,6 +15,7 @@ import duckdb
 
 from noisegate.algebra.intervals import SCALE_MAX
 from noisegate.errors import PolicyError
+from noisegate.frozen import replace
 from noisegate.privacy.domain import Column, Key, Kind, TableDomain
 from noisegate.sources.duckdb import files as stored
 from noisegate.sources.duckdb.files import (

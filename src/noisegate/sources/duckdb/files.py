@@ -3,7 +3,6 @@
 import csv
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from string import ascii_lowercase, ascii_uppercase
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
@@ -13,6 +12,7 @@ from sqlglot import exp
 
 from noisegate.errors import SourceError
 from noisegate.files import place_of, table_of
+from noisegate.frozen import dataclass
 from noisegate.privacy.domain import Kind
 from noisegate.sources.duckdb.dialect import WHOLE_TYPES
 

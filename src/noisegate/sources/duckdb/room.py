@@ -8,12 +8,12 @@ A question is asked again before anything was drawn, so that it is paid for and 
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from threading import Condition
 from typing import final
 
 import duckdb
 
+from noisegate.frozen import dataclass, field
 from noisegate.privacy.domain import Key
 
 

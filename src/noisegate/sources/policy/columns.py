@@ -1,11 +1,11 @@
 """A column of a policy: declared terms and the stored kind become one set of facts."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import date, datetime, time
 from typing import Any, Final
 
 from noisegate.errors import PolicyError, SpecError
+from noisegate.frozen import replace
 from noisegate.privacy.domain import Column, Key, Kind
 
 # Families whose values can be read as one another, besides text, which anything can be.

@@ -1,8 +1,9 @@
 """What a steward is told about a policy or its rows."""
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import final
+
+from noisegate.frozen import dataclass
 
 
 class Severity(Enum):

@@ -6,7 +6,6 @@ stored and makes the facts that questions are read with. No private row is looke
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any, Final, final
 from noisegate.errors import NoisegateError, PolicyError
 from noisegate.exact import fraction
 from noisegate.files import place_of
+from noisegate.frozen import dataclass, field
 from noisegate.privacy.capability import CAPABILITIES, MEANINGS, OPT_IN
 from noisegate.privacy.domain import Step, require_plain
 from noisegate.privacy.loss import ApproxDP

@@ -8,12 +8,12 @@ Claim: whatever is asked for a purpose is within the data set's budget, within t
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import date
 from types import MappingProxyType
 from typing import Any, Final, final
 
 from noisegate.errors import Forbidden, PolicyError, SpecError
+from noisegate.frozen import dataclass
 from noisegate.privacy.loss import ApproxDP
 from noisegate.sources.policy.windows import Window
 

@@ -7,12 +7,12 @@ Claim: whatever the windows are, all answers together are within the data set's 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import date
 from types import MappingProxyType
 from typing import Any, Final, final
 
 from noisegate.errors import Forbidden, PolicyError
+from noisegate.frozen import dataclass
 
 _LABELS: Final = {"day": "%Y-%m-%d", "week": "%G-W%V", "month": "%Y-%m", "year": "%Y"}
 

@@ -1,13 +1,13 @@
 """What is public about tables of a Postgres server, and the source that reads them."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 from urllib.parse import parse_qsl, urlsplit
 
 from noisegate.errors import PolicyError, SourceError
 from noisegate.files import place_of, table_of, within
+from noisegate.frozen import replace
 from noisegate.privacy.domain import Key, Kind, TableDomain
 from noisegate.sources.asked.facts import held, keys_in, with_scales
 from noisegate.sources.postgres.dialect import KIND_OF

@@ -8,13 +8,13 @@ words, its DETAIL above all, may quote rows.
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, final
 
 from sqlglot import exp
 
 from noisegate.errors import PolicyError, SourceError
 from noisegate.extras import extra
+from noisegate.frozen import dataclass
 from noisegate.sources.postgres.dialect import KIND_OF
 
 if TYPE_CHECKING:

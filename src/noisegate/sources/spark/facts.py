@@ -1,9 +1,9 @@
 """What is public about tables of a Spark server, and the source that reads them."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Final
 
+from noisegate.frozen import replace
 from noisegate.privacy.domain import TableDomain
 from noisegate.sources.asked.facts import FileFacts
 from noisegate.sources.spark.server import Place, Stored, connect, place_from, told

@@ -12,7 +12,6 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, final
 from urllib.parse import unquote
@@ -20,6 +19,7 @@ from urllib.parse import unquote
 from noisegate.errors import DEBUG, PolicyError, SourceError
 from noisegate.extras import extra
 from noisegate.files import place_of, table_of
+from noisegate.frozen import dataclass, field
 from noisegate.sources.asked import delta
 from noisegate.sources.asked.folders import named_by, require_same_names
 

@@ -13,11 +13,11 @@ Claim: what a statement returns is what the same tally is on DuckDB, and moves b
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, final
 
 from noisegate.errors import DEBUG, NoisegateError, PolicyError, SourceError
+from noisegate.frozen import dataclass, field
 from noisegate.privacy.domain import TableDomain
 from noisegate.sources.asked.dialect import KIND_OF
 from noisegate.sources.asked.opening import AGAIN, NOT_CHARGED, NOT_PLANNED, UNREACHABLE

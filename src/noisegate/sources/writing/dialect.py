@@ -9,12 +9,12 @@ refuses by name.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final, TypeAlias, final
 
 from sqlglot import exp
 
 from noisegate.errors import Unsupported
+from noisegate.frozen import dataclass
 from noisegate.privacy.domain import Column, Domain, Kind
 
 

@@ -10,13 +10,13 @@ Why: rows c of a table have the owners of the rows k of their partner's that the
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Protocol
 
 from sqlglot import exp
 
 from noisegate.algebra.expression import Expression, Field
 from noisegate.algebra.relation import Filter, Join, JoinKind, Project, Relation, Table
+from noisegate.frozen import replace
 from noisegate.privacy.domain import Kind, Step
 from noisegate.sources.writing.dialect import Dialect
 from noisegate.sources.writing.words import base_value, col

@@ -5,7 +5,6 @@ another. Every private relation but a row-level one carries its owner through ev
 """
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from hashlib import sha256
 from itertools import count
@@ -30,6 +29,7 @@ from noisegate.algebra.relation import (
 )
 from noisegate.algebra.schema import schema_of
 from noisegate.errors import Bug
+from noisegate.frozen import dataclass, field, replace
 from noisegate.privacy.domain import Kind, TableDomain
 from noisegate.sources.writing.dialect import Dialect
 from noisegate.sources.writing.expressions import write

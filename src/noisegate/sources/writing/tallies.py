@@ -6,7 +6,6 @@ that is known to be exact, as doubles of at most 2**53 grains: `sums_query` tell
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from fractions import Fraction
 from functools import reduce
 from typing import Final
@@ -29,6 +28,7 @@ from noisegate.algebra.tally import (
     Values,
 )
 from noisegate.exact import EXACT_MAX
+from noisegate.frozen import replace
 from noisegate.privacy.domain import WHOLE_MAX, Domain, Kind
 from noisegate.sources.source import SUM_MAX
 from noisegate.sources.writing.dialect import Dialect

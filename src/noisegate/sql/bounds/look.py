@@ -1,12 +1,12 @@
 """One look: what is measured for it, and what is on the shelf of it."""
 
-from dataclasses import dataclass
 from fractions import Fraction
 from math import inf, sqrt
 from typing import Final, TypeAlias, final
 
 from noisegate.algebra.expression import Expression, Field
 from noisegate.curator.measurement import Measurement
+from noisegate.frozen import dataclass
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.privacy.release import Release

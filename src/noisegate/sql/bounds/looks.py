@@ -5,7 +5,6 @@ made of it is public, so the question itself is then asked with found bounds as 
 """
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import ceil, inf
 from typing import Any, Final, final
@@ -16,6 +15,7 @@ from noisegate.desk.terms.price import Funds
 from noisegate.desk.terms.price import share_of as part_of
 from noisegate.desk.terms.terms import Terms
 from noisegate.errors import SpecError
+from noisegate.frozen import dataclass, field, replace
 from noisegate.privacy.release import Release
 from noisegate.sql.bounds.limits import caps_of, thins
 from noisegate.sql.bounds.look import About, Look, Sight, first_of

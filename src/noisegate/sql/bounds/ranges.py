@@ -7,7 +7,6 @@ rows under a cap it counts units, by the value that lies farthest from 0: one bi
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import prod, sqrt
 from typing import Final, TypeAlias, final
@@ -19,6 +18,7 @@ from noisegate.curator.measurement import Measurement
 from noisegate.desk.terms.price import Funds, share_of
 from noisegate.desk.terms.terms import Terms
 from noisegate.errors import Unsupported
+from noisegate.frozen import dataclass, replace
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.sql.bounds.limits import caps_of
 from noisegate.sql.bounds.look import Look, Sight

@@ -8,7 +8,6 @@ cap of their own, in which a unit has one weight; or they are quotients.
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil, hypot, prod, sqrt
 from typing import Final, TypeAlias, final
@@ -19,6 +18,7 @@ from noisegate.algebra.relation import PerUnit, Relation, Sampled
 from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import Distinct, Sums, Term, Values
 from noisegate.errors import Unsupported
+from noisegate.frozen import dataclass, replace
 from noisegate.privacy.domain import Kind, TableDomain
 from noisegate.sql.drafts.draft import Part, draft
 from noisegate.sql.drafts.groups import Caps, is_single

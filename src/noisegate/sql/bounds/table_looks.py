@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, TypeVar, final
 
@@ -18,6 +17,7 @@ from noisegate.desk.terms.price import inner_price
 from noisegate.desk.terms.terms import Terms
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number
+from noisegate.frozen import dataclass
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.release import Release

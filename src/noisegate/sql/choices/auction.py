@@ -6,7 +6,6 @@ never lowers it [MT07, Sec. 4.1].
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from math import gcd, lcm
 from typing import ClassVar, Final, TypedDict, final
@@ -15,6 +14,7 @@ from noisegate.desk.desk import Desk
 from noisegate.desk.order import JobOrder
 from noisegate.errors import SpecError
 from noisegate.exact import Number, positive
+from noisegate.frozen import dataclass
 from noisegate.privacy.domain import TableDomain
 from noisegate.sql.choices.choice import Choice, ChoiceExpected, ChoiceJob, ChoiceOrder, Method
 from noisegate.sql.spelling import decimal, table_named

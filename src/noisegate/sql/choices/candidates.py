@@ -10,7 +10,6 @@ Without, each aggregate is a candidate, under the name it is shown by; scores ma
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
 from math import ceil, floor
@@ -22,6 +21,7 @@ from noisegate.algebra.tally import Rows, Sums, Term
 from noisegate.desk.display.numbers import bare
 from noisegate.desk.terms.terms import Terms
 from noisegate.errors import Unsupported
+from noisegate.frozen import dataclass, replace
 from noisegate.privacy.domain import Domain, Key, Kind
 from noisegate.sql.bounds.limits import caps_of
 from noisegate.sql.drafts.draft import draft

@@ -6,7 +6,6 @@ measure     through the door; the same choice is found in the ledger instead
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from sys import float_info
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, TypedDict, final
@@ -23,6 +22,7 @@ from noisegate.desk.terms.price import Funds
 from noisegate.desk.terms.terms import USUAL, Terms
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction
+from noisegate.frozen import dataclass, fields, replace
 from noisegate.inert import line, lines
 from noisegate.ledger.verify.anchor import NO_LOG, Log
 from noisegate.mechanisms.base import to_record

@@ -7,7 +7,6 @@ exactly.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from math import lcm
 from typing import Final, TypeAlias, final, overload
@@ -22,6 +21,7 @@ from noisegate.desk.desk import Desk
 from noisegate.desk.terms.terms import Terms
 from noisegate.errors import Bug, SpecError, Unsupported
 from noisegate.exact import Number, fraction
+from noisegate.frozen import dataclass
 from noisegate.mechanisms.selection.prior import WEIGHT_MAX
 from noisegate.mechanisms.selection.stretches import StretchChoice
 from noisegate.sql.bounds.limits import caps_of

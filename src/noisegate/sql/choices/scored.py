@@ -8,7 +8,6 @@ combinations, computed where they are kept (`transforms/strategy.py`), whatever 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
 from typing import Final, TypeAlias, final
@@ -24,6 +23,7 @@ from noisegate.desk.desk import Desk
 from noisegate.desk.terms.terms import Terms
 from noisegate.errors import Bug, SpecError, Unsupported
 from noisegate.exact import fraction
+from noisegate.frozen import dataclass, replace
 from noisegate.sql.choices.candidates import Candidates, candidates_of
 from noisegate.sql.choices.on_interval import Listed
 from noisegate.sql.outer.engine import run_outer

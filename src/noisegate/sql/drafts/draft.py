@@ -17,7 +17,6 @@ draw does both: their noisy count is the answer, and decides whether the group i
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from itertools import product
@@ -31,6 +30,7 @@ from noisegate.algebra.expression import Call, Field, domain_of
 from noisegate.algebra.relation import Filter, PerUnit, Relation, sample_of
 from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import Distinct, Grouping, Sums, Tally, Term, Values
+from noisegate.frozen import dataclass, replace
 from noisegate.privacy.domain import Key, Kind
 from noisegate.sql.drafts.groups import (
     Caps,

@@ -4,7 +4,6 @@ Groups are declared, found or to be found; tables over several grouping sets are
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations
 from math import prod
@@ -16,6 +15,7 @@ from noisegate.algebra.expression import Call, Expression, Literal
 from noisegate.algebra.relation import Filter, Relation
 from noisegate.algebra.tally import Keys
 from noisegate.errors import Unsupported
+from noisegate.frozen import dataclass, replace
 from noisegate.privacy.domain import Key
 from noisegate.sql.laws.known import Known
 from noisegate.sql.laws.laws import Floats, Law, combined

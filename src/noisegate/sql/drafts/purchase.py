@@ -6,7 +6,6 @@ errs less for its share at 95 %.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil, isqrt, log
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
@@ -18,6 +17,7 @@ from noisegate.desk.terms.price import Funds, inner_delta, inner_price
 from noisegate.desk.terms.terms import USUAL
 from noisegate.errors import Unsupported
 from noisegate.exact import Number, fraction, positive, sqrt_down
+from noisegate.frozen import dataclass, replace
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.base import Mechanism, smallest_whole

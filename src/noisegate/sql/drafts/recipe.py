@@ -18,7 +18,6 @@ an `Other`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from enum import Enum
 from fractions import Fraction
 from itertools import compress
@@ -28,6 +27,7 @@ from typing import Final, final
 from noisegate.algebra.expression import Call, Expression, Schema, domain_of
 from noisegate.algebra.tally import Term
 from noisegate.errors import Unsupported
+from noisegate.frozen import dataclass, field, replace
 from noisegate.privacy.domain import Domain, Kind
 from noisegate.sql.drafts.terms import (
     WHOLE_MAX,

@@ -20,13 +20,14 @@ two machines agree on them.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from math import inf
 from typing import Final, final
 
 import numpy as np
+
+from noisegate.frozen import dataclass
 
 ROUNDS: Final = 300
 GAP: Final = 1e-14  # of the worst, where the search ends

@@ -6,7 +6,6 @@ The term of a sum is clipped to its bounds whatever they are, so a mistake here 
 it could not leak. Narrower bounds mean less noise for the same ε.
 """
 
-from dataclasses import replace
 from fractions import Fraction
 from math import ceil, floor
 from typing import Final
@@ -15,6 +14,7 @@ from noisegate.algebra.expression import Expression, Field, Schema, domain_of
 from noisegate.algebra.known import remembered
 from noisegate.algebra.relation import Relation
 from noisegate.algebra.schema import schema_of
+from noisegate.frozen import replace
 from noisegate.privacy.domain import Domain, Key, Kind, ordinal
 from noisegate.sql.drafts.recipe import ADDITIVE, conditions_of
 from noisegate.sql.question import Aggregate, Block, Function

@@ -8,7 +8,6 @@ enough, since fewer rows have larger errors.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from math import inf
 from typing import Final, final
@@ -16,6 +15,7 @@ from typing import Final, final
 from noisegate.desk.terms.terms import USUAL, Terms
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number, positive
+from noisegate.frozen import dataclass
 from noisegate.sql.drafts.draft import Draft
 from noisegate.sql.drafts.purchase import Purchase, purchase
 from noisegate.sql.drafts.recipe import CHOSEN, COUNTS, SPREAD, Recipe

@@ -4,13 +4,13 @@
 units do so about as all rows do, each unit by itself.
 """
 
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import log, log10
 from typing import Final, final
 
 import numpy as np
 
+from noisegate.frozen import dataclass, replace
 from noisegate.sql.estimates.unseen import drawn, even_laplace, even_normal
 from noisegate.sql.laws.laws import Floats
 

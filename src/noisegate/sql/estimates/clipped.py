@@ -6,7 +6,6 @@ that of `tails.py`.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from math import hypot, inf, log
@@ -15,6 +14,7 @@ from typing import Any, Final, final
 import numpy as np
 from numpy.typing import NDArray
 
+from noisegate.frozen import dataclass
 from noisegate.sql.drafts.recipe import VARIANCES, Recipe
 from noisegate.sql.estimates.bounded import Loss
 from noisegate.sql.estimates.tails import Model, Sizes

@@ -1,7 +1,6 @@
 """Columns with bars of their own kind: quantiles, numbers of a sample, and counts of a range."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
@@ -9,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.algebra.tally import Term
+from noisegate.frozen import dataclass, replace
 from noisegate.privacy.domain import WHOLE_MAX, Kind
 from noisegate.sql.drafts.recipe import Mean, Recipe
 from noisegate.sql.laws.known import Bars, is_brackets

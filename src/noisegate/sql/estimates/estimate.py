@@ -7,7 +7,6 @@ levels at once only ranks are known: how far a value lies from the next depends 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import chain, compress, product
 from types import MappingProxyType
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 from noisegate.algebra.expression import Expression
 from noisegate.algebra.tally import Sums, Values
 from noisegate.exact import Number, fraction
+from noisegate.frozen import dataclass, field, replace
 from noisegate.mechanisms.base import INPUT_MAX, Mechanism
 from noisegate.privacy.domain import Key, Kind
 from noisegate.sql.drafts.draft import Draft, Part

@@ -6,7 +6,6 @@ and never less than nothing. Both are independent, so their ± is that of their 
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
 from math import ceil, hypot, lcm, log, sqrt
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.algebra.tally import Sums, Values
+from noisegate.frozen import dataclass, field, replace
 from noisegate.privacy.domain import Kind
 from noisegate.sql.drafts.purchase import Purchase
 from noisegate.sql.drafts.recipe import COUNTS, Recipe

@@ -5,7 +5,6 @@ they are bought once, stored like any answer, and plans use them at no cost afte
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache, reduce
 from math import ceil, log, sqrt
@@ -19,6 +18,7 @@ from noisegate.algebra.relation import Fold, Folded, PerUnit, Project, Relation
 from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import Grouping, Sums, Term
 from noisegate.errors import Unsupported
+from noisegate.frozen import dataclass, replace
 from noisegate.privacy.domain import WHOLE_MAX, Kind
 from noisegate.sql.estimates.bounded import Loss
 from noisegate.sql.estimates.tails import DIFFER, Model, Sizes

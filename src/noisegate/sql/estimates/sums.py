@@ -4,12 +4,12 @@ A total, a difference and the numerator of a ratio less its denominator are such
 """
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final, final
 
 import numpy as np
 
+from noisegate.frozen import dataclass, replace
 from noisegate.sql.drafts.recipe import COUNTS, Recipe
 from noisegate.sql.estimates.bounded import within
 from noisegate.sql.estimates.losses import Lost, factor_of, is_signed, scaled

@@ -14,7 +14,6 @@ Nothing can certify that nobody has a million rows: one unit is invisible at any
 it. `bench/truth.py` holds the model to account, by how often the ± covers the exact answer.
 """
 
-from dataclasses import replace
 from enum import Enum
 from functools import cached_property
 from math import ceil, inf, sqrt
@@ -23,6 +22,7 @@ from typing import Final, TypeAlias, final
 import numpy as np
 from numpy.typing import NDArray
 
+from noisegate.frozen import replace
 from noisegate.sql.estimates.bounded import (
     STRANGE_ALL,
     STRANGE_ONE,

@@ -17,7 +17,6 @@ the draws. They are the points of Weyl's sequence, so the same look always gives
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache, cached_property
 from math import log, sqrt
 from typing import ClassVar, Final, final
@@ -25,6 +24,7 @@ from typing import ClassVar, Final, final
 import numpy as np
 from numpy.typing import NDArray
 
+from noisegate.frozen import dataclass
 from noisegate.sql.laws.laws import Floats
 
 DRAWS: Final = 1024

@@ -1,7 +1,6 @@
 """Noisy numbers with the law of their error, and which mechanism made them, by its name."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from math import floor
 from sys import float_info
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.algebra.tally import Grouping, Sums
+from noisegate.frozen import dataclass
 from noisegate.sql.laws.laws import Draws, Interval, Law, Noise, combined
 from noisegate.sql.laws.selected import between
 from noisegate.transforms.query import Query

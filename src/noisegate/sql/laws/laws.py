@@ -7,7 +7,6 @@ the tail. `Interval` is arithmetic over many cells at once.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from math import inf, log, nextafter, pi, sqrt
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.errors import Bug
+from noisegate.frozen import dataclass
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.base import Mechanism, failure_of

@@ -10,7 +10,6 @@
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from math import log
 from typing import Any, Final, TypeAlias, final
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
 from noisegate.exact import Number, positive
+from noisegate.frozen import dataclass
 from noisegate.sql.laws.laws import Floats
 
 Whole: TypeAlias = NDArray[np.int64]

@@ -15,13 +15,13 @@ Rows must not be picked, ordered or grouped by noisy numbers where they are adde
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
 import sqlglot
 from sqlglot import exp
 
+from noisegate.frozen import replace
 from noisegate.sql.outer.forms import Form, Leaves, form_of
 from noisegate.sql.outer.items import (
     KEEPING,

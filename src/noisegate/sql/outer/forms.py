@@ -7,13 +7,14 @@ both in the same proportion cancels. The ends of a ratio are those of all t that
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from math import floor, frexp, inf, isnan, ldexp, nan
 from typing import Final, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
 from sqlglot import exp
+
+from noisegate.frozen import dataclass, replace
 
 Array: TypeAlias = NDArray[np.float64]
 Leaves: TypeAlias = Callable[[str], Array]

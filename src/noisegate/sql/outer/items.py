@@ -7,7 +7,6 @@ of two of them, err by one noise, which has a law of its own: see `forms.py`.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import reduce
 from typing import Any, Final, TypeAlias, final
@@ -17,6 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from sqlglot import exp
 
+from noisegate.frozen import dataclass, field, replace
 from noisegate.sql.outer.forms import Array, Form, Leaves, Weights
 
 Ends: TypeAlias = tuple[Array, Array]

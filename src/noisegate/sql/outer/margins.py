@@ -12,7 +12,6 @@ The second run must show the same rows again, or no error bar is given at all.
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache, cached_property, partial
 from typing import Final, TypeAlias, final
@@ -26,6 +25,7 @@ from sqlglot.errors import SqlglotError
 from noisegate.arrow import arrow_column
 from noisegate.errors import Unsupported
 from noisegate.exact import Number, fraction
+from noisegate.frozen import dataclass, field
 from noisegate.mechanisms.base import failure_of
 from noisegate.sql.outer.engine import run_outer
 from noisegate.sql.outer.following import Follower, is_plain

@@ -1,7 +1,6 @@
 """A SELECT that aggregates private rows: what is measured, and the free SQL over its release."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TYPE_CHECKING, Final, final
 
@@ -10,6 +9,7 @@ from sqlglot import exp
 
 from noisegate.algebra.expression import Call, Expression, Field, Literal, domain_of, fields_of
 from noisegate.errors import Unsupported
+from noisegate.frozen import dataclass, field, replace
 from noisegate.privacy.domain import Key, Kind
 from noisegate.sql.question import Aggregate, Block, Function, GroupKey
 from noisegate.sql.reading.conditions.facts import Facts, spanned

@@ -1,7 +1,6 @@
 """The way in: SQL text to a question. Private parts become blocks, all above them stays SQL."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Final, final
 
@@ -9,6 +8,7 @@ from sqlglot import exp
 
 from noisegate.algebra.expression import Expression
 from noisegate.errors import Unsupported
+from noisegate.frozen import dataclass, field, replace
 from noisegate.privacy.domain import TableDomain, require_plain
 from noisegate.sql.question import Block, Question
 from noisegate.sql.reading.blocks import Given, block_of

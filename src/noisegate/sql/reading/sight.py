@@ -1,7 +1,6 @@
 """What a clause can see: rows, the names of their columns, and the names that SELECT gives."""
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Final, final
 
@@ -11,6 +10,7 @@ from noisegate.algebra.expression import Call, Expression, Field
 from noisegate.algebra.relation import Filter, Project, Relation, Table, all_of
 from noisegate.algebra.schema import schema_of
 from noisegate.errors import Unsupported
+from noisegate.frozen import dataclass, field, replace
 from noisegate.privacy.domain import Domain, TableDomain
 from noisegate.privacy.unit import PrivacyUnit
 from noisegate.sql.reading.untyped import Kinds, Untyped

@@ -7,11 +7,11 @@ column changes any more, so it does not matter where the kind is told first.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Final, TypeVar, final
 
 from noisegate.algebra.expression import Call, Expression, Literal, Schema
 from noisegate.errors import Unsupported
+from noisegate.frozen import dataclass, field
 from noisegate.privacy.domain import Kind
 from noisegate.sql.reading.literals import CAST_TO, kind_of
 

@@ -7,7 +7,6 @@ quantiles of decimals are decimals, as in DuckDB: so CAST(SUM(x) AS BIGINT) roun
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from fractions import Fraction
 from functools import cache, cached_property
@@ -22,6 +21,7 @@ from noisegate.algebra.expression import domain_of
 from noisegate.algebra.tally import Distinct, Sums, Tally
 from noisegate.arrow import arrow_column, arrow_table
 from noisegate.errors import Unsupported
+from noisegate.frozen import dataclass, replace
 from noisegate.privacy.domain import EPOCH, Key, Kind
 from noisegate.sql.drafts.draft import Draft, Part, draft, is_sought
 from noisegate.sql.drafts.groups import Caps, Columns, grouping_id

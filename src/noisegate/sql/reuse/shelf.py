@@ -8,7 +8,6 @@ released is post-processing: it costs nothing, whoever paid for it.
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias, final
@@ -20,6 +19,7 @@ from noisegate.algebra.expression import Expression, to_plain
 from noisegate.algebra.known import remembered
 from noisegate.algebra.tally import Sums
 from noisegate.curator.measurement import Measurement, digest
+from noisegate.frozen import dataclass, field, replace
 from noisegate.ledger.ledger import Ledger, Settled
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric

@@ -5,7 +5,6 @@ written is a noisy number, which is public; so the question is then one like any
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
 from datetime import date, datetime
 from fractions import Fraction
 from functools import partial
@@ -21,6 +20,7 @@ from noisegate.desk.terms.rules import Rules
 from noisegate.desk.terms.terms import Terms, checked_terms
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import positive
+from noisegate.frozen import dataclass, field, fields, replace
 from noisegate.privacy.domain import WHOLE_MAX, Kind
 from noisegate.privacy.event import Event
 from noisegate.privacy.release import Release

@@ -1,7 +1,6 @@
 """A block as it is ordered: the noise that its price buys, what the ledger has of it, the rest."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
 from typing import Any, Final, final
@@ -19,6 +18,7 @@ from noisegate.desk.job import all_of
 from noisegate.desk.terms.price import share_of
 from noisegate.desk.terms.terms import USUAL, Terms
 from noisegate.errors import Bug, SpecError
+from noisegate.frozen import dataclass, field, replace
 from noisegate.mechanisms.base import Mechanism
 from noisegate.privacy.event import Event, KeySelectionEvent, ThresholdedGaussianEvent
 from noisegate.privacy.release import Release

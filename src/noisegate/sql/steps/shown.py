@@ -13,7 +13,6 @@ where an average or a divisor could be about no row.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import isclose
 from typing import Any, Final, TypeAlias, final
@@ -25,6 +24,7 @@ from sqlglot import exp
 from noisegate.curator.curator import Curator
 from noisegate.errors import Unsupported
 from noisegate.exact import Number, fraction
+from noisegate.frozen import dataclass, replace
 from noisegate.sql.bounds.limits import most_rows
 from noisegate.sql.outer.engine import run_outer, shown_table
 from noisegate.sql.outer.items import ReleasedBlock

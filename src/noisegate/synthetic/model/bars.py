@@ -9,7 +9,6 @@ is taken to be as much as these tables say.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
 from itertools import combinations
@@ -20,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.desk.terms.price import Price
+from noisegate.frozen import dataclass
 from noisegate.releases.cells import estimate
 from noisegate.releases.cells.workload import Floats
 from noisegate.releases.fit.residuals import Axes, Sizes

@@ -1,7 +1,6 @@
 """What is known without looking at rows: combinations of values that no row has."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Final, final
 
 import numpy as np
@@ -10,6 +9,7 @@ from numpy.typing import NDArray
 from noisegate.algebra.expression import Expression, fields_of
 from noisegate.algebra.relation import Table, expressions_of
 from noisegate.errors import SpecError
+from noisegate.frozen import dataclass, replace
 from noisegate.privacy.domain import TableDomain
 from noisegate.releases.cells.axes import require_names
 from noisegate.releases.cells.grid import Grid

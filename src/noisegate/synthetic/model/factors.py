@@ -8,12 +8,12 @@
 """
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from dataclasses import dataclass
 from math import prod
 from typing import Generic, TypeAlias, TypeVar, final
 
 import numpy as np
 
+from noisegate.frozen import dataclass
 from noisegate.releases.cells.workload import Floats
 from noisegate.releases.fit.residuals import Axes, Sizes
 

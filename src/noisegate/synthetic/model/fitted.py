@@ -2,7 +2,6 @@
 
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, final
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 import numpy as np
 
 from noisegate.errors import SpecError
+from noisegate.frozen import dataclass
 from noisegate.releases.ask.transcript import pack, unpack
 from noisegate.releases.fit.residuals import Axes
 from noisegate.sql.laws.sampling import Sampling

@@ -7,13 +7,13 @@ place: memory is one number per cell of the model.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Final, final
 
 import numpy as np
 
 from noisegate.errors import SpecError
+from noisegate.frozen import dataclass
 from noisegate.releases.cells.workload import Floats
 from noisegate.releases.fit.residuals import Axes, Sizes
 from noisegate.synthetic.model.factors import Sums, product, summed, sums_plan

@@ -9,11 +9,11 @@ neighbours as a clique; the order decides how large the cliques get. Two greedy 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from math import exp, log, prod
 from typing import final
 
+from noisegate.frozen import dataclass
 from noisegate.releases.fit.residuals import Axes, Sizes
 
 

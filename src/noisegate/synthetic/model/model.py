@@ -24,7 +24,6 @@ machine. Our first L-BFGS on the dual, less polished, took some 12 times as long
 
 import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from itertools import pairwise
 from math import inf, log, prod, sqrt
@@ -36,6 +35,7 @@ from numpy.typing import NDArray
 from scipy.special import wrightomega
 
 from noisegate.errors import SpecError
+from noisegate.frozen import dataclass
 from noisegate.releases.ask.asking import Noisy
 from noisegate.releases.cells.estimate import simplex
 from noisegate.releases.cells.workload import Floats

@@ -4,7 +4,6 @@ Noise grows with the number of surprises that are paid for, and with it the prom
 before the last surprise is within ``within``, all of them together, at the confidence.
 """
 
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import exp, inf, isfinite, log, sqrt
 from typing import Final, final
@@ -15,6 +14,7 @@ from noisegate.curator.surprises import SurpriseSpec
 from noisegate.desk.terms.price import Price
 from noisegate.errors import SpecError
 from noisegate.exact import Number, sqrt_down
+from noisegate.frozen import dataclass, replace
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.base import failure_of

@@ -7,13 +7,13 @@ for projections on convex sets), and a step over a distance d falls it by at lea
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from noisegate.desk.terms.price import Price
+from noisegate.frozen import dataclass
 from noisegate.releases.cells.estimate import whole
 from noisegate.releases.cells.grid import Grid
 from noisegate.releases.cells.workload import Floats

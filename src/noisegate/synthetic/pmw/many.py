@@ -1,12 +1,12 @@
 """What is said about a session of many questions: the plan, answers, the balance."""
 
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, final
 
 from noisegate.desk.display.numbers import LEAST, with_margin
 from noisegate.desk.plan import Fact
 from noisegate.exact import Number
+from noisegate.frozen import dataclass, replace
 from noisegate.privacy.loss import ApproxDP
 
 

@@ -7,7 +7,6 @@ of them, instead of waiting for it as a session does [HLM12]. See `releases/fit/
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final, Literal, Required, TypeAlias, final
 
@@ -21,6 +20,7 @@ from noisegate.desk.job import Progress, Receipt, Recipe
 from noisegate.desk.order import Columns
 from noisegate.errors import NoisegateError, SpecError, Unsupported
 from noisegate.exact import Number
+from noisegate.frozen import dataclass
 from noisegate.ledger.ledger import Ledger
 from noisegate.privacy.domain import TableDomain
 from noisegate.privacy.event import Event, decode, encode

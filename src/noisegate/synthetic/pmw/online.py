@@ -13,7 +13,6 @@ and the two ends of the comparison have noise of their own, which halves that of
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from fractions import Fraction
 from hashlib import sha256
 from itertools import combinations
@@ -33,6 +32,7 @@ from noisegate.desk.plan import Plan
 from noisegate.desk.terms.price import Price, variance_of
 from noisegate.errors import SpecError, Unsupported
 from noisegate.exact import Number, fraction, positive
+from noisegate.frozen import dataclass
 from noisegate.mechanisms.base import failure_of
 from noisegate.privacy.event import Event, NothingEvent, PoissonSampled, Sequential
 from noisegate.privacy.guarantee import guarantee_of

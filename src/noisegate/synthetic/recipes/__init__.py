@@ -1,13 +1,13 @@
 """Synthesizers by name: which tables to measure for a workload, and the model that follows."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
 from fractions import Fraction
 from importlib import import_module
 from types import MappingProxyType
 from typing import Any, Final, Protocol, TypeAlias, final
 
 from noisegate.errors import SpecError
+from noisegate.frozen import dataclass, fields
 from noisegate.releases.fit.residuals import Axes, Sizes
 from noisegate.synthetic.asking import TablesAsk
 from noisegate.synthetic.model.model import Evidence, Model

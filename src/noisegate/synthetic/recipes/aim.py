@@ -10,13 +10,13 @@ seen from the evidence: noise for tables that were measured, the last scores for
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from math import prod, sqrt
 from typing import Final, final
 
 import numpy as np
 
+from noisegate.frozen import dataclass
 from noisegate.releases.fit.residuals import Axes, Sizes, closure
 from noisegate.synthetic.asking import TablesAsk
 from noisegate.synthetic.model.junction import cells_with

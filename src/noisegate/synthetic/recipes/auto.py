@@ -25,7 +25,6 @@ many choices saves the time, shrinking halves the error.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from math import log, prod, sqrt
@@ -33,6 +32,7 @@ from typing import Final, final
 
 import numpy as np
 
+from noisegate.frozen import dataclass, replace
 from noisegate.releases.cells.workload import Floats
 from noisegate.releases.fit.residuals import Axes, Parts, Question, Sizes, centred, combine
 from noisegate.synthetic.asking import TablesAsk

@@ -6,10 +6,10 @@ their weights. Every table is off by its noise, or less: the model is nearer to 
 together.
 """
 
-from dataclasses import dataclass
 from math import prod
 from typing import final
 
+from noisegate.frozen import dataclass
 from noisegate.releases.fit.allocation import Design, plain_design
 from noisegate.releases.fit.residuals import Sizes
 from noisegate.synthetic.asking import TablesAsk

@@ -5,10 +5,10 @@ What is measured: the table of each column of n values, once, for a share in pro
 error of all columns together.
 """
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import final
 
+from noisegate.frozen import dataclass
 from noisegate.releases.fit.residuals import Sizes
 from noisegate.synthetic.asking import TablesAsk
 from noisegate.synthetic.model.model import fit

@@ -8,11 +8,11 @@ three standard deviations of noise are not merged: the fit has no negative numbe
 better. Pairs of Adult at ε = 1 are off by 0.061, with merging by 0.087 (two runs each).
 """
 
-from dataclasses import dataclass
 from fractions import Fraction
 from math import prod
 from typing import Final, final
 
+from noisegate.frozen import dataclass
 from noisegate.releases.fit.residuals import Axes, Sizes
 from noisegate.synthetic.asking import TablesAsk
 from noisegate.synthetic.model.model import fit

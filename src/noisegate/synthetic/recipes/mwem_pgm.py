@@ -7,11 +7,11 @@ model is that of highest entropy [MSM19] instead of a table of all cells; tables
 larger than ``cells_max`` are not candidates.
 """
 
-from dataclasses import dataclass
 from fractions import Fraction
 from math import prod, sqrt
 from typing import final
 
+from noisegate.frozen import dataclass
 from noisegate.releases.fit.residuals import Sizes
 from noisegate.synthetic.asking import TablesAsk
 from noisegate.synthetic.model.junction import cells_with

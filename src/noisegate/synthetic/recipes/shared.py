@@ -1,7 +1,6 @@
 """What synthesizers share: evidence from answers, trees over columns, and what they refuse."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
 from math import log, prod, sqrt
@@ -10,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from noisegate.errors import SpecError
+from noisegate.frozen import dataclass
 from noisegate.releases.ask.asking import Noisy
 from noisegate.releases.cells.estimate import simplex
 from noisegate.releases.cells.workload import Floats
@@ -53,7 +53,7 @@ class Rounds(Modelled):
                 fix="Use a whole number of at least 1.",
                 about="rounds",
             )
-        super(Rounds, self).require(sizes, workload)
+        super(Rounds, self).require(sizes, workload)  # noqa: UP008 - slots
 
 
 def measured(ask: TablesAsk, sets: Sequence[Axes], shares: Sequence[Fraction]) -> list[Evidence]:

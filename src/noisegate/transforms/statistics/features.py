@@ -5,13 +5,13 @@ a cube looks at), the sum of sizes, and the squared Euclidean length. Each is co
 public shape of rows, never stated by a caller.
 """
 
-from dataclasses import dataclass
 from math import isqrt
 from typing import Any, Final, TypeAlias, final
 
 import numpy as np
 
 from noisegate.errors import Unsupported
+from noisegate.frozen import dataclass
 from noisegate.transforms.statistics.numbers import Floats, Norms, Shape
 
 Columns: TypeAlias = tuple[int, ...] | None  # which coordinates; None: all

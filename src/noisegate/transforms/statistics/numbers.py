@@ -5,7 +5,6 @@ order. So what a row adds does not depend on which rows stand beside it in a bat
 sensitivity is about: with rounding, one row more could move what all others add.
 """
 
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final, TypeAlias, final
 
@@ -14,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from noisegate.errors import Unsupported
 from noisegate.exact import EXACT_MAX
+from noisegate.frozen import dataclass
 from noisegate.sources.source import Whole
 
 Floats: TypeAlias = NDArray[np.float64]  # whole numbers, as doubles

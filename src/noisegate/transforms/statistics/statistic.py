@@ -11,7 +11,6 @@
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, Final, final
 
 import numpy as np
@@ -19,6 +18,7 @@ import numpy as np
 from noisegate.algebra.tally import Rows
 from noisegate.errors import Unsupported
 from noisegate.exact import EXACT_MAX
+from noisegate.frozen import dataclass
 from noisegate.sources.adding import halves, joined
 from noisegate.sources.source import Batch, Whole
 from noisegate.transforms.statistics.features import FEATURES, Feature, One, Products

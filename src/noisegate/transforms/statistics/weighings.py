@@ -6,7 +6,6 @@ linear is looked up in a public table of whole numbers, so that no function of t
 A weighing states how long its vector can be: the largest weight, their sum, the squared length.
 """
 
-from dataclasses import dataclass
 from math import prod
 from typing import Any, Final, TypeAlias, final
 
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from noisegate.errors import Unsupported
 from noisegate.exact import EXACT_MAX
+from noisegate.frozen import dataclass
 from noisegate.sources.source import Whole
 from noisegate.transforms.statistics.numbers import Floats, Norms, Numbers, Shape, times
 

@@ -3,7 +3,6 @@
 How fine a grid should be depends on how many rows there are. That number is asked and paid for.
 """
 
-from dataclasses import dataclass
 from fractions import Fraction
 from math import hypot, sqrt
 from typing import ClassVar, Final, final
@@ -11,6 +10,7 @@ from typing import ClassVar, Final, final
 import numpy as np
 
 from noisegate.errors import SpecError
+from noisegate.frozen import dataclass
 from noisegate.mechanisms.partitions.boxes import halves, single, whole
 from noisegate.releases.ask.asking import Ask, Noisy, one_sum
 from noisegate.releases.cells.estimate import Estimate, Predicted

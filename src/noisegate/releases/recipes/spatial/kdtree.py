@@ -1,12 +1,12 @@
 """Boxes cut in two at private medians, so that each side holds about as much [CPSSY12]."""
 
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar, Final, final
 
 import numpy as np
 
 from noisegate.errors import SpecError
+from noisegate.frozen import dataclass, replace
 from noisegate.mechanisms.partitions.boxes import halves, single, whole
 from noisegate.mechanisms.partitions.splits import Splits
 from noisegate.releases.ask.asking import Ask

@@ -1,6 +1,5 @@
 """PrivTree: boxes are cut while they hold much, then the last boxes are counted [ZXX16]."""
 
-from dataclasses import dataclass
 from fractions import Fraction
 from math import hypot, sqrt
 from typing import ClassVar, final
@@ -9,6 +8,7 @@ import numpy as np
 
 from noisegate.errors import SpecError
 from noisegate.exact import fraction
+from noisegate.frozen import dataclass
 from noisegate.mechanisms.partitions.boxes import halves, single, whole
 from noisegate.mechanisms.partitions.privtree import PrivTree as Chooser
 from noisegate.mechanisms.partitions.privtree import cut_levels

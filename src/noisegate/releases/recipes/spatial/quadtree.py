@@ -1,10 +1,10 @@
 """Boxes halved along all axes, again and again, and the counts of every level [CPSSY12]."""
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, final
 
 from noisegate.errors import SpecError
+from noisegate.frozen import dataclass
 from noisegate.releases.ask.asking import Ask
 from noisegate.releases.cells.estimate import Estimate, Predicted
 from noisegate.releases.cells.spatial import Boxes, halved

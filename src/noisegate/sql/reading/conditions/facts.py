@@ -6,7 +6,6 @@
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from fractions import Fraction
 from functools import cache, lru_cache
@@ -17,6 +16,7 @@ from noisegate.algebra.expression import Call, Expression, Field, Literal, domai
 from noisegate.algebra.intervals import KEYS_MAX
 from noisegate.algebra.rules_dates import TIMES, UNITS
 from noisegate.errors import NoisegateError
+from noisegate.frozen import dataclass, replace
 from noisegate.privacy.domain import EPOCH, KEY_TYPES, Domain, Key, Kind
 
 UNKNOWN: Final = ...  # what depends on more than is given

@@ -5,7 +5,6 @@ here would leave a group out, or show an empty one; it could not leak.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from fractions import Fraction
 from functools import reduce
@@ -34,6 +33,7 @@ from noisegate.algebra.relation import (
 from noisegate.algebra.rules_dates import UNITS
 from noisegate.algebra.rules_logic import DAY
 from noisegate.algebra.schema import schema_of
+from noisegate.frozen import replace
 from noisegate.privacy.domain import EPOCH, KEY_TYPES, Key, Kind, ordinal
 from noisegate.sql.reading.conditions.facts import (
     UNKNOWN,

@@ -5,7 +5,6 @@ What is the same up to constants is measured once: SUM(x + 1), SUM(2 * x), a shi
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final, TypeAlias, final
 
@@ -16,6 +15,7 @@ from noisegate.algebra.expression import Call, Expression, Field, Literal, Schem
 from noisegate.algebra.intervals import decimals
 from noisegate.algebra.relation import Filter, PerUnit, Project, Relation
 from noisegate.errors import Unsupported
+from noisegate.frozen import dataclass, replace
 from noisegate.privacy.domain import Kind
 from noisegate.sql.question import Function
 from noisegate.sql.reading.literals import kind_of, literal

@@ -1,6 +1,5 @@
 """GROUP BY: the expressions, and the sets of them that are grouped by."""
 
-from dataclasses import dataclass, field
 from itertools import combinations, product
 from typing import Final, final
 
@@ -8,6 +7,7 @@ from sqlglot import exp
 
 from noisegate.algebra.expression import Expression, Field, Literal
 from noisegate.errors import Unsupported
+from noisegate.frozen import dataclass, field
 from noisegate.sql.reading.groups.aggregates import core_of_key
 from noisegate.sql.reading.literals import whole
 from noisegate.sql.reading.sight import Name, Sight, aggregates_in, item_of

@@ -4,7 +4,6 @@ Aggregates of one unit's rows are folds of the algebra, and what is computed of 
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Final, TypeAlias, final
 
@@ -14,6 +13,7 @@ from noisegate.algebra.expression import Call, Expression, Field, Literal, Schem
 from noisegate.algebra.relation import Fold, Folded, PerUnit, Relation
 from noisegate.algebra.schema import schema_of
 from noisegate.errors import Unsupported
+from noisegate.frozen import dataclass, field, replace
 from noisegate.privacy.domain import Domain
 from noisegate.sql.question import Function
 from noisegate.sql.reading.groups.aggregates import Asked, asked

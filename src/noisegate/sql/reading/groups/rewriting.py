@@ -8,7 +8,6 @@ hold. To count its rows would count that; what SQL means is how many values ther
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import combinations
 from typing import Final
 
@@ -18,6 +17,7 @@ from sqlglot import exp
 from noisegate.algebra.expression import Call, Expression, Field, Literal, domain_of
 from noisegate.algebra.relation import Filter, PerUnit, Project, Relation, Table
 from noisegate.algebra.schema import schema_of
+from noisegate.frozen import replace
 from noisegate.privacy.domain import Domain
 from noisegate.sql.question import Aggregate, Block, Function, GroupKey
 from noisegate.sql.reading.conditions.narrowing import Public, facts_of

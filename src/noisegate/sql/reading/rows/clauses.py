@@ -1,13 +1,13 @@
 """FROM and WHERE by themselves: tables that are joined, and what a SELECT of rows may say."""
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
 from sqlglot import exp
 
 from noisegate.algebra.expression import Expression
 from noisegate.errors import Unsupported
+from noisegate.frozen import dataclass, replace
 from noisegate.sql.reading.rows.joins import joined
 from noisegate.sql.reading.sight import Name, Rows, conjuncts, find
 from noisegate.sql.reading.words import Node, at, fold, refusal, require_only

@@ -1,6 +1,5 @@
 """Joins: which pairs of rows belong together, and whose they are."""
 
-from dataclasses import dataclass, replace
 from typing import Final, final
 
 from sqlglot import exp
@@ -8,6 +7,7 @@ from sqlglot import exp
 from noisegate.algebra.expression import Expression, Field, Literal, fields_of
 from noisegate.algebra.relation import Filter, Join, JoinKind, Matching, Project
 from noisegate.errors import Unsupported
+from noisegate.frozen import dataclass, replace
 from noisegate.privacy.domain import Kind
 from noisegate.sql.reading.literals import kind_of
 from noisegate.sql.reading.sight import Name, Rows, Sight, conjuncts, field_of, find, unknown

@@ -1,6 +1,5 @@
 """FROM and WHERE: rows, their partners, and the conditions that keep them; and set operations."""
 
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, final
 
@@ -10,6 +9,7 @@ from noisegate.algebra.expression import Call, Expression, Field, Literal, domai
 from noisegate.algebra.intervals import scales
 from noisegate.algebra.relation import Project, Relation, Union
 from noisegate.errors import Unsupported
+from noisegate.frozen import dataclass, replace
 from noisegate.privacy.domain import Kind
 from noisegate.sql.reading.literals import kind_of
 from noisegate.sql.reading.rows.clauses import Clauses, Env

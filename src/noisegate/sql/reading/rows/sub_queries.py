@@ -4,7 +4,6 @@ A row's partners are rows of a public table, or other rows of its own unit.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias, final
 
 from sqlglot import exp
@@ -12,6 +11,7 @@ from sqlglot import exp
 from noisegate.algebra.expression import Call, Expression, Field, Literal, domain_of
 from noisegate.algebra.relation import Fold, Folded, Partnered
 from noisegate.errors import Unsupported
+from noisegate.frozen import dataclass, field, replace
 from noisegate.privacy.domain import Kind
 from noisegate.sql.reading.groups.aggregates import asked
 from noisegate.sql.reading.groups.per_unit import Growing, column_of, folded

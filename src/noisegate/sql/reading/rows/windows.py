@@ -1,7 +1,6 @@
 """Windows within one unit's rows: OVER (PARTITION BY unit ...), and QUALIFY."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Final, final
 
@@ -10,6 +9,7 @@ from sqlglot import exp
 from noisegate.algebra.expression import Call, Expression, Field, Literal
 from noisegate.algebra.relation import Among, Fold, Frame, Ordering, Window, Windowed
 from noisegate.errors import Unsupported
+from noisegate.frozen import dataclass, field, replace
 from noisegate.privacy.domain import Kind
 from noisegate.sql.reading.groups.aggregates import asked
 from noisegate.sql.reading.groups.per_unit import folded

@@ -1,6 +1,5 @@
 """What SQL computes from one row, as expressions of the closed list."""
 
-from dataclasses import dataclass
 from typing import Final, final
 
 from sqlglot import exp
@@ -8,6 +7,7 @@ from sqlglot import exp
 from noisegate.algebra.expression import Call, Expression, Field, Literal
 from noisegate.algebra.functions import function_named
 from noisegate.errors import Unsupported
+from noisegate.frozen import dataclass
 from noisegate.privacy.domain import Kind
 from noisegate.sql.reading.literals import (
     cast,

@@ -2,13 +2,13 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from sqlglot import exp
 
 from noisegate.algebra.expression import Call, Expression, Field, Schema, domain_of
 from noisegate.errors import Unsupported
+from noisegate.frozen import dataclass, field
 from noisegate.privacy.domain import Kind
 from noisegate.sql.reading.literals import agreed, is_moment, kind_of, literal
 from noisegate.sql.reading.untyped import Untyped, taken_for, together

@@ -17,12 +17,12 @@ from bit_tree import (
     mp,
 )
 
-from noisegate.noise.bernoulli import bernoulli_exp, falls_below, sample_rows
 from noisegate.noise.bits import SYSTEM
+from noisegate.noise.coins import bernoulli_exp, falls_below, sample_rows
 from noisegate.noise.law import Certified
 
 # the module: its name in the package is the function
-bernoulli_module = import_module("noisegate.noise.bernoulli")
+bernoulli_module = import_module("noisegate.noise.coins")
 EXPONENTS = [Fraction(e) for e in ("0", "1/1000000", "1/3", "1", "5/2", "20", "43", "60")]
 
 

@@ -1,7 +1,6 @@
 """Coins of any bias: rational, certified irrational, one bias per lane, and secret row samples."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from math import ceil
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 
 from noisegate.errors import SpecError
 from noisegate.exact import Number, enclose, upper
+from noisegate.frozen import dataclass
 from noisegate.noise import law
 from noisegate.noise.bits import SYSTEM, Bits
 from noisegate.noise.chunks import CHUNK, Int64Array, Size, in_chunks, whole
