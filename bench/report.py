@@ -13,6 +13,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from textwrap import fill
 
 from keep import ROOT, RUNS
 from places import HEAD, PLACES, Place, Record, Table
@@ -58,7 +59,18 @@ def page(results: Path = RESULTS) -> tuple[str, dict[str, str]]:
             parts += [text for each in tables for text in (f"**{_safe(each['title'])}**",
                       markdown(each["columns"], each["rows"]))]  # fmt: skip
     parts.insert(1, markdown(GLANCE, glance))
-    return "\n\n".join(parts) + "\n", drawn
+    return "\n\n".join(map(_wrapped, parts)) + "\n", drawn
+
+
+def _wrapped(part: str) -> str:
+    """Prose at a readable width; tables, headings and what is indented stay."""
+    kept = ("|", "#", "!", " ", "-")
+    return "\n".join(
+        line
+        if line.startswith(kept)
+        else fill(line, 120, break_on_hyphens=False, break_long_words=False)
+        for line in part.split("\n")
+    )
 
 
 GLANCE: tuple[Column, ...] = (

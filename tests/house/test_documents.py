@@ -323,6 +323,15 @@ def test_every_sampler_of_the_noise_room_is_documented():
     assert [name for name in names if name not in text] == []
 
 
+@pytest.mark.parametrize("name", [*PAGES, *(file.name for file in ROOT.glob("*.md"))])
+def test_prose_wraps_at_a_readable_width(name):
+    """Not tables, code and names that cannot be broken."""
+    lines = re.sub(r"```.*?```", "", (ROOT / name).read_text(), flags=re.DOTALL).splitlines()
+    prose = [line for line in lines if not line.startswith(("|", "    ", "#", "!", "["))]
+    words = (re.sub(r"`[^`]*`|\]\([^)]*\)", "x", line) for line in prose)
+    assert [line for line in words if len(line) > 120] == []
+
+
 def test_the_architecture_lists_every_room():
     text = (ROOT / "ARCHITECTURE.md").read_text()
     rooms = {room_of(file) for file in python_files()}
