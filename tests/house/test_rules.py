@@ -74,6 +74,18 @@ def test_every_mechanism_and_accountant_states_its_claim():
                                 assert word in doc, f"{file.name} {node.name}.event lacks {word}"
 
 
+def test_no_two_classes_of_a_room_share_a_name():
+    """But for what each engine has of its own kind, and a recipe that is called as its table."""
+    alike = {("sources", "Place"), ("sources", "Stored"), ("releases", "Marginals")}
+    seen = {}
+    for file in SRC.rglob("*.py"):
+        room = file.relative_to(SRC).parts[0]
+        for node in ast.parse(file.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                seen.setdefault((room, node.name), []).append(file.name)
+    assert {name for name, files in seen.items() if len(files) > 1} == alike
+
+
 def test_dataclasses_are_those_that_are_quick_to_make():
     """But for one with an ``InitVar``."""
     for file in SRC.rglob("*.py"):

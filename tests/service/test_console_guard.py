@@ -14,7 +14,7 @@ from browser import BY_WARD, HOME, ORIGIN, Browser, Everybody, asked, clinic_ser
 from noisegate.errors import Busy
 from noisegate.orders import order_from
 from noisegate.server.console import console_routes
-from noisegate.server.console.sessions import Attempts, Session
+from noisegate.server.console.sessions import Attempts, Stay
 from noisegate.server.console.visits import BODY_MAX, HEADERS
 from noisegate.server.service import Service
 from noisegate.server.settings import Settings
@@ -220,7 +220,7 @@ def test_behind_a_proxy_cookies_are_for_tls_and_attempts_are_those_of_the_caller
         .headers["set-cookie"]
     )
     form = {"Origin": ORIGIN, "Cookie": "noisegate_form=x"}
-    fields = {"csrf": Session(cookie="x", caller=None).form, "token": "wrong"}
+    fields = {"csrf": Stay(cookie="x", caller=None).form, "token": "wrong"}
 
     def tried(address):
         headers = form | {"X-Forwarded-For": f"made-up, {address}"}

@@ -35,7 +35,7 @@ from noisegate.algebra.tally import Grouping, Sums
 from noisegate.curator.allowance import Scope
 from noisegate.curator.curator import Curator
 from noisegate.curator.measurement import Measurement, digest
-from noisegate.curator.parts import Part
+from noisegate.curator.parts import PartAccount
 from noisegate.errors import (
     LedgerError,
     NoisegateError,
@@ -419,7 +419,7 @@ def test_a_part_that_no_cut_made_draws_nothing():
     source = Watched()
     door = curator(source=source)
     with allow(door) as recipe, pytest.raises(Unsupported, check=about("part")):
-        Scope(recipe, Part((), recipe._nothing)).measure(counting("1"))
+        Scope(recipe, PartAccount((), recipe._nothing)).measure(counting("1"))
     assert source.reads == 0
 
 

@@ -19,7 +19,7 @@ from noisegate.accounting.accountant import Charge
 from noisegate.accounting.pure import pure_loss
 from noisegate.curator.kept import Kept
 from noisegate.curator.measurement import Measurement
-from noisegate.curator.parts import CellAccount, Cut, Losses, Part
+from noisegate.curator.parts import CellAccount, Cut, Losses, PartAccount
 from noisegate.errors import LedgerError, OverBudget, RequestConflict, Unsupported
 from noisegate.ledger.fork import lineage
 from noisegate.ledger.ledger import Reservation
@@ -43,7 +43,7 @@ class Scope:
 
     __slots__ = ("_allowance", "_part")
 
-    def __init__(self, allowance: "Allowance", part: Part) -> None:
+    def __init__(self, allowance: "Allowance", part: PartAccount) -> None:
         self._allowance, self._part = allowance, part
 
     def measure(self, measurement: Measurement) -> Release:
@@ -98,7 +98,7 @@ class Allowance:
         self._lock = threading.Lock()
         self._answer = entry.answer
         self._nothing = self._losses(NothingEvent())
-        self._whole = Part((), self._nothing, closed=entry.answer is not None)
+        self._whole = PartAccount((), self._nothing, closed=entry.answer is not None)
         self._parts = {self._whole}
         _open_allowances.add(self)
         if entry.process != lineage():  # a fork came between the charge and this
@@ -150,7 +150,7 @@ class Allowance:
             self._whole.closed = True
         self._answer = self._entry.close(self._event(), self._answer or _UNFINISHED)
 
-    def _measure(self, part: Part, measurement: Measurement) -> Release:
+    def _measure(self, part: PartAccount, measurement: Measurement) -> Release:
         if type(measurement) is not Measurement:
             raise Unsupported(
                 "A recipe can only take measurements.",
@@ -178,7 +178,7 @@ class Allowance:
             self._require_open()  # a child that was forked amid the draw has drawn once more
         return drawn
 
-    def _cut(self, part: Part, column: str, keys: Sequence[Key]) -> tuple[Part, ...]:
+    def _cut(self, part: PartAccount, column: str, keys: Sequence[Key]) -> tuple[PartAccount, ...]:
         listed = tuple(keys)
         if any(type(key) not in (str, int) for key in listed) or len(set(listed)) < len(listed):
             raise Unsupported("The keys of the parts are not distinct.", fix="List each key once.")
@@ -193,12 +193,12 @@ class Allowance:
             self._require_known(part)
             cut = Cut(part, self._nothing)
             where = [(*part.where, (column, key)) for key in listed]
-            cut.parts = tuple(Part(each, self._nothing, cut) for each in where)
+            cut.parts = tuple(PartAccount(each, self._nothing, cut) for each in where)
             part.cuts += [cut] if listed else []
             self._parts.update(cut.parts)
         return cut.parts
 
-    def _note_down(self, part: Part, measurement: Measurement) -> None:
+    def _note_down(self, part: PartAccount, measurement: Measurement) -> None:
         query = measurement.query
         if query.asks != "combinations" or measurement.compares:
             event = measurement.event()
@@ -213,7 +213,7 @@ class Allowance:
         self._raise(part, more, less)
         part.cells[name] = after, more
 
-    def _raise(self, part: Part, more: Losses, less: Losses) -> None:
+    def _raise(self, part: PartAccount, more: Losses, less: Losses) -> None:
         """Let the part lose ``more`` for ``less``; what does not fit is refused, and not noted."""
         steps = part.after(more, less)
         charges = self._charges(steps[-1][1])
@@ -252,7 +252,7 @@ class Allowance:
                 fix="Use its stored answer, or open a new one.",
             )
 
-    def _require_known(self, part: Part) -> None:
+    def _require_known(self, part: PartAccount) -> None:
         if part not in self._parts:
             raise Unsupported(
                 "This part does not belong to the allowance.",
@@ -261,7 +261,7 @@ class Allowance:
             )
 
 
-def _require_one_part_per_unit(measurement: Measurement, part: Part) -> None:
+def _require_one_part_per_unit(measurement: Measurement, part: PartAccount) -> None:
     if part.where and not measurement.query.stability.is_row_level:
         raise Unsupported(
             "One unit may have rows in several parts, so parallel composition does not apply.",

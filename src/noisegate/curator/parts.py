@@ -2,8 +2,8 @@
 
 Losses are kept, not added up anew: a question costs the same work however many came before.
 
-Claim: `Part.loss` is, for each account, the price of `Part.used()` before rounding, to the last
-    digit. Adjacency: add/remove one unit, as for that event.
+Claim: `PartAccount.loss` is, for each account, the price of `PartAccount.used()` before rounding,
+    to the last digit. Adjacency: add/remove one unit, as for that event.
 Why: every accountant reads steps in sequence as a sum and parallel ones as a componentwise maximum
     (`accounting/rules.py`), of exact fractions. One more summand adds itself, whatever the order. A
     maximum is at least as large as before where one part rose, and then only that part can have
@@ -114,12 +114,12 @@ def _numbered(values: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.
 
 
 Losses: TypeAlias = Mapping[str, Pair]  # by account
-Step: TypeAlias = "tuple[Part | Cut, Losses]"
+Step: TypeAlias = "tuple[PartAccount | Cut, Losses]"
 
 
 @final
 @dataclass(eq=False, slots=True)
-class Part:
+class PartAccount:
     """What has been asked about one part, and the cuts below it. Only the allowance touches it."""
 
     where: tuple[tuple[str, Key], ...]
@@ -153,11 +153,11 @@ class Part:
 class Cut:
     """Disjoint parts of a part. Its loss is that of the dearest."""
 
-    of: Part
+    of: PartAccount
     loss: Losses
-    parts: tuple[Part, ...] = ()
+    parts: tuple[PartAccount, ...] = ()
 
-    def dearest(self, part: Part, loss: Losses) -> Losses:
+    def dearest(self, part: PartAccount, loss: Losses) -> Losses:
         """The componentwise maximum once ``part`` has lost ``loss``."""
         if _each(largest, loss, part.loss) == loss:  # it fell nowhere
             return _each(largest, loss, self.loss)

@@ -1,6 +1,6 @@
 """A job: an order that was read and checked. Nothing about it is left to be refused but its price.
 
-`Measured` is one measurement at the door; `Recipe` asks many adaptive questions within one
+`Measured` is one measurement at the door; `AdaptiveJob` asks many adaptive questions within one
 allowance. A kind of release says what it asks and what it makes of the answers; how a job is
 planned, found, paid for and kept is written once, in `Desk`. A recipe is drawn once: found by its
 question, or begun as the next attempt at it.
@@ -270,7 +270,7 @@ class Measured(Job[Measurements, R, E]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe(Job[C, R, E]):
+class AdaptiveJob(Job[C, R, E]):
     """Adaptive questions within one allowance: found by its canonical text, else drawn once.
 
     ``question`` is that text: two recipes with one text are one release.

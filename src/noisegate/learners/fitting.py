@@ -20,7 +20,7 @@ from noisegate.algebra.tally import Rows
 from noisegate.curator.allowance import Allowance
 from noisegate.curator.measurement import digest
 from noisegate.desk.display.numbers import percent
-from noisegate.desk.job import Job, Progress, Receipt, Recipe
+from noisegate.desk.job import AdaptiveJob, Job, Progress, Receipt
 from noisegate.desk.plan import Fact
 from noisegate.desk.terms.price import Price
 from noisegate.desk.terms.terms import USUAL, rest_of
@@ -161,7 +161,7 @@ class FitExpected:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FitJob(Recipe[T, tuple[T, Receipt], FitExpected]):
+class FitJob(AdaptiveJob[T, tuple[T, Receipt], FitExpected]):
     """What a program learns within an allowance: ``drawing`` gives what is kept.
 
     ``reading`` takes it apart into the result and what was used; ``words`` begin the promise.

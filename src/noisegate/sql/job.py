@@ -53,7 +53,7 @@ from noisegate.sql.steps.asked import (
     asked_of,
     number_of,
 )
-from noisegate.sql.steps.ordered import Order, Parcel, fetched, orders_of
+from noisegate.sql.steps.ordered import BlockOrder, Parcel, fetched, orders_of
 from noisegate.sql.steps.shown import Expectation, public_tables, rehearsed, shown_of
 from noisegate.transforms.stability import stability_of
 
@@ -99,7 +99,7 @@ class QuestionJob(Job[Collected, Answer, AnswerExpected]):
     step: Fraction
     fresh: bool
     asked: Asked
-    orders: tuple[Order, ...]
+    orders: tuple[BlockOrder, ...]
     wanted: Event
     firsts: "Mapping[str, QuestionJob]"
     looked: tuple[Release, ...] = ()
@@ -437,9 +437,9 @@ def _with_found(
 
 
 def _events(
-    asked: Asked, orders: Sequence[Order], *, fresh: bool, found: bool
+    asked: Asked, orders: Sequence[BlockOrder], *, fresh: bool, found: bool
 ) -> tuple[Event, ...]:
-    """What would be charged for the blocks, equal measurements once; see `Order.charges`."""
+    """What would be charged for the blocks, equal measurements once; see `BlockOrder.charges`."""
     blind, unpaid = {look.block.name for look in asked.missing}, asked.unpaid
     pairs = [pair for order in orders for pair in order.charges(blind, found=found)]
     if fresh:
@@ -447,7 +447,7 @@ def _events(
     return tuple(event for text, event in dict(pairs).items() if text not in unpaid)
 
 
-def _clipped(asked: Asked, orders: Sequence[Order]) -> Iterator[str]:
+def _clipped(asked: Asked, orders: Sequence[BlockOrder]) -> Iterator[str]:
     """What caps do to the numbers, where the caps are known."""
     blind = {look.block.name for look in asked.missing if look.counted is not None}
     for order in orders:
@@ -455,7 +455,7 @@ def _clipped(asked: Asked, orders: Sequence[Order]) -> Iterator[str]:
             yield from order.clipping
 
 
-def _error(desk: Desk, asked: Asked, orders: Sequence[Order]) -> Expectation:
+def _error(desk: Desk, asked: Asked, orders: Sequence[BlockOrder]) -> Expectation:
     """How far the numbers may be off. For plans alone: no price looks at it."""
     guesses = tuple(
         Guess(

@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, TypeAlias, final
 
 from noisegate.curator.allowance import Allowance
 from noisegate.desk.desk import Desk
-from noisegate.desk.job import Progress, Receipt, Recipe
+from noisegate.desk.job import AdaptiveJob, Progress, Receipt
 from noisegate.desk.order import Box, Columns, Options
 from noisegate.desk.terms.price import Price, variance_of, without
 from noisegate.errors import NoisegateError, SpecError, Unsupported
@@ -125,7 +125,7 @@ class SyntheticOrder(ReleaseOrder[SyntheticRelease, SyntheticExpected]):
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SyntheticJob(Recipe[Fitted, SyntheticRelease, SyntheticExpected]):
+class SyntheticJob(AdaptiveJob[Fitted, SyntheticRelease, SyntheticExpected]):
     """Synthetic rows: a model is fitted to noisy tables, and rows follow from it."""
 
     kind: str = "synthetic"

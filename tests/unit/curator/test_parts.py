@@ -14,7 +14,7 @@ from door import WARDS, Watched, count_query, counting, curator
 from noisegate.accounting.accountants import accountant_named
 from noisegate.curator import parts
 from noisegate.curator.measurement import Measurement
-from noisegate.curator.parts import Cut, Part
+from noisegate.curator.parts import Cut, PartAccount
 from noisegate.errors import OverBudget
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric
@@ -106,14 +106,14 @@ def require_exact_sums(random):
     """A history of questions, accounts of cells and cuts: all losses are those of `used`."""
     chain, events = random.choice(list(CHAINS.items()))
     nothing = losses(chain, NothingEvent())
-    whole = Part((), nothing)
+    whole = PartAccount((), nothing)
     known = [whole]
     for turn in range(random.randint(1, 12)):
         part, event = random.choice(known), random.choice(events)
         kind = random.choice(["ask", "ask", "cells", "cut"])
         if kind == "cut":
             cut = Cut(part, nothing)
-            cut.parts = tuple(Part(((str(turn), key),), nothing, cut) for key in range(3))
+            cut.parts = tuple(PartAccount(((str(turn), key),), nothing, cut) for key in range(3))
             part.cuts.append(cut)
             known += cut.parts
             continue
@@ -162,7 +162,7 @@ def stays_below(self, more, less):
         (Cut, "dearest", last_part),
         (Cut, "dearest", adds_parts),
         (parts, "_changed", keeps_what_was_replaced),
-        (Part, "after", stays_below),
+        (PartAccount, "after", stays_below),
     ],
 )
 def test_sums_that_are_kept_wrongly_are_caught(owner, name, broken, monkeypatch):

@@ -29,7 +29,7 @@ from noisegate.releases.trees.posterior import (
     _truncated,
     posterior,
 )
-from noisegate.releases.trees.refine import QUANTA, Ground, Plan, Total, Tree, refine
+from noisegate.releases.trees.refine import QUANTA, Ground, MeasuredTree, Refinement, Total, refine
 from noisegate.transforms.strategy import Groups
 
 SHAPES = [(1,), (7,), (1, 7), (1, 1, 1), (3, 5, 2), (16, 16), (40, 9), (2, 2, 2, 2, 3)]
@@ -182,7 +182,7 @@ def test_a_value_that_holds_much_is_singled_out_sooner():
 
 def measured(values, weights):
     """A full tree over 4 cells with given numbers for its 7 nodes, in the order of `grow`."""
-    tree = Tree(4, Total(0.0, 1.0))
+    tree = MeasuredTree(4, Total(0.0, 1.0))
     tree.grow(dyadic([np.arange(4)], [4]), np.zeros(1, np.int64), np.array([2]))
     tree.values[:], tree.weights[:] = values, weights
     return tree
@@ -345,7 +345,7 @@ def test_a_table_with_rows_in_every_cell_keeps_its_total():
 def boxed(shape, level):
     """A tree that is cut down to a level, and the order of its cells."""
     order = dyadic([np.arange(size) for size in shape], [length(size) for size in shape])
-    tree = Tree(prod(shape), Total(0.0, 1.0))
+    tree = MeasuredTree(prod(shape), Total(0.0, 1.0))
     tree.grow(order, np.zeros(1, np.int64), np.array([min(level, len(order.cuts))]))
     return tree, order
 
@@ -468,7 +468,9 @@ def test_a_tree_may_be_grown_for_less_than_all():
     ground = Ground(order, order.places, np.linspace(0, 1, 9))
     for quanta in (1, 2, 17, 1000):
         ask = Exact(np.arange(8) * 100, Fraction(1))
-        tree = refine(ask, ground, Plan(step=2.0, ratio=1.0), quanta=quanta, total=Total(2800, 1))
+        tree = refine(
+            ask, ground, Refinement(step=2.0, ratio=1.0), quanta=quanta, total=Total(2800, 1)
+        )
         assert (ask.quanta == quanta).all()
         assert (tree.weights[: tree.size][tree.levels[: tree.size] < 0] > 0).all()
 

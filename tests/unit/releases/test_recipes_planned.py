@@ -19,7 +19,7 @@ from noisegate.releases.recipes.planned import _Felt, _flattened, _next
 from noisegate.releases.trees.design import Asked, Designer, pruned
 from noisegate.releases.trees.dyadic_row import Halves, added_up
 from noisegate.releases.trees.prior import Evidence, fit, least_squares
-from noisegate.releases.trees.risk import Boxes, Risk, Singles
+from noisegate.releases.trees.risk import Risk, Singles, WorkloadBoxes
 from noisegate.transforms.strategy import Groups
 from refusals import about
 
@@ -403,7 +403,7 @@ def test_the_risk_of_a_plan_is_the_posterior_variance_of_the_gaussian_tree():
     )
     wanted = np.einsum("ij,jk,ik->i", rows, exact, rows)
     for asked, mean in (
-        (Boxes.of(tree, lows, highs), wanted.mean()),
+        (WorkloadBoxes.of(tree, lows, highs), wanted.mean()),
         (Singles(tree), np.trace(exact) / 16),
     ):
         assert Risk(asked, evidence, shares, spreads)(plan) == pytest.approx(mean, rel=1e-4)

@@ -4,7 +4,7 @@ import pytest
 import sqlglot
 from reading_oracle import TABLES, alike, answer, database, same_rows, sql_of
 
-from noisegate.sql.reading.sight import Sight, rows_of_table
+from noisegate.sql.reading.sight import SelectReader, rows_of_table
 
 QUESTIONS = """
 SELECT COUNT(*) AS n FROM patients
@@ -324,7 +324,7 @@ def test_an_expression_means_what_its_sql_means(con, line):
     rows = rows_of_table(TABLES["patients"])
     for text in map(str.strip, line.split("; ")):
         select = sqlglot.parse_one(f"SELECT {text} FROM patients", dialect="duckdb")
-        read = Sight(rows).reading.read(select.expressions[0])
+        read = SelectReader(rows).reading.read(select.expressions[0])
         ours = sql_of(read, rows.schema, "patients")
         pairs = con.execute(f"SELECT {ours}, {text} FROM patients").fetchall()
         assert all(alike(one, other) for one, other in pairs), (text, ours, pairs)
@@ -339,7 +339,7 @@ def test_an_expression_means_what_its_sql_means(con, line):
 def test_calendar_arithmetic_is_that_of_duckdb_on_every_day_of_three_years(con, text):
     rows = rows_of_table(TABLES["patients"])
     select = sqlglot.parse_one(f"SELECT {text}", dialect="duckdb")
-    ours = sql_of(Sight(rows).reading.read(select.expressions[0]), rows.schema, "t")
+    ours = sql_of(SelectReader(rows).reading.read(select.expressions[0]), rows.schema, "t")
     days = "(SELECT DATE '2018-12-25' + i::INT AS born FROM range(1100) AS r(i))"
     pairs = con.execute(f"SELECT {ours}, {text} FROM {days} t").fetchall()
     assert all(alike(one, other) for one, other in pairs)
@@ -360,7 +360,7 @@ def test_calendar_arithmetic_is_that_of_duckdb_on_every_day_of_three_years(con, 
 def test_times_of_day_are_those_of_duckdb_around_1970(con, text):
     rows = rows_of_table(TABLES["visits"])
     select = sqlglot.parse_one(f"SELECT {text}", dialect="duckdb")
-    ours = sql_of(Sight(rows).reading.read(select.expressions[0]), rows.schema, "t")
+    ours = sql_of(SelectReader(rows).reading.read(select.expressions[0]), rows.schema, "t")
     times = "(SELECT TIMESTAMP '1969-12-30 12:34:56.789' + i::INT * INTERVAL '1234567 milliseconds' AS seen FROM range(300) AS r(i))"
     pairs = con.execute(f"SELECT {ours}, {text} FROM {times} t").fetchall()
     assert all(alike(one, other) for one, other in pairs)

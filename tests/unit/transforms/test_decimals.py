@@ -16,7 +16,7 @@ from noisegate.algebra.expression import domain_of
 from noisegate.errors import Unsupported
 from noisegate.privacy.domain import Kind
 from noisegate.sources.duckdb.facts import as_stored
-from noisegate.sql.reading.sight import Sight, rows_of_table
+from noisegate.sql.reading.sight import SelectReader, rows_of_table
 
 # On 60 rows each. Every run of the tests tries the same ones; `make fuzz` more of them.
 SEEDS, CONDITIONS = (12, 300) if os.environ.get("NOISEGATE_EXPLORE") else (2, 150)
@@ -75,7 +75,7 @@ def rows_of_lines():
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_conditions_on_decimals_hold_where_duckdb_says_so(seed, rows):
-    pick, sight, compared = Random(seed), Sight(rows_of_table(LINES)), 0
+    pick, sight, compared = Random(seed), SelectReader(rows_of_table(LINES)), 0
     doubles = "(SELECT price::DOUBLE price, disc::DOUBLE disc, n, x, price p, disc d FROM lines)"
     for _ in range(CONDITIONS):
         try:
@@ -147,7 +147,7 @@ def test_sums_and_quantiles_of_decimals_show_the_digits_of_their_type():
 
 
 def test_a_bound_of_a_decimal_stays_the_bound():
-    sight = Sight(rows_of_table(LINES))
+    sight = SelectReader(rows_of_table(LINES))
     select = sqlglot.parse_one("SELECT CAST(price * 1 AS DECIMAL(9, 2))", dialect="duckdb")
     value = sight.target(select.expressions[0])
     domain = domain_of(value, sight.rows.schema)

@@ -31,7 +31,7 @@ _LAST: Final = 2  # one in so many rounds shows how far the last table is off,
 _LAST_LEAST: Final = 4  # but no fewer
 
 
-class Fitted(NamedTuple):
+class FittedTable(NamedTuple):
     """A table, and how far its answers are off.
 
     ``off`` is the root mean square over the questions, as the last rounds show it. ``noise`` is the
@@ -53,7 +53,7 @@ def build(  # noqa: PLR0913 - the options of the method
     replays: int = REPLAYS,
     average: bool = False,
     kept: Fraction = Fraction(0),
-) -> Fitted:
+) -> FittedTable:
     """A table for the questions of a block of 0 and 1.
 
     Args:
@@ -101,7 +101,7 @@ def build(  # noqa: PLR0913 - the options of the method
     words = f"{times} rounds, each for the one of {said} that the table had worst"
     seen = times if average else min(times, max(_LAST_LEAST, -(-times // _LAST)))
     off = _off(away[-seen:], noisy.variance)
-    return Fitted(found.reshape(ask.shape), (words,), off, noise)
+    return FittedTable(found.reshape(ask.shape), (words,), off, noise)
 
 
 def checked(ask: Ask, block: Block, cells: Floats, share: Fraction) -> tuple[float, float]:

@@ -19,7 +19,7 @@ from noisegate.curator.measurement import digest
 from noisegate.desk.answer import Answer
 from noisegate.desk.desk import Desk
 from noisegate.desk.display.numbers import percent
-from noisegate.desk.job import Progress, Receipt, Recipe
+from noisegate.desk.job import AdaptiveJob, Progress, Receipt
 from noisegate.desk.noisy import HalfWidths
 from noisegate.desk.order import Columns
 from noisegate.desk.plan import Fact
@@ -270,7 +270,7 @@ class CubeExpected:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CubeJob(Recipe[Marginals, CubeRelease, CubeExpected]):
+class CubeJob(AdaptiveJob[Marginals, CubeRelease, CubeExpected]):
     """Marginal tables: each measured table is a tally of its own, in one allowance."""
 
     kind: str = "cube"

@@ -58,7 +58,7 @@ METHODS: Final = ("auto", "tree", "root")
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class Totals:
+class RunningTotals:
     """Running totals after each period, in grains, and the variance of each."""
 
     values: Floats
@@ -69,7 +69,7 @@ class Totals:
             each.flags.writeable = False
 
 
-def totals_of(counter: Counter, answers: Sequence[Ints]) -> Totals:
+def totals_of(counter: Counter, answers: Sequence[Ints]) -> RunningTotals:
     """The totals after each measured period. Those of earlier periods never change."""
     values, variances, base, spread = [], [], 0.0, 0.0
     for epoch in counter.epochs:
@@ -83,11 +83,11 @@ def totals_of(counter: Counter, answers: Sequence[Ints]) -> Totals:
         variances.append(spread + found.variances)
         base, spread = float(values[-1][-1]), float(variances[-1][-1])
     if not values:
-        return Totals(np.zeros(0), np.zeros(0))
-    return Totals(np.concatenate(values), np.concatenate(variances))
+        return RunningTotals(np.zeros(0), np.zeros(0))
+    return RunningTotals(np.concatenate(values), np.concatenate(variances))
 
 
-def _tree(epoch: Epoch, answers: Sequence[Ints], variance: float) -> Totals:  # noqa: ARG001
+def _tree(epoch: Epoch, answers: Sequence[Ints], variance: float) -> RunningTotals:  # noqa: ARG001
     """Every complete node with all that is below it, then the sum of the largest ones."""
     held: list[tuple[float, float]] = []  # of complete subtrees, the largest first
     values, variances = [], []
@@ -102,10 +102,10 @@ def _tree(epoch: Epoch, answers: Sequence[Ints], variance: float) -> Totals:  # 
         held.append((value, spread))
         values.append(sum(each for each, _ in held))
         variances.append(sum(each for _, each in held))
-    return Totals(np.array(values), np.array(variances) * variance)
+    return RunningTotals(np.array(values), np.array(variances) * variance)
 
 
-def _root(epoch: Epoch, answers: Sequence[Ints], variance: float) -> Totals:
+def _root(epoch: Epoch, answers: Sequence[Ints], variance: float) -> RunningTotals:
     """B y, where B is the matrix of running totals times the inverse of the whole-number factor."""
     count = len(answers)
     factor = np.array(root_factor(epoch.size)[:count], np.float64)
@@ -115,7 +115,7 @@ def _root(epoch: Epoch, answers: Sequence[Ints], variance: float) -> Totals:
         inverse[k] = -(factor[1 : k + 1] @ inverse[k - 1 :: -1]) / factor[0]
     back = np.cumsum(inverse)
     noisy = np.array([float(each[0]) for each in answers])
-    return Totals(np.convolve(back, noisy)[:count], variance * np.cumsum(back**2))
+    return RunningTotals(np.convolve(back, noisy)[:count], variance * np.cumsum(back**2))
 
 
 def predicted(counter: Counter, until: int) -> Floats:
@@ -236,7 +236,7 @@ def periods_until(grid: Grid, period: Expression, until: Any) -> int:  # noqa: A
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SeriesJob(Job[Totals, "SeriesRelease", TableExpected]):
+class SeriesJob(Job[RunningTotals, "SeriesRelease", TableExpected]):
     """A series that is opened or continued: new periods are measured, old ones never change."""
 
     kind: str = "series"
@@ -268,7 +268,7 @@ class SeriesJob(Job[Totals, "SeriesRelease", TableExpected]):
         """Whether the series is open; later periods are then free."""
         return Series(curator, self.counter).is_open
 
-    def drawn(self, curator: Curator, progress: Progress, *, fresh: bool) -> Drawn[Totals]:  # noqa: ARG002 - one step
+    def drawn(self, curator: Curator, progress: Progress, *, fresh: bool) -> Drawn[RunningTotals]:  # noqa: ARG002 - one step
         """The totals so far; new periods have to be measured, though they cost nothing."""
         progress(0.0, "measuring")
         series = Series(curator, self.counter)
@@ -289,7 +289,7 @@ class SeriesJob(Job[Totals, "SeriesRelease", TableExpected]):
         )
         return guarantee_of(loss, self.tables, "all states of", f" over {life:,} periods, {kept}")
 
-    def result(self, content: Totals, receipt: Receipt) -> "SeriesRelease":
+    def result(self, content: RunningTotals, receipt: Receipt) -> "SeriesRelease":
         """The totals as a release."""
         counter = self.counter
         return SeriesRelease(
@@ -347,7 +347,7 @@ class SeriesRelease(Charged):
     form: ClassVar[str] = FORMAT
     axis: Axis
     value: str
-    totals: Totals
+    totals: RunningTotals
     factor: str
     grain: Fraction
     gaussian: bool
@@ -469,7 +469,7 @@ class SeriesRelease(Charged):
         kept = {name: record[name] for name in _KEPT} | {"words": tuple(record["words"])}
         return cls(
             axis=Axis.from_record(record["axis"]),
-            totals=Totals(*(np.array(each, np.float64) for each in record["totals"])),
+            totals=RunningTotals(*(np.array(each, np.float64) for each in record["totals"])),
             grain=Fraction(record["grain"]),
             sampling=Sampling.from_record(record.get("sampling")),
             **kept,

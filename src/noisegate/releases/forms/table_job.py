@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from noisegate.curator.allowance import Allowance
 from noisegate.desk.desk import Desk
-from noisegate.desk.job import Job, Progress, Receipt, Recipe, derived
+from noisegate.desk.job import AdaptiveJob, Job, Progress, Receipt, derived
 from noisegate.desk.terms.terms import Terms
 from noisegate.errors import NoisegateError, SpecError
 from noisegate.frozen import dataclass, fields
@@ -198,7 +198,7 @@ class SeriesOrder(CellsOrder[SeriesRelease, TableExpected]):
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableJob(Recipe[Contents, TableRelease, TableExpected]):
+class TableJob(AdaptiveJob[Contents, TableRelease, TableExpected]):
     """A table by one recipe: it asks and rebuilds; then no negative numbers, and whole ones."""
 
     grid: Grid

@@ -22,7 +22,15 @@ from noisegate.releases.recipes import Exact, require_same
 from noisegate.releases.trees.dyadic import Dyadic, Ints, dyadic, length, widened
 from noisegate.releases.trees.levels import noise_only
 from noisegate.releases.trees.posterior import posterior
-from noisegate.releases.trees.refine import QUANTA, Ground, Plan, Total, Tree, refine, signal
+from noisegate.releases.trees.refine import (
+    QUANTA,
+    Ground,
+    MeasuredTree,
+    Refinement,
+    Total,
+    refine,
+    signal,
+)
 
 _Number = TypeVar("_Number", np.float64, np.int64)
 _EVEN: Final = 0.02  # of the mass is thought to lie evenly, whatever the margins say
@@ -96,7 +104,7 @@ class Adaptive(Exact):
 
         return Estimate(spread[order.places].reshape(ask.shape), words=tuple(words), mend=mend)
 
-    def _margins(self, ask: Ask, plan: Plan, total: Total) -> list[tuple[int, int]]:
+    def _margins(self, ask: Ask, plan: Refinement, total: Total) -> list[tuple[int, int]]:
         """The axes whose margins are asked, and the quanta for each: no more than they need.
 
         A table that goes to single cells at once needs none, and one axis is its own margin.
@@ -111,7 +119,7 @@ class Adaptive(Exact):
         return [(axis, each) for axis in axes] if each else []
 
 
-def _plan(dims: int, *, single: bool, gaussian: bool) -> Plan:
+def _plan(dims: int, *, single: bool, gaussian: bool) -> Refinement:
     """A box has 2^((d - 1) / d) times as many nodes on its rim with each binary level.
 
     The variance falls with the squared share, so a level gets the third root of that more than the
@@ -119,14 +127,14 @@ def _plan(dims: int, *, single: bool, gaussian: bool) -> Plan:
     cost less. For single cells only the last look counts: those before find out where to look.
     """
     if single:
-        return Plan(
+        return Refinement(
             step=8.0, last=1.0, ratio=9.0, rich=0.01, leap=64.0, leap_ratio=9.0, at_once=True
         )
     step = 2.0 if dims == 1 or gaussian else 3.0
     ratio = 2 ** (step * (dims - 1) / ((2 if gaussian else 3) * dims))
     if gaussian:
-        return Plan(step=step, ratio=ratio, leap=2.0, leap_ratio=ratio)
-    return Plan(step=step, ratio=ratio)
+        return Refinement(step=step, ratio=ratio, leap=2.0, leap_ratio=ratio)
+    return Refinement(step=step, ratio=ratio)
 
 
 def _margin(ask: Ask, axis: int, quanta: int, total: Total) -> tuple[Floats, Total]:
@@ -154,7 +162,7 @@ def _placed(order: Dyadic, cells: NDArray[_Number]) -> NDArray[_Number]:
     return found
 
 
-def _spread(tree: Tree, counts: Floats, density: Floats) -> Floats:
+def _spread(tree: MeasuredTree, counts: Floats, density: Floats) -> Floats:
     """What each place holds: a node that is not cut further has its count spread by density."""
     leaves, starts, sizes = _leaves(tree)
     sums = np.add.reduceat(density, starts)
@@ -162,7 +170,7 @@ def _spread(tree: Tree, counts: Floats, density: Floats) -> Floats:
 
 
 def _smoothed(
-    tree: Tree, counts: Floats, density: Floats, order: Dyadic, shape: tuple[int, ...]
+    tree: MeasuredTree, counts: Floats, density: Floats, order: Dyadic, shape: tuple[int, ...]
 ) -> Floats:
     """The same, but of a node more towards the sides beyond which more lies.
 
@@ -180,7 +188,7 @@ def _smoothed(
     return _spread(tree, counts, density * np.maximum(held, spread) / thought)
 
 
-def _leaves(tree: Tree) -> tuple[Ints, Ints, Ints]:
+def _leaves(tree: MeasuredTree) -> tuple[Ints, Ints, Ints]:
     """The nodes that are not cut further, in order: where each begins and how long it is."""
     leaves = np.flatnonzero(tree.levels[: tree.size] < 0)
     leaves = leaves[np.argsort(tree.lows[leaves])]

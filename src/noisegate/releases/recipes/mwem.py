@@ -21,7 +21,7 @@ from noisegate.releases.fit.multiplicative import (
     REPLAYS,
     ROUNDS_MAX,
     TOTAL_SHARE,
-    Fitted,
+    FittedTable,
     best_rounds,
     build,
 )
@@ -93,7 +93,7 @@ class Mwem:
         return Estimate(fitted.cells, words=fitted.words, guess=_around(fitted, workload))
 
 
-def _around(fitted: Fitted, workload: Workload) -> Callable[[Ints, Ints], Guess]:
+def _around(fitted: FittedTable, workload: Workload) -> Callable[[Ints, Ints], Guess]:
     """What a table says of boxes: as many rows as it is off, or fewer, may be elsewhere."""
     shape, total, off = workload.shape, float(fitted.cells.sum()), max(fitted.off, 1e-9)
     known = Workload(shape, *evenly(workload, _KNOWN_MOST), "compared with")

@@ -83,7 +83,7 @@ class Totals:
             mend=lambda grain: table(tree.mended([each * grain for each in nodes])),
         )
 
-    def _block(self, shape: tuple[int, ...], tree: "Tree", level: int) -> Groups:
+    def _block(self, shape: tuple[int, ...], tree: "ParentTree", level: int) -> Groups:
         """All sums of a level: its nodes, times the cells of the other axes."""
         others = prod(shape) // shape[self.axis]
         rest = [1 if axis == self.axis else n for axis, n in enumerate(shape)]
@@ -93,13 +93,13 @@ class Totals:
         labels: NDArray[np.int32] = above * np.int32(others) + beside
         return Groups(labels.ravel(), tree.sizes[level] * others)
 
-    def _noise(self, ask: Ask, tree: "Tree", shares: Sequence[Fraction]) -> list[float]:
+    def _noise(self, ask: Ask, tree: "ParentTree", shares: Sequence[Fraction]) -> list[float]:
         return [
             ask.variance(self._block(ask.shape, tree, level), share) if share else np.inf
             for level, share in enumerate(shares)
         ]
 
-    def _variance(self, ask: Ask, tree: "Tree", shares: Sequence[Fraction]) -> Any:  # noqa: ANN401
+    def _variance(self, ask: Ask, tree: "ParentTree", shares: Sequence[Fraction]) -> Any:  # noqa: ANN401
         noise = self._noise(ask, tree, shares)
 
         def variance(lows: Ints, highs: Ints) -> Floats:
@@ -111,7 +111,7 @@ class Totals:
 
         return variance
 
-    def _plan(self, ask: Ask, workload: Workload) -> "tuple[Tree, list[Fraction]]":
+    def _plan(self, ask: Ask, workload: Workload) -> "tuple[ParentTree, list[Fraction]]":
         """Shares of the levels: steps up and down, one level at a time, while the error falls.
 
         The error is that of the workload, and of the nodes of every level, each counting alike.
@@ -155,7 +155,7 @@ class Totals:
         return tree, [Fraction(int(share * (1 - 1e-12) * _GRAIN), _GRAIN) for share in best]
 
 
-def levels(parents: Sequence[Sequence[int]], size: int) -> "Tree":
+def levels(parents: Sequence[Sequence[int]], size: int) -> "ParentTree":
     """The tree of a hierarchy over ``size`` keys, with all keys together on top."""
     made, below = [], size
     for given in parents:
@@ -173,12 +173,12 @@ def levels(parents: Sequence[Sequence[int]], size: int) -> "Tree":
         below = above
     if below > 1:
         made.append(np.zeros(below, np.int64))
-    return Tree(size, tuple(made))
+    return ParentTree(size, tuple(made))
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class Tree:
+class ParentTree:
     """Parents of the nodes of each level but the last. Level 0 are the keys."""
 
     size: int

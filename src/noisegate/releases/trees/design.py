@@ -18,7 +18,7 @@ from noisegate.releases.ask.shares import Law
 from noisegate.releases.cells.workload import Floats, Workload
 from noisegate.releases.trees.dyadic_row import Bins, Halves, Levels, added_up, pairs
 from noisegate.releases.trees.prior import Evidence, upward
-from noisegate.releases.trees.risk import Boxes, Risk, Singles
+from noisegate.releases.trees.risk import Risk, Singles, WorkloadBoxes
 
 Plan: TypeAlias = list[tuple[int, float]]  # which candidate, and its part of what is left
 Score: TypeAlias = Callable[[Plan], float]
@@ -40,7 +40,7 @@ _HELPS: Final = 0.99
 class Asked:
     """A workload as plans see it. ``ends`` are the parts of all ends that lie in each node."""
 
-    boxes: Boxes | Singles
+    boxes: WorkloadBoxes | Singles
     ends: Levels | None
 
     @classmethod
@@ -52,7 +52,7 @@ class Asked:
         at = np.linspace(0, lows.size - 1, min(_LOOKED_AT, lows.size)).astype(np.int64)
         ends = np.concatenate((highs, lows[lows > 0] - 1))
         counts = np.bincount(ends, minlength=tree.cells) / ends.size
-        return cls(Boxes.of(tree, lows[at], highs[at]), added_up(counts, tree.depth))
+        return cls(WorkloadBoxes.of(tree, lows[at], highs[at]), added_up(counts, tree.depth))
 
 
 @final

@@ -24,7 +24,7 @@ from scipy.special import log_ndtr
 from noisegate.frozen import dataclass
 from noisegate.releases.cells.workload import Floats
 from noisegate.releases.trees.dyadic import Ints
-from noisegate.releases.trees.refine import Tree
+from noisegate.releases.trees.refine import MeasuredTree
 
 _EMPTY_UP: Final = 1 / 10  # the odds of either half on the way up, for ranges
 _EMPTY_UP_SINGLE: Final = 1 / 3
@@ -58,7 +58,7 @@ class _Empty:
     down: Floats
 
     @classmethod
-    def known(cls, tree: Tree, *, shrink: bool) -> "_Empty":
+    def known(cls, tree: MeasuredTree, *, shrink: bool) -> "_Empty":
         every = np.ones((int(tree.levels[: tree.size].max(initial=0)) + 1, _CLEAREST + 1))
         return cls(every * (_EMPTY_UP_SINGLE if shrink else _EMPTY_UP), every * _EMPTY_DOWN)
 
@@ -72,7 +72,7 @@ class _Empty:
         return _Empty(odds(self.up), odds(self.down))
 
 
-def posterior(tree: Tree, *, shrink: bool, gaussian: bool) -> tuple[Message, Floats]:
+def posterior(tree: MeasuredTree, *, shrink: bool, gaussian: bool) -> tuple[Message, Floats]:
     """What is known of each node, and the mean of its count in the end."""
     empty = _Empty.known(tree, shrink=shrink)
     if shrink:
@@ -83,7 +83,7 @@ def posterior(tree: Tree, *, shrink: bool, gaussian: bool) -> tuple[Message, Flo
 
 
 def _read_down(
-    tree: Tree, found: Message, empty: _Empty, *, shrink: bool
+    tree: MeasuredTree, found: Message, empty: _Empty, *, shrink: bool
 ) -> tuple[Floats, Floats, Floats]:
     """The counts; by level and clearness, how many nodes have an empty half; and how many are."""
     counts = np.zeros(tree.size)
@@ -108,7 +108,7 @@ def _clear(whole: Floats, one: Message, two: Message) -> Ints:
     return np.clip(np.floor(np.log2(deviations)), 0, _CLEAREST).astype(np.int64)
 
 
-def _by_level(tree: Tree, *, up: bool = False) -> Iterator[Ints]:
+def _by_level(tree: MeasuredTree, *, up: bool = False) -> Iterator[Ints]:
     """The nodes that are cut, no node before the one it is in (or after, on the way up)."""
     cut = np.flatnonzero(tree.levels[: tree.size] >= 0)
     levels = tree.levels[cut]
@@ -118,7 +118,7 @@ def _by_level(tree: Tree, *, up: bool = False) -> Iterator[Ints]:
         yield from np.split(part, range(_AT_ONCE, part.size, _AT_ONCE))
 
 
-def _read_up(tree: Tree, empty: _Empty, *, shrink: bool, gaussian: bool) -> Message:
+def _read_up(tree: MeasuredTree, empty: _Empty, *, shrink: bool, gaussian: bool) -> Message:
     values, weights = tree.values[: tree.size], tree.weights[: tree.size]
     seen = weights > 0
     noise = 1 / np.where(seen, weights, 1)

@@ -82,7 +82,7 @@ class Evidence:
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class Fitted:
+class FittedTree:
     """The sums of all nodes, and the splits as they were found.
 
     Before measuring, left = share · node + N(0, spread). After it, left moves by ``slopes`` with
@@ -107,7 +107,7 @@ class Fitted:
         self.variances.append(joined(slope**2 * above + rest, (1 - slope) ** 2 * above + rest))
 
 
-def fit(evidence: Evidence, even: float) -> Fitted:
+def fit(evidence: Evidence, even: float) -> FittedTree:
     """The sums of all nodes by all that was measured.
 
     ``even`` is how likely a table is even throughout, before it is measured.
@@ -146,12 +146,12 @@ def _downward(
     flat: float,
     *,
     rough: bool,
-) -> tuple[Fitted, float]:
+) -> tuple[FittedTree, float]:
     """The sums down to the last level that was measured, and log odds against an even table.
 
     The frequencies are renewed.
     """
-    found = Fitted([np.maximum(means[0], 0)], [], [], [], [], [variances[0]])
+    found = FittedTree([np.maximum(means[0], 0)], [], [], [], [], [variances[0]])
     seen, odds = np.zeros(_PRIOR.size), 0.0
     for level, even in enumerate(tree.even[: len(means) - 1]):
         told = _Told.of(
@@ -171,7 +171,7 @@ def _downward(
     return found, odds
 
 
-def _completed(tree: Halves, found: Fitted, frequencies: Floats) -> Fitted:
+def _completed(tree: Halves, found: FittedTree, frequencies: Floats) -> FittedTree:
     """Down to the cells, where nothing was measured: evenly, and as rough as the levels above."""
     for even in tree.even[len(found.shares) :]:
         total = found.sums[-1]

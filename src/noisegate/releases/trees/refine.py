@@ -29,7 +29,7 @@ _VARIANCE_LEAST: Final = 1e-6  # beyond any use, and well above what doubles los
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Refinement:
     """How to refine. A noise unit is 1/√2 of the standard deviation that all the rest would buy.
 
     ``mass``: a last node should hold so many noise units. ``step``: binary levels from one round to
@@ -69,7 +69,7 @@ class Look:
     come until then; ``rich``: all its cells are worth having.
     """  # noqa: D205
 
-    plan: Plan
+    plan: Refinement
     wanted: Floats
     rounds: Floats
     rich: NDArray[np.bool_]
@@ -94,7 +94,7 @@ class Look:
 
 
 @final
-class Tree:
+class MeasuredTree:
     """What is known of the nodes that were measured or lie above such: no exact count.
 
     Node i is the run ``lows[i] ≤ place < highs[i]``. ``levels[i]`` is the level at which it is cut
@@ -164,7 +164,7 @@ class Ground:
         """How many places there are."""
         return self.order.places.size
 
-    def shares(self, tree: Tree, nodes: Ints, parts: Ints) -> Floats:
+    def shares(self, tree: MeasuredTree, nodes: Ints, parts: Ints) -> Floats:
         """The share of each node that its part may hold: the mean of its mass and of its cells."""
         mass, cells = (
             (upto[tree.highs[parts]] - upto[tree.lows[parts]])
@@ -189,9 +189,11 @@ class Ground:
         return found
 
 
-def refine(ask: Ask, ground: Ground, plan: Plan, *, quanta: int, total: Total) -> Tree:
+def refine(
+    ask: Ask, ground: Ground, plan: Refinement, *, quanta: int, total: Total
+) -> MeasuredTree:
     """Spend the quanta on every cell. The root is not asked again: its total is known well."""
-    law, order, tree = Law.of(ask), ground.order, Tree(ground.size, total)
+    law, order, tree = Law.of(ask), ground.order, MeasuredTree(ground.size, total)
     left = np.unique((quanta * _RUNG ** np.arange(_RUNGS)).astype(np.int64))[::-1]  # ends with 0
     nodes, rungs, levels = np.zeros((3, 1), np.int64)
     while nodes.size:
@@ -220,14 +222,14 @@ def signal(law: Law, quanta: Ints) -> Floats:
     return np.sqrt(2 * amounts) if law.gaussian else 2 * np.sinh(np.minimum(amounts / 2, _STEEP))
 
 
-def _measure(ask: Ask, ground: Ground, tree: Tree, nodes: Ints, spends: Ints) -> None:
+def _measure(ask: Ask, ground: Ground, tree: MeasuredTree, nodes: Ints, spends: Ints) -> None:
     groups = ground.groups(tree.lows[nodes], tree.highs[nodes], spends)
     blocks, shares = [block for *_, block in groups], [Fraction(s, QUANTA) for s, *_ in groups]
     for (_, chosen, _), noisy in zip(groups, ask.sums(blocks, shares), strict=True):
         tree.learn(nodes[chosen], noisy.values.astype(np.float64), noisy.variance)
 
 
-def _targets(tree: Tree, order: Dyadic, nodes: Ints, levels: Ints, most: Floats) -> Ints:
+def _targets(tree: MeasuredTree, order: Dyadic, nodes: Ints, levels: Ints, most: Floats) -> Ints:
     """The lowest level on which a node has at most so many parts; its own where that is 1: stop."""
     lows, highs = tree.lows[nodes], tree.highs[nodes]
     parts, targets = np.ones(nodes.size, np.int64), levels.copy()

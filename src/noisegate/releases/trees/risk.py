@@ -36,14 +36,14 @@ Up: TypeAlias = Callable[[Cut, Splits], Cut]
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class Boxes:
+class WorkloadBoxes:
     """Some boxes of a workload, looked at one by one."""
 
     tree: Halves
     ends: Ints  # (2, boxes): cells before the box, and with it
 
     @classmethod
-    def of(cls, tree: Halves, lows: Ints, highs: Ints) -> "Boxes":
+    def of(cls, tree: Halves, lows: Ints, highs: Ints) -> "WorkloadBoxes":
         """``highs`` are inside."""
         return cls(tree, np.stack((lows.ravel(), highs.ravel() + 1)))
 
@@ -110,7 +110,7 @@ class Risk:
     """The mean variance of a workload after planned measurements. It needs no answers to them."""
 
     def __init__(
-        self, asked: Boxes | Singles, evidence: Evidence, shares: Levels, spreads: Levels
+        self, asked: WorkloadBoxes | Singles, evidence: Evidence, shares: Levels, spreads: Levels
     ) -> None:
         self._asked, self._evidence = asked, evidence
         self._shares, self._spreads = shares, spreads

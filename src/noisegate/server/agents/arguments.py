@@ -39,7 +39,7 @@ class OfTable(OfDataSet):
     table: str = Field(description="The table's name, as list_tables has it.")
 
 
-class Question(OfDataSet):
+class QuestionOrOrder(OfDataSet):
     """A question in SQL, or any order as JSON."""
 
     sql: str | None = Field(
@@ -106,7 +106,7 @@ class Question(OfDataSet):
         return order_from(self.order)
 
 
-class Planning(Question):
+class Planning(QuestionOrOrder):
     """A question, what it is asked for, and whether new noise is wanted."""
 
     purpose: str | None = Field(

@@ -32,7 +32,7 @@ from noisegate.server.agents.arguments import (
     OfRelease,
     OfTable,
     Planning,
-    Question,
+    QuestionOrOrder,
     read,
 )
 from noisegate.server.people import Caller
@@ -287,7 +287,7 @@ class Tools:
         run = view.start(planned.order, key=planned.id, fresh=planned.fresh, face=FACE)
         return run, view
 
-    async def practise(self, caller: Caller, asked: Question) -> Said:
+    async def practise(self, caller: Caller, asked: QuestionOrOrder) -> Said:
         """The same on made-up rows."""
         view = await run_sync(self._view, caller, asked.dataset)
         begin = partial(view.start, asked.ordered(), practice=True, face=FACE)
@@ -427,8 +427,8 @@ TOOLS: Final[dict[str, Tool]] = {
         "Quote every number with its ±.", Tools.ask_question, "spends",
     ),
     "practise": Tool(
-        Question, "Ask made-up rows of the same shape, to try SQL out. Free. The numbers mean "
-        "nothing: never report them as results.", Tools.practise,
+        QuestionOrOrder, "Ask made-up rows of the same shape, to try SQL out. Free. The numbers "
+        "mean nothing: never report them as results.", Tools.practise,
     ),
     "remaining_budget": Tool(
         OfDataSet, "Show what you may still spend. Free.",

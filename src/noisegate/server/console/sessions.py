@@ -27,7 +27,7 @@ _REMEMBERED: Final = 10_000  # addresses and names
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Session:
+class Stay:
     """Somebody's stay. ``form`` is what their forms must carry; ``caller`` None: nobody yet."""
 
     cookie: str
@@ -51,11 +51,11 @@ class Sessions:
         self._store, self._people = store, people
 
     @staticmethod
-    def nobody() -> Session:
+    def nobody() -> Stay:
         """Before somebody signs in: the form for that has to be ours, too."""
-        return Session(cookie=token_urlsafe(32), caller=None)
+        return Stay(cookie=token_urlsafe(32), caller=None)
 
-    def begin(self, caller: Caller) -> Session:
+    def begin(self, caller: Caller) -> Stay:
         """A new session, under a name that nobody had before."""
         cookie = token_urlsafe(32)
         until = datetime.now(UTC) + timedelta(hours=HOURS)
@@ -65,9 +65,9 @@ class Sessions:
             "INSERT INTO sessions (digest, person, token, csrf, expires) VALUES (?, ?, ?, ?, ?)",
             _digest(cookie), caller.name, caller.token, "", expires,
         )  # fmt: skip
-        return Session(cookie=cookie, caller=caller)
+        return Stay(cookie=cookie, caller=caller)
 
-    def find(self, cookie: str) -> Session | None:
+    def find(self, cookie: str) -> Stay | None:
         """The session of a cookie, while it lasts and what opened it still opens something."""
         row = self._store.one(
             "SELECT person, token FROM sessions WHERE digest = ? AND expires > ?",
@@ -85,7 +85,7 @@ class Sessions:
         except Unauthenticated:
             self.end(cookie)
             return None
-        return Session(cookie=cookie, caller=caller)
+        return Stay(cookie=cookie, caller=caller)
 
     def end(self, cookie: str) -> None:
         """Sign out: the cookie opens nothing from now on."""

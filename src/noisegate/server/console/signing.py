@@ -6,7 +6,7 @@ from typing import Final
 from starlette.responses import RedirectResponse, Response
 
 from noisegate.errors import Busy, NoisegateError, Unauthenticated
-from noisegate.server.console.sessions import Session
+from noisegate.server.console.sessions import Stay
 from noisegate.server.console.visits import COOKIE, FIRST, HOME, Visit
 from noisegate.server.oidc import SignIn
 from noisegate.server.people import Caller
@@ -113,7 +113,7 @@ def _not_in(visit: Visit, error: NoisegateError, who: dict[str, str]) -> Respons
     return visit.keep(reply, visit.session)
 
 
-def _begun(visit: Visit, caller: Caller) -> Session:
+def _begun(visit: Visit, caller: Caller) -> Stay:
     """A new session; one that this browser had before is over."""
     if visit.session.caller is not None:
         visit.console.sessions.end(visit.session.cookie)

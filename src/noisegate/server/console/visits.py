@@ -21,7 +21,7 @@ from starlette.routing import Route
 from noisegate.errors import Forbidden, Unauthenticated, stumbled
 from noisegate.frozen import dataclass
 from noisegate.inert import lines
-from noisegate.server.console.sessions import HOURS, Attempts, Session, Sessions
+from noisegate.server.console.sessions import HOURS, Attempts, Sessions, Stay
 from noisegate.server.oidc import SignIn
 from noisegate.server.people import Caller
 from noisegate.server.refusals import body_of, no_such, status_of
@@ -93,7 +93,7 @@ class Console:
         self.sessions = Sessions(service.store, service.people)
         self.attempts = Attempts()
 
-    def session(self, request: Request) -> Session | None:
+    def session(self, request: Request) -> Stay | None:
         """Who is there."""
         cookie = request.cookies.get(COOKIE)
         return None if cookie is None else self.sessions.find(cookie)
@@ -106,7 +106,7 @@ class Visit:
 
     console: Console
     request: Request
-    session: Session
+    session: Stay
     form: Form
     here: str
 
@@ -140,7 +140,7 @@ class Visit:
         host = self.request.headers.get("host", "")
         return f"{'https' if self.is_tls else 'http'}://{host}{HOME}"
 
-    def keep(self, reply: Response, session: Session) -> Response:
+    def keep(self, reply: Response, session: Stay) -> Response:
         """Give the cookie of a session to the browser."""
         reply.set_cookie(
             FORM_COOKIE if session.caller is None else COOKIE,
@@ -259,10 +259,10 @@ def route(
     return Route(f"{HOME}{path}", endpoint, methods=["POST" if post else "GET"])
 
 
-def _stranger(request: Request) -> Session:
+def _stranger(request: Request) -> Stay:
     """Somebody who has not signed in: their form is bound to the cookie they got with it."""
     cookie = request.cookies.get(FORM_COOKIE)
-    return Sessions.nobody() if cookie is None else Session(cookie=cookie, caller=None)
+    return Sessions.nobody() if cookie is None else Stay(cookie=cookie, caller=None)
 
 
 def _said(visit: Visit, error: Exception, *, live: bool) -> Response:
@@ -278,7 +278,7 @@ def _said(visit: Visit, error: Exception, *, live: bool) -> Response:
     return visit.page("message.html", status, title=title, error=said)
 
 
-def _require_own(request: Request, session: Session, form: Form | None) -> None:
+def _require_own(request: Request, session: Stay, form: Form | None) -> None:
     """Refuse what no form of this session sent, from this address."""
     if form is None:
         raise Forbidden("The form is too long, or not a form.", fix="Use the pages' own forms.")

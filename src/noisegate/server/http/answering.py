@@ -15,7 +15,7 @@ from noisegate.desk.sent import loss_texts
 from noisegate.errors import Forbidden, OverBudget, SpecError, Unsupported, Waiting
 from noisegate.exact import Number
 from noisegate.inert import json_text
-from noisegate.server.http.asked import TYPES, Asked
+from noisegate.server.http.asked import TYPES, Recognised
 from noisegate.server.published import KINDS, shown
 from noisegate.server.refusals import no_such
 from noisegate.server.results import Result
@@ -38,19 +38,19 @@ def say(record: Mapping[str, Any], status: int = 200, **headers: str) -> Respons
 # data sets
 
 
-async def datasets(asked: Asked) -> Response:
+async def datasets(asked: Recognised) -> Response:
     """The data sets that the caller may see."""
     views = await asked.views()
     return say({"datasets": [{"name": view.name, "may_ask": view.may_ask} for view in views]})
 
 
-async def dataset(asked: Asked) -> Response:
+async def dataset(asked: Recognised) -> Response:
     """What is public about one."""
     view = (await asked.view()).on(asked.seen.get("purpose"))
     return say(await asked.off(view.facts))
 
 
-async def plan(asked: Asked) -> Response:
+async def plan(asked: Recognised) -> Response:
     """What an order would cost and give."""
     view = await asked.view()
     order, fresh, purpose = await asked.order()
@@ -73,17 +73,17 @@ def plan_record(found: Plan[Expected], confidence: Number) -> dict[str, Any]:
     }
 
 
-async def ask(asked: Asked) -> Response:
+async def ask(asked: Recognised) -> Response:
     """Run an order, once for each idempotency key."""
     return await _start(asked, practice=False)
 
 
-async def practise(asked: Asked) -> Response:
+async def practise(asked: Recognised) -> Response:
     """The same on made-up rows."""
     return await _start(asked, practice=True)
 
 
-async def _start(asked: Asked, *, practice: bool) -> Response:
+async def _start(asked: Recognised, *, practice: bool) -> Response:
     view = await asked.view()
     order, fresh, purpose = await asked.order()
     view = view.on(None if practice else purpose)
@@ -104,12 +104,12 @@ async def _start(asked: Asked, *, practice: bool) -> Response:
         raise
 
 
-def _confidence(asked: Asked, order: Order[Any, Expected]) -> Number:
+def _confidence(asked: Recognised, order: Order[Any, Expected]) -> Number:
     said: Number | None = getattr(order, "confidence", None)
     return asked.confidence if "confidence" in asked.seen else said or _USUAL
 
 
-async def budgets(asked: Asked) -> Response:
+async def budgets(asked: Recognised) -> Response:
     """What the caller may spend: the share, and what is left for each purpose."""
     views = await asked.views()
     return say({"budgets": [await asked.off(view.budgets) for view in views]})
@@ -118,12 +118,12 @@ async def budgets(asked: Asked) -> Response:
 # runs
 
 
-async def run(asked: Asked) -> Response:
+async def run(asked: Recognised) -> Response:
     """How far a run is."""
     return say(await asked.off(_state, await asked.run()))
 
 
-async def result(asked: Asked) -> Response:
+async def result(asked: Recognised) -> Response:
     """What a run made, in the form that is accepted."""
     found = await asked.run()
     form = asked.form(found.order.kind)
@@ -131,14 +131,14 @@ async def result(asked: Asked) -> Response:
     return await _told(asked, found, form, at, asked.wait)
 
 
-async def cancel(asked: Asked) -> Response:
+async def cancel(asked: Recognised) -> Response:
     """Stop a run; what was drawn stays charged."""
     found = await asked.run()
     await asked.off(found.cancel)
     return say(await asked.off(_state, found))
 
 
-async def entries(asked: Asked) -> Response:
+async def entries(asked: Recognised) -> Response:
     """Where the ledger has what a run made."""
     found = await _table(asked, await asked.run())
 
@@ -156,18 +156,18 @@ async def entries(asked: Asked) -> Response:
     return say({"entries": await asked.off(listed)})
 
 
-async def card_of(asked: Asked) -> Response:
+async def card_of(asked: Recognised) -> Response:
     """The card of an answer: JSON, which the ledger can confirm."""
     return await _card(asked, await asked.run())
 
 
-async def _card(asked: Asked, run: Run, *, public: bool = False) -> Response:
+async def _card(asked: Recognised, run: Run, *, public: bool = False) -> Response:
     found, at = await _table(asked, run), asked.confidence
     made = await asked.off(found.card, at, public=public)
     return Response(made.to_json().encode(), media_type="application/json")
 
 
-async def _table(asked: Asked, run: Run) -> Result:
+async def _table(asked: Recognised, run: Run) -> Result:
     await run.until(asked.wait)
     found = run.result()
     if found.answer is None:
@@ -175,7 +175,7 @@ async def _table(asked: Asked, run: Run) -> Result:
     return found
 
 
-async def _told(asked: Asked, run: Run, form: str, at: Number, wait: float) -> Response:
+async def _told(asked: Recognised, run: Run, form: str, at: Number, wait: float) -> Response:
     """The result, or where to look for it."""
     place = f"/orders/{run.id}"
     if run.state == "waiting" or not await run.until(wait):
@@ -201,12 +201,12 @@ def _state(run: Run) -> dict[str, Any]:
 # what was asked and published
 
 
-async def history(asked: Asked) -> Response:
+async def history(asked: Recognised) -> Response:
     """The caller's runs; stewards and auditors see everybody's."""
     return say({"runs": await _history(asked)})
 
 
-async def releases(asked: Asked) -> Response:
+async def releases(asked: Recognised) -> Response:
     """What was published: tables, synthetic rows, programs' results."""
     kept = ("id", "person", "dataset", "kind", "order", "created", "price")
     done = [
@@ -217,7 +217,7 @@ async def releases(asked: Asked) -> Response:
     return say({"releases": [{name: each[name] for name in kept} for each in done]})
 
 
-async def _history(asked: Asked) -> list[dict[str, Any]]:
+async def _history(asked: Recognised) -> list[dict[str, Any]]:
     views, most = await asked.views(), asked.limit
 
     def listed() -> list[dict[str, Any]]:
@@ -227,18 +227,18 @@ async def _history(asked: Asked) -> list[dict[str, Any]]:
     return await asked.off(listed)
 
 
-async def release(asked: Asked) -> Response:
+async def release(asked: Recognised) -> Response:
     """A release in the form that is accepted; a Parquet file is complete."""
     found = await _release(asked)
     return await _told(asked, found, asked.form(), _confidence(asked, found.order), asked.wait)
 
 
-async def release_card(asked: Asked) -> Response:
+async def release_card(asked: Recognised) -> Response:
     """The card of a release: JSON, which the ledger can confirm."""
     return await _card(asked, await _release(asked))
 
 
-async def _release(asked: Asked) -> Run:
+async def _release(asked: Recognised) -> Run:
     found = await asked.run()
     if found.order.kind not in KINDS or found.practice:
         raise no_such("release")
@@ -248,28 +248,28 @@ async def _release(asked: Asked) -> Run:
 # of anybody, where the steward has made it public
 
 
-async def publish(asked: Asked) -> Response:
+async def publish(asked: Recognised) -> Response:
     """Show a release to everybody, without a token: of stewards."""
     return await _publish(asked, public=True)
 
 
-async def withdraw(asked: Asked) -> Response:
+async def withdraw(asked: Recognised) -> Response:
     """Show a public release to nobody else any more: of stewards."""
     return await _publish(asked, public=False)
 
 
-async def _publish(asked: Asked, *, public: bool) -> Response:
+async def _publish(asked: Recognised, *, public: bool) -> Response:
     name = asked.request.path_params["id"]
     await asked.off(asked.service.published.publish, asked.by, name, public=public)
     return say({"id": name, "public": public})
 
 
-async def public_releases(asked: Asked) -> Response:
+async def public_releases(asked: Recognised) -> Response:
     """What the steward has made public."""
     return say({"releases": await asked.off(asked.service.published.listed)})
 
 
-async def public_release(asked: Asked) -> Response:
+async def public_release(asked: Recognised) -> Response:
     """A public release: its numbers and error bars, as JSON or as comma-separated rows."""
     run, form = await _public(asked), asked.form()
     at = _confidence(asked, run.order)
@@ -279,12 +279,12 @@ async def public_release(asked: Asked) -> Response:
     return say(shown(await asked.off(found.to_dict, at)))
 
 
-async def public_card(asked: Asked) -> Response:
+async def public_card(asked: Recognised) -> Response:
     """The card of a public release, which names nobody."""
     return await _card(asked, await _public(asked), public=True)
 
 
-async def public_picture(asked: Asked) -> Response:
+async def public_picture(asked: Recognised) -> Response:
     """A public release as a picture."""
     run = await _public(asked)
     made = run.result().made
@@ -294,7 +294,7 @@ async def public_picture(asked: Asked) -> Response:
     return Response(drawn, headers=_INERT, media_type="image/svg+xml")
 
 
-async def _public(asked: Asked) -> Run:
+async def _public(asked: Recognised) -> Run:
     run = await asked.off(asked.service.published.find, asked.request.path_params["id"])
     if not await run.until(asked.wait):
         raise Waiting("It is being read from the ledger.", fix="Look again.", about="running")
@@ -306,7 +306,7 @@ async def _public(asked: Asked) -> Run:
 # for stewards and auditors
 
 
-async def ledger_export(asked: Asked) -> Response:
+async def ledger_export(asked: Recognised) -> Response:
     """The ledger of a data set as JSON lines; its head, signed if there is a key, as a header."""
     views = await asked.views()
     if len(views) != 1:
@@ -319,13 +319,13 @@ async def ledger_export(asked: Asked) -> Response:
     return Response(body, headers=headers, media_type="application/jsonl")
 
 
-async def ledger_head(asked: Asked) -> Response:
+async def ledger_head(asked: Recognised) -> Response:
     """The heads of the ledgers."""
     views = await asked.views()
     return say({"heads": {view.name: await asked.off(view.head) for view in views}})
 
 
-async def audit(asked: Asked) -> Response:
+async def audit(asked: Recognised) -> Response:
     """Who asked what, the latest first."""
     _require_overseer(asked)
     person, dataset, most = asked.seen.get("person"), asked.seen.get("dataset"), asked.limit
@@ -339,7 +339,7 @@ async def audit(asked: Asked) -> Response:
     return say({"lines": await asked.off(listed)})
 
 
-async def metrics(asked: Asked) -> Response:
+async def metrics(asked: Recognised) -> Response:
     """Numbers about the service, as Prometheus reads them."""
     _require_overseer(asked)
     counts, queue = asked.service.counts, asked.service.queue
@@ -357,7 +357,7 @@ async def metrics(asked: Asked) -> Response:
     return PlainTextResponse("\n".join(lines) + "\n", media_type="text/plain; version=0.0.4")
 
 
-def _require_overseer(asked: Asked) -> None:
+def _require_overseer(asked: Recognised) -> None:
     if not asked.by.sees_all:
         raise Forbidden("This is for stewards and auditors.", fix="Ask one of them.", about="role")
 
@@ -365,12 +365,12 @@ def _require_overseer(asked: Asked) -> None:
 # of anybody
 
 
-async def health(asked: Asked) -> Response:  # noqa: ARG001 - as all calls
+async def health(asked: Recognised) -> Response:  # noqa: ARG001 - as all calls
     """The process is there."""
     return say({"status": "ok"})
 
 
-async def ready(asked: Asked) -> Response:
+async def ready(asked: Recognised) -> Response:
     """The service can take questions: its store answers."""
     await asked.off(asked.service.people.everybody)
     return say({"status": "ready", "datasets": len(asked.service.names)})

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from noisegate.errors import Unauthenticated, UserError, stumbled
 from noisegate.server.http.answering import say
-from noisegate.server.http.asked import Asked, Refused, Strokes
+from noisegate.server.http.asked import Recognised, Refused, Strokes
 from noisegate.server.http.table import CALLS, Call
 from noisegate.server.people import Caller
 from noisegate.server.refusals import body_of, status_of
@@ -47,7 +47,7 @@ def http_app(
     """
     limiter, starts = CapacityLimiter(THREADS), CapacityLimiter(STARTS)
     usual = partial(
-        Asked, service=service, limiter=limiter, starts=starts,
+        Recognised, service=service, limiter=limiter, starts=starts,
         strokes=Strokes(service.store, limiter),
     )  # fmt: skip
     routes = [
@@ -95,7 +95,7 @@ class Guard:
         await self._app(scope, receive, guarded)
 
 
-def _endpoint(service: Service, limiter: CapacityLimiter, usual: "partial[Asked]", call: Call):  # type: ignore[no-untyped-def]  # noqa: ANN202 - an endpoint of Starlette's
+def _endpoint(service: Service, limiter: CapacityLimiter, usual: "partial[Recognised]", call: Call):  # type: ignore[no-untyped-def]  # noqa: ANN202 - an endpoint of Starlette's
     query = frozenset(call.query)
 
     async def endpoint(request: Request) -> Response:

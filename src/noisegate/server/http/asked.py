@@ -103,7 +103,7 @@ class Refused(UserError, code="request"):  # noqa: N818 - the name is the refusa
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class Recognised:
     """A request of somebody who was recognised; of a public call, of anybody."""
 
     service: Service

@@ -10,9 +10,9 @@ from starlette.responses import Response
 import noisegate.server.http.answering as answering  # noqa: PLR0402 - read as answering.ask
 from noisegate.frozen import dataclass
 from noisegate.orders import schema
-from noisegate.server.http.asked import BODY_MAX, TYPES, WAIT, WAIT_MAX, Asked
+from noisegate.server.http.asked import BODY_MAX, TYPES, WAIT, WAIT_MAX, Recognised
 
-Work: TypeAlias = Callable[[Asked], Awaitable[Response]]
+Work: TypeAlias = Callable[[Recognised], Awaitable[Response]]
 Gives: TypeAlias = Literal["json", "result", "text"]
 TERMS: Final = (  # of SQL as plain text
     "choose", "confidence", "delta", "epsilon", "fresh", "groups_per_unit", "purpose", "relative",
@@ -45,7 +45,7 @@ class Call:
         return (self.work.__doc__ or "").partition("\n")[0]
 
 
-async def openapi(asked: Asked) -> Response:  # noqa: ARG001 - as all calls
+async def openapi(asked: Recognised) -> Response:  # noqa: ARG001 - as all calls
     """This description, as OpenAPI 3.1."""
     return answering.say(description())
 

@@ -29,7 +29,7 @@ from noisegate.server.wire.commands import Copy
 from noisegate.server.wire.messages import BINARY
 from noisegate.server.wire.refusals import Notice, Unpriced
 from noisegate.server.wire.rewriting import Context, parsed
-from noisegate.server.wire.settings import VERSION, Settings
+from noisegate.server.wire.settings import VERSION, SessionSettings
 from noisegate.server.wire.statements import Asked, is_empty
 from noisegate.server.wire.types import Type, text_of, written
 from noisegate.sql.order import SqlOrder
@@ -73,7 +73,7 @@ class Answering:
 
     service: Service
     view: View
-    settings: Settings
+    settings: SessionSettings
     catalogue: Catalogue
     twin: Twin
     pool: Executor

@@ -25,7 +25,7 @@ from noisegate.server.wire.connection import Connection, Gone, Limits
 from noisegate.server.wire.messages import Cancel, Malformed, Password, Startup, Upgrade
 from noisegate.server.wire.refusals import NoEncryption, TooMany, error_fields
 from noisegate.server.wire.session import Session
-from noisegate.server.wire.settings import REPORTED, Settings
+from noisegate.server.wire.settings import REPORTED, SessionSettings
 
 T = TypeVar("T")
 _WORKERS: Final = 8  # threads for planning, twins and the catalogue
@@ -198,7 +198,7 @@ class Wire:
         with self._lock:
             if view.name not in self._homes:
                 gate = Hosted(view.hosted.policy, practice=True).gate(None)
-                settings = dict(Settings.of("", {}).all())
+                settings = dict(SessionSettings.of("", {}).all())
                 self._homes[view.name] = (
                     Catalogue(view.name, gate.tables, settings),
                     Twin(made_up_rows(gate), gate.tables),
@@ -206,7 +206,7 @@ class Wire:
             return self._homes[view.name]
 
     async def _session(self, connection: Connection, view: View, first: Startup) -> None:
-        settings = Settings.of(view.caller.name, dict(first.settings))
+        settings = SessionSettings.of(view.caller.name, dict(first.settings))
         catalogue, twin = await self._off(self._home, view)
         turn = self._turns.setdefault(view.caller.name, asyncio.Semaphore(_TURNS))
         answering = Answering(self._service, view, settings, catalogue, twin, self._pool, turn)

@@ -63,7 +63,7 @@ class UnknownSetting(UserError, code="setting"):  # noqa: N818 - the name is the
 
 @final
 @dataclass(slots=True)
-class Settings:
+class SessionSettings:
     """What a session has set. ``spent`` is what it has paid.
 
     As in Postgres, ROLLBACK takes back what its transaction set, so that no price outlives it.
@@ -76,7 +76,7 @@ class Settings:
     lasting: dict[str, str] = field(default_factory=dict)  # what holds once that is committed
 
     @classmethod
-    def of(cls, user: str, said: dict[str, str]) -> "Settings":
+    def of(cls, user: str, said: dict[str, str]) -> "SessionSettings":
         """Those of a new session: as the first message says."""
         made = cls({"session_authorization": user})
         for name, value in said.items():

@@ -36,7 +36,7 @@ from noisegate.sources.writing.relations import (
     SIZE,
     Opened,
     RelationWriter,
-    Written,
+    WrittenQuery,
     base_of,
 )
 from noisegate.sources.writing.words import as_, col, cte, named
@@ -80,7 +80,7 @@ class CopyWriter(RelationWriter):
 
     copies: Mapping[str, Copy]
 
-    def whole(self, table: TableDomain) -> Written:
+    def whole(self, table: TableDomain) -> WrittenQuery:
         """All that can be read of a base table."""
         used, self._used = self._used, set(table.columns)
         found = super()._table(Table(table))
@@ -99,7 +99,7 @@ class CopyWriter(RelationWriter):
             relation = relation.of
         return opened
 
-    def _table(self, relation: Table) -> Written:
+    def _table(self, relation: Table) -> WrittenQuery:
         opened = self._open(relation)
         if opened is None:
             return super()._table(relation)
@@ -120,7 +120,7 @@ class CopyWriter(RelationWriter):
         owned = copy.table.unit is not None and copy.table.unit.column is not None
         place = exp.Table(this=exp.to_identifier("rows"), db=exp.to_identifier(_name(copy.number)))
         query.from_(as_(place, alias), copy=False)
-        return Opened(query, Written(query, names, owned, names, owned), alias, self._dialect)
+        return Opened(query, WrittenQuery(query, names, owned, names, owned), alias, self._dialect)
 
 
 @final
@@ -214,7 +214,7 @@ class Copies:
                     self._kept[name] = made
 
 
-def _sized(rows: Written) -> exp.Select:
+def _sized(rows: WrittenQuery) -> exp.Select:
     """The rows, each with the size of its owner."""
     shown = tuple(col(name, "r") for name in (*rows.columns.values(), *rows.carried))
     query = exp.select(*shown or (as_(exp.true(), "row"),)).from_(named("r"), copy=False)

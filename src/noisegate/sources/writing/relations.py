@@ -55,7 +55,7 @@ def base_view(place: int) -> str:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenQuery:
     """A query, its columns by name, and whether it has an owner, and the ``SIZE`` of owners.
 
     ``stored`` are columns as they lie in the table: numbers that are not clamped and may be NaN or
@@ -105,7 +105,7 @@ class Opened:
     """A SELECT from a relation that shows nothing yet."""
 
     query: exp.Select
-    below: Written
+    below: WrittenQuery
     alias: str
     dialect: Dialect
 
@@ -157,9 +157,9 @@ class RelationWriter:
         """The engine's words."""
         return self._dialect
 
-    def write(self, relation: Relation) -> Written:
+    def write(self, relation: Relation) -> WrittenQuery:
         """The query of a relation."""
-        rules: dict[type, Callable[[Any], Written]] = {
+        rules: dict[type, Callable[[Any], WrittenQuery]] = {
             Table: self._table,
             Filter: self._filter,
             Project: self._project,
@@ -173,13 +173,13 @@ class RelationWriter:
         }
         return rules[type(relation)](relation)
 
-    def _filter(self, relation: Filter) -> Written:
+    def _filter(self, relation: Filter) -> WrittenQuery:
         inner, field = self._inside(relation.of)
         condition = self._written(relation.condition, schema_of(relation.of), field)
         query = inner.query.where(condition, copy=False)
         return replace(inner, query=query)
 
-    def _project(self, relation: Project) -> Written:
+    def _project(self, relation: Project) -> WrittenQuery:
         inner, field = self._inside(relation.of)
         return self._shown(relation.columns, schema_of(relation.of), inner, field)
 
@@ -200,7 +200,7 @@ class RelationWriter:
     def _alias(self) -> str:
         return f"t{next(self._names)}"
 
-    def _inside(self, relation: Relation) -> tuple[Written, Callable[[str], exp.Expr]]:
+    def _inside(self, relation: Relation) -> tuple[WrittenQuery, Callable[[str], exp.Expr]]:
         """The relation as a derived table, with all its columns selected again."""
         below, alias = self.write(relation), self._alias()
         names = list(dict.fromkeys([*below.columns.values(), *below.stored.values()]))
@@ -213,9 +213,9 @@ class RelationWriter:
         self,
         columns: tuple[tuple[str, Expression], ...],
         schema: Schema,
-        inner: Written,
+        inner: WrittenQuery,
         field: Callable[[str], exp.Expr],
-    ) -> Written:
+    ) -> WrittenQuery:
         names = {name: f"c{place}" for place, (name, _) in enumerate(columns)}
         shown = [as_(self._written(e, schema, field), names[name]) for name, e in columns]
         query = inner.query.select(*shown, append=False, copy=False)
@@ -224,9 +224,9 @@ class RelationWriter:
             query = query.select(*(col(name, alias) for name in inner.carried), copy=False)
         elif not shown:
             query = query.select(as_(exp.true(), "row"), copy=False)
-        return Written(query, names, inner.is_owned, is_sized=inner.is_sized)
+        return WrittenQuery(query, names, inner.is_owned, is_sized=inner.is_sized)
 
-    def _table(self, relation: Table) -> Written:
+    def _table(self, relation: Table) -> WrittenQuery:
         table, alias = relation.domain, self._alias()
         types, dialect = self.types[table.name], self._dialect
         way, at = [(step, self._alias()) for step in table.path], self.types
@@ -254,7 +254,7 @@ class RelationWriter:
         query = exp.select(*shown) if shown else exp.select(as_(exp.true(), "row"))
         query = query.from_(as_(self._base(table.name), alias), copy=False)
         if table.unit is None or table.unit.column is None:
-            return Written(query, names, is_owned=False, stored=stored)
+            return WrittenQuery(query, names, is_owned=False, stored=stored)
         owner, here = table.unit.column, alias
         for step, there in way:
             one, other = self.as_owner(step.column, here), self.as_owner(step.key, there)
@@ -268,7 +268,7 @@ class RelationWriter:
         if self._coins is not None:
             coins = self._coins.apart(f"ids of {table.unit.ids}")
             query = query.where(coins.heads(value.copy(), dialect), copy=False)
-        return Written(query, names, is_owned=True, stored=stored)
+        return WrittenQuery(query, names, is_owned=True, stored=stored)
 
     def as_owner(self, column: str, alias: str) -> exp.Expr:
         """An id as it is compared: whole numbers where every table has them, else text.
@@ -291,7 +291,7 @@ class RelationWriter:
             found.add(self.types[at][table.unit.column])
         return found
 
-    def _join(self, relation: Join) -> Written:
+    def _join(self, relation: Join) -> WrittenQuery:
         from noisegate.sources.writing.links import sides  # noqa: PLC0415 - for joins alone
 
         left, right = map(self.write, sides(relation, self))
@@ -314,9 +314,9 @@ class RelationWriter:
         query = query.from_(left.query.subquery(one, copy=False), copy=False)
         partner = right.query.subquery(other, copy=False)
         query = query.join(partner, on=condition, join_type=kind, copy=False)
-        return Written(query, names, owned)
+        return WrittenQuery(query, names, owned)
 
-    def _matching(self, relation: Matching) -> Written:
+    def _matching(self, relation: Matching) -> WrittenQuery:
         inner, _ = self._inside(relation.of)
         alias = inner.query.args["from_"].this.alias
         partner, there = self.write(relation.other), self._alias()
@@ -330,9 +330,9 @@ class RelationWriter:
             .where(condition, copy=False)
         )
         wanted = not_(exists) if relation.negated else exists
-        return Written(inner.query.where(wanted, copy=False), inner.columns, inner.is_owned)
+        return WrittenQuery(inner.query.where(wanted, copy=False), inner.columns, inner.is_owned)
 
-    def _partnered(self, relation: Partnered) -> Written:
+    def _partnered(self, relation: Partnered) -> WrittenQuery:
         if not self._dialect.correlates:
             raise self._dialect.refusal("Comparing each row with other rows")
         inner, _ = self._inside(relation.of)
@@ -354,9 +354,9 @@ class RelationWriter:
             )
             names[folded.name] = f"c{len(names)}"
             inner.query.select(as_(query.subquery(copy=False), names[folded.name]), copy=False)
-        return Written(inner.query, names, inner.is_owned)
+        return WrittenQuery(inner.query, names, inner.is_owned)
 
-    def _windowed(self, relation: Windowed) -> Written:
+    def _windowed(self, relation: Windowed) -> WrittenQuery:
         from noisegate.sources.writing.folds import window  # noqa: PLC0415
 
         inner, field = self._inside(relation.of)
@@ -367,15 +367,15 @@ class RelationWriter:
             names[each.name] = f"c{len(names)}"
             value = window(each, schema, field, col(OWNER, alias), columns, self._dialect)
             inner.query.select(as_(value, names[each.name]), copy=False)
-        return Written(inner.query, names, is_owned=True)
+        return WrittenQuery(inner.query, names, is_owned=True)
 
     def _equal(
         self,
         on: tuple[tuple[Expression, Expression], ...],
         left: Relation,
         right: Relation,
-        one: tuple[Written, str],
-        other: tuple[Written, str],
+        one: tuple[WrittenQuery, str],
+        other: tuple[WrittenQuery, str],
     ) -> exp.Expr:
         pairs = [
             _same(
@@ -386,7 +386,7 @@ class RelationWriter:
         ]
         return and_(*pairs) if pairs else exp.true()
 
-    def _per_unit(self, relation: PerUnit) -> Written:
+    def _per_unit(self, relation: PerUnit) -> WrittenQuery:
         opened, schema = self.over(relation.of), schema_of(relation.of)
         query, field, alias = opened.query, opened.field, opened.alias
         names: dict[str, str] = {}
@@ -404,9 +404,9 @@ class RelationWriter:
             shown.append(as_(fold(folded, schema, field, self._dialect), names[folded.name]))
         shown.append(as_(col(OWNER, alias), OWNER))
         query = query.select(*shown, copy=False).group_by(*groups, copy=False)
-        return Written(query, names, is_owned=True)
+        return WrittenQuery(query, names, is_owned=True)
 
-    def _sampled(self, relation: Sampled) -> Written:
+    def _sampled(self, relation: Sampled) -> WrittenQuery:
         """Keep an owner's rows, or where rows are owners each row, by a coin.
 
         Claim: coins are independent, and the same for all rows of an owner. Why: a coin is the hash
@@ -425,7 +425,7 @@ class RelationWriter:
             query = coins.of_rows(inner.query, self._dialect)
         return replace(inner, query=query)
 
-    def _union(self, relation: Union) -> Written:
+    def _union(self, relation: Union) -> WrittenQuery:
         parts = [self.write(part) for part in relation.parts]
         used = [name for name in parts[0].columns if all(name in part.columns for part in parts)]
         queries = [
@@ -445,14 +445,14 @@ class RelationWriter:
         query = exp.select(*(col(name, alias) for name in shown)).from_(
             united.subquery(alias, copy=False), copy=False
         )
-        return Written(query, names, parts[0].is_owned)
+        return WrittenQuery(query, names, parts[0].is_owned)
 
 
 def _fields(columns: Mapping[str, str], alias: str) -> Callable[[str], exp.Expr]:
     return lambda name: col(columns[name], alias)
 
 
-def _one_owner(one: Written, alias: str, other: Written, there: str) -> list[exp.Expr]:
+def _one_owner(one: WrittenQuery, alias: str, other: WrittenQuery, there: str) -> list[exp.Expr]:
     """That private rows and their private partners are one owner's."""
     owned = one.is_owned and other.is_owned
     return [_same(col(OWNER, alias), col(OWNER, there))] if owned else []

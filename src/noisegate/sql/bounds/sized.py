@@ -20,7 +20,7 @@ from noisegate.algebra.tally import Distinct, Sums, Term, Values
 from noisegate.errors import Unsupported
 from noisegate.frozen import dataclass, replace
 from noisegate.privacy.domain import Kind, TableDomain
-from noisegate.sql.drafts.draft import Part, draft
+from noisegate.sql.drafts.draft import DraftPart, draft
 from noisegate.sql.drafts.groups import Caps, is_single
 from noisegate.sql.drafts.recipe import ADDITIVE, CHOSEN, COUNTS
 from noisegate.sql.drafts.within import alike
@@ -130,7 +130,7 @@ def counted_of(
     return (*groups, *sums)
 
 
-def _largest(plain: Sequence[Part], *, former: bool, alone: bool) -> Part | None:
+def _largest(plain: Sequence[DraftPart], *, former: bool, alone: bool) -> DraftPart | None:
     """The part that sizes units up for all parts of a block; None: their rows do.
 
     What a unit adds to one part says nothing of another: COUNT(y) may be of few rows.
@@ -140,7 +140,7 @@ def _largest(plain: Sequence[Part], *, former: bool, alone: bool) -> Part | None
     return next((part for part in plain if _is_whole(part)), None)
 
 
-def _is_whole(part: Part) -> bool:
+def _is_whole(part: DraftPart) -> bool:
     tally = part.query.tally
     return isinstance(tally, Sums) and any(term.constant is not None for term in tally.sized)
 
@@ -190,11 +190,11 @@ def _is_divisible(block: Block, accountant: str) -> bool:
     return False
 
 
-def _terms(part: Part) -> tuple[Term, ...]:
+def _terms(part: DraftPart) -> tuple[Term, ...]:
     return part.query.tally.terms if isinstance(part.query.tally, Sums) else ()
 
 
-def _of_sums(part: Part, rows: Relation, *, zeros: bool) -> Counted:
+def _of_sums(part: DraftPart, rows: Relation, *, zeros: bool) -> Counted:
     """Units by what they add to a part, or by their rows where all rows are counted."""
     tally = part.query.tally
     assert isinstance(tally, Sums)  # noqa: S101 - only they are weighed

@@ -69,7 +69,7 @@ KEY_SHARE: Final = Fraction(1, 4)  # of the price of a question, for finding its
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class DraftPart:
     """One tally: over which key columns, for which pieces, and what it draws where not sums.
 
     A piece that several parts measure (one for each grouping set) pays its share in equal parts.
@@ -114,7 +114,7 @@ class Draft:
     keys: tuple[Query, ...]
     groups: tuple[tuple[Key, ...], ...]
     shown: Shown | None
-    parts: tuple[Part, ...]
+    parts: tuple[DraftPart, ...]
     grains: tuple[Fraction, ...]
     recipes: tuple[Recipe, ...]
     split: Split
@@ -305,7 +305,7 @@ class _Drafting:
         for (piece, other), columns in product(enumerate(sketch.others, base), sets):
             if piece != decided:
                 query, own = Query(self._tally(other, columns)), (piece,)
-                parts.append(Part(query=query, columns=columns, pieces=own, other=other,
+                parts.append(DraftPart(query=query, columns=columns, pieces=own, other=other,
                                   copies=len(sets)))  # fmt: skip
         return Draft(
             block=block,
@@ -352,7 +352,7 @@ class _Drafting:
         kind = made.kind if is_single(self.block) else Kind.NUMBER
         return replace(made, aggregate=aggregate, kind=kind)
 
-    def _sum_parts(self, sketch: _Sketch) -> list[Part]:
+    def _sum_parts(self, sketch: _Sketch) -> list[DraftPart]:
         sizes = [len(keys) for keys in self.listed]
         sets: Sequence[Columns] = tuple(dict.fromkeys(self.block.sets))
         if not self.keys:  # what is measured must not depend on how many groups are found
@@ -375,7 +375,7 @@ class _Drafting:
                 sized=() if cap is None else self._sized(sketch, pieces, cap),
             )
             found.append(
-                Part(
+                DraftPart(
                     query=Query(tally), columns=columns, pieces=pieces, copies=len(sets),
                     apart=self.apart if weight is Weight.SUMS else None,
                     own=weight is Weight.OWN,

@@ -21,7 +21,7 @@ from noisegate.frozen import dataclass, replace
 from noisegate.mechanisms.additive.gaussian import DiscreteGaussian
 from noisegate.mechanisms.additive.geometric import Geometric
 from noisegate.mechanisms.base import Mechanism, smallest_whole
-from noisegate.sql.drafts.draft import Draft, Part
+from noisegate.sql.drafts.draft import Draft, DraftPart
 from noisegate.sql.drafts.recipe import BRACKETS_MAX
 from noisegate.sql.drafts.words import EVENLY, extreme, quantiles, ranks, rare
 from noisegate.sql.question import Function
@@ -194,7 +194,7 @@ class _Choosing:
 
 
 def _mechanisms(
-    draft: Draft, part: Part, funds: Funds, choosing: _Choosing, words: list[str]
+    draft: Draft, part: DraftPart, funds: Funds, choosing: _Choosing, words: list[str]
 ) -> tuple[Mechanism[Any], ...]:
     query, tally = part.query, part.query.tally
     shares = [draft.share(piece) / part.copies for piece in part.pieces]

@@ -27,7 +27,7 @@ _EXACT: Final = 2.0**53  # whole doubles up to here are exact
 
 @final
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class ShownQuantiles:
     """Quantiles as they are shown: points of a grid in the column's own unit, with their bars.
 
     They are what was released for all cells of one grouping set, a row for each.

@@ -21,14 +21,14 @@ from noisegate.exact import Number, fraction
 from noisegate.frozen import dataclass, field, replace
 from noisegate.mechanisms.base import INPUT_MAX, Mechanism
 from noisegate.privacy.domain import Key, Kind
-from noisegate.sql.drafts.draft import Draft, Part
+from noisegate.sql.drafts.draft import Draft, DraftPart
 from noisegate.sql.drafts.groups import Columns, Marginals, grouping_id
 from noisegate.sql.drafts.purchase import Purchase, finder_of
 from noisegate.sql.drafts.recipe import ADDITIVE, COUNTS, Recipe
 from noisegate.sql.estimates.clipped import Clipped
 from noisegate.sql.estimates.columns import (
-    Chosen,
     Ranks,
+    ShownQuantiles,
     sampled_bars,
     summed_bars,
     truncated_bars,
@@ -225,7 +225,7 @@ class _Measured:
     """
 
     tables: dict[int, dict[Columns, list[Known]]]
-    choices: dict[int, dict[Columns, Chosen]]
+    choices: dict[int, dict[Columns, ShownQuantiles]]
     marginals: dict[int, Marginals]
 
     def __init__(
@@ -264,14 +264,14 @@ class _Measured:
                 self.tables.setdefault(piece, {})[part.columns] = list(known)
 
     def _take(
-        self, part: Part, mechanisms: Sequence[Mechanism[Any]], values: NDArray[np.int64]
+        self, part: DraftPart, mechanisms: Sequence[Mechanism[Any]], values: NDArray[np.int64]
     ) -> None:
         tally, columns = part.query.tally, part.columns
         if isinstance(tally, Values):
             noise = mechanisms[0]
             if is_brackets(noise) or is_quantiles(noise):
                 cells = values.reshape(self.draft.cells(columns), -1)
-                chosen = Chosen(cells, noise, tally.term)
+                chosen = ShownQuantiles(cells, noise, tally.term)
                 self.choices.setdefault(part.pieces[0], {})[columns] = chosen
             return
         rows = values.reshape(len(mechanisms), -1)

@@ -15,7 +15,7 @@ from noisegate.sql.question import Aggregate, Block, Function, GroupKey
 from noisegate.sql.reading.conditions.facts import Facts, spanned
 from noisegate.sql.reading.conditions.narrowing import Public, facts_of
 from noisegate.sql.reading.groups.aggregates import (
-    Asked,
+    AskedAggregate,
     Core,
     asked,
     core_of_key,
@@ -29,7 +29,7 @@ from noisegate.sql.reading.groups.aggregates import (
 )
 from noisegate.sql.reading.groups.grouping import Groups
 from noisegate.sql.reading.literals import is_whole_arithmetic
-from noisegate.sql.reading.sight import Name, Sight, is_aggregate, item_of, plain_name
+from noisegate.sql.reading.sight import Name, SelectReader, is_aggregate, item_of, plain_name
 from noisegate.sql.reading.untyped import Untyped
 from noisegate.sql.reading.words import Node, at, attempt, fold, refusal, require_only
 
@@ -67,7 +67,7 @@ class Given:
 
 def block_of(
     select: exp.Select,
-    sight: Sight,
+    sight: SelectReader,
     groups: Groups,
     name: str,
     nested: Callable[[Node], Node],
@@ -125,7 +125,7 @@ def block_of(
     return block, shown
 
 
-def _shared(select: exp.Select, sight: Sight) -> frozenset[Core]:
+def _shared(select: exp.Select, sight: SelectReader) -> frozenset[Core]:
     """What several sums of the SELECT have in common."""
     clauses = [*select.expressions, *(select.args.get(one) for one in ("having", "order"))]
     calls = (
@@ -178,7 +178,7 @@ def _names(items: list[Node]) -> tuple[str, ...]:
 class _Making:
     """Collects aggregates while clauses are rewritten over the released table."""
 
-    sight: Sight
+    sight: SelectReader
     groups: Groups
     name: str
     nested: Callable[[Node], Node]
@@ -349,7 +349,7 @@ class _Making:
                 fix="Add it to GROUP BY, or aggregate it.",
                 about="rows",
             )
-        if attempt(lambda: Sight(self.sight.rows).name(column)) is not None:
+        if attempt(lambda: SelectReader(self.sight.rows).name(column)) is not None:
             raise Unsupported(
                 f"{column.name!r} is both a column and an alias in SELECT.",
                 fix="Choose another alias.",
@@ -367,7 +367,7 @@ class _Making:
         counted = ask.function is Function.SUM and line[2]
         return written(self._measured(of), line, self._measured(count) if counted else None)
 
-    def _measured(self, ask: Asked) -> Node:
+    def _measured(self, ask: AskedAggregate) -> Node:
         """The column that an aggregate is released as; equal ones share it."""
         found: list[Node] = []
         for level in ask.levels or (None,):

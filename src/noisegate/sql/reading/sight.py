@@ -15,7 +15,7 @@ from noisegate.privacy.domain import Domain, TableDomain
 from noisegate.privacy.unit import PrivacyUnit
 from noisegate.sql.reading.untyped import Kinds, Untyped
 from noisegate.sql.reading.values.decimals import exact
-from noisegate.sql.reading.values.expressions import Reading
+from noisegate.sql.reading.values.expressions import ExpressionReader
 from noisegate.sql.reading.words import Node, fold, listed, no_such, refusal, sub_query_refusal
 
 _PATH_MAX: Final = 4_000
@@ -292,7 +292,7 @@ AGGREGATES: Final = listed(
 
 @final
 @dataclass(frozen=True, slots=True)
-class Sight:
+class SelectReader:
     """Reads the clauses of one SELECT over ``rows``; ``aliases`` are what its items are called.
 
     ``known`` are windows and sub-queries whose values the rows have by now.
@@ -304,9 +304,9 @@ class Sight:
     known: dict[Node, Expression] = field(default_factory=dict)
 
     @property
-    def reading(self) -> Reading:
+    def reading(self) -> ExpressionReader:
         """Reads expressions over the rows."""
-        return Reading(self.rows.schema, self.hook, self.untyped)
+        return ExpressionReader(self.rows.schema, self.hook, self.untyped)
 
     @property
     def untyped(self) -> dict[str, Untyped]:
@@ -357,7 +357,7 @@ class Sight:
             raise unknown(column, self.rows)
         return alias
 
-    def without(self, alias: str) -> "Sight":
+    def without(self, alias: str) -> "SelectReader":
         """The same without one alias, so that none means itself."""
         self.used.append(alias)
         if len(self.used) > _ALIASES_MAX:  # a AS b, b + b AS c, c + c AS d: doubles each time

@@ -23,7 +23,7 @@ from noisegate.arrow import arrow_column, arrow_table
 from noisegate.errors import Unsupported
 from noisegate.frozen import dataclass, replace
 from noisegate.privacy.domain import EPOCH, Key, Kind
-from noisegate.sql.drafts.draft import Draft, Part, draft, is_sought
+from noisegate.sql.drafts.draft import Draft, DraftPart, draft, is_sought
 from noisegate.sql.drafts.groups import Caps, Columns, grouping_id
 from noisegate.sql.drafts.purchase import Purchase
 from noisegate.sql.drafts.recipe import (
@@ -364,7 +364,7 @@ class Guess:
             rows.append(found)
         return needed.expected(np.array(rows))
 
-    def _role(self, part: Part, piece: int, share: float) -> tuple[float, bool]:
+    def _role(self, part: DraftPart, piece: int, share: float) -> tuple[float, bool]:
         """What a row adds to a sum, as the guess has it, and whether every row does.
 
         Averages are that share of the way from the middle of their bounds to an end.

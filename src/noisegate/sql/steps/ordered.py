@@ -26,7 +26,7 @@ from noisegate.sql.bounds.limits import caps_of, most_rows
 from noisegate.sql.bounds.looks import known_profile
 from noisegate.sql.bounds.ranges import is_far
 from noisegate.sql.bounds.sized import own_rows, owner_table
-from noisegate.sql.drafts.draft import Draft, Part, draft
+from noisegate.sql.drafts.draft import Draft, DraftPart, draft
 from noisegate.sql.drafts.groups import Caps
 from noisegate.sql.drafts.purchase import (
     Purchase,
@@ -76,7 +76,7 @@ _BLIND: Final = (
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class BlockOrder:
     """A block with what it costs: bought noise, and which parts of it are still to be measured.
 
     ``buy`` is the same purchase over keys that were found.
@@ -186,7 +186,7 @@ def _is_wide(column: Estimate) -> bool:
     return float(np.median(width)) > float(np.median(np.abs(column.values))) / 4
 
 
-def orders_of(desk: Desk, asked: Asked, *, fresh: bool) -> tuple[Order, ...]:
+def orders_of(desk: Desk, asked: Asked, *, fresh: bool) -> tuple[BlockOrder, ...]:
     """All blocks of a question, for no more than one question may cost."""
     blocks, shelf = asked.question.blocks, desk.read_as(Shelf).still()
     orders = tuple(_order(desk, asked, block, shelf, fresh=fresh) for block in blocks)
@@ -195,7 +195,7 @@ def orders_of(desk: Desk, asked: Asked, *, fresh: bool) -> tuple[Order, ...]:
     return orders
 
 
-def _order(desk: Desk, asked: Asked, block: Block, shelf: Shelf, *, fresh: bool) -> Order:
+def _order(desk: Desk, asked: Asked, block: Block, shelf: Shelf, *, fresh: bool) -> BlockOrder:
     terms, count = asked.terms, len(asked.question.blocks)
     caps = replace(caps_of(block, terms), **asked.chosen.caps.get(block.name, {}))
     profiles, looked = asked.chosen.profiles.get(block.name, ()), None
@@ -239,7 +239,7 @@ def _order(desk: Desk, asked: Asked, block: Block, shelf: Shelf, *, fresh: bool)
         bought = next((each for each in was if _are_chosen(desk.curator, each)), bought)
     if not profiles:
         profiles, looked = known_profile(shelf, block, asked.accountant)
-    order = Order(
+    order = BlockOrder(
         bought=bought,
         buy=buy,
         caps=caps,
@@ -335,7 +335,7 @@ def _needed(
     return tuple(needed(part.query, noises) for part, noises in _pairs(bought))
 
 
-def fetched(curator: Curator, order: Order, measured: list[Release], *, fresh: bool) -> Parcel:
+def fetched(curator: Curator, order: BlockOrder, measured: list[Release], *, fresh: bool) -> Parcel:
     """Measure what is missing, and note it. Each measurement stands by itself in the ledger."""
     bought, needed, before = order.bought, order.needed, len(measured)
 
@@ -361,7 +361,7 @@ def fetched(curator: Curator, order: Order, measured: list[Release], *, fresh: b
     )
 
 
-def _pairs(bought: Purchase) -> list[tuple[Part, tuple[Mechanism[Any], ...]]]:
+def _pairs(bought: Purchase) -> list[tuple[DraftPart, tuple[Mechanism[Any], ...]]]:
     return list(zip(bought.draft.parts, bought.mechanisms, strict=True))
 
 

@@ -32,7 +32,7 @@ from noisegate.sql.outer.margins import HalfWidths, Margins
 from noisegate.sql.question import Question
 from noisegate.sql.reuse.released import Guess, Widths, blank_table, released_block
 from noisegate.sql.steps.asked import after_paying
-from noisegate.sql.steps.ordered import Order, Parcel
+from noisegate.sql.steps.ordered import BlockOrder, Parcel
 
 _ROWS_MAX: Final = 200  # of a table on which the free SQL runs
 _DIGITS: Final = 9  # of an error: what doubles leave
@@ -190,7 +190,7 @@ def _plain(outer: str) -> str:
 Shown: TypeAlias = "tuple[pa.Table, Margins, Margins | None]"
 
 
-def rehearsed(curator: Curator, question: Question, orders: Sequence[Order]) -> pa.Table:
+def rehearsed(curator: Curator, question: Question, orders: Sequence[BlockOrder]) -> pa.Table:
     """Run the free SQL on made-up numbers: what it refuses is refused before it is paid."""
     drafts = [order.bought.draft for order in orders]
     blank = {draft.block.name: blank_table(draft) for draft in drafts}

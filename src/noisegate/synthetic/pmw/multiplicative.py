@@ -16,7 +16,7 @@ from noisegate.algebra.expression import Expression
 from noisegate.curator.allowance import Allowance
 from noisegate.curator.surprises import CELLS_MAX
 from noisegate.desk.desk import Desk
-from noisegate.desk.job import Progress, Receipt, Recipe
+from noisegate.desk.job import AdaptiveJob, Progress, Receipt
 from noisegate.desk.order import Columns
 from noisegate.errors import NoisegateError, SpecError, Unsupported
 from noisegate.exact import Number
@@ -114,7 +114,7 @@ class QuestionsOrder(ReleaseOrder[TableRelease, TableExpected]):
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QuestionsJob(Recipe[Contents, TableRelease, TableExpected]):
+class QuestionsJob(AdaptiveJob[Contents, TableRelease, TableExpected]):
     """A table for a list of counting questions, by multiplicative weights."""
 
     kind: str = "questions"

@@ -220,7 +220,7 @@ class Fact:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Listed:
+class PublicRows:
     """Rows of public tables, as far as columns of them are still in sight."""
 
     columns: tuple[str, ...]
@@ -230,7 +230,7 @@ class Listed:
         """The rows by name."""
         return (dict(zip(self.columns, row, strict=True)) for row in self.rows)
 
-    def keeping(self, condition: Callable[[dict[str, Any]], bool]) -> "Listed":
+    def keeping(self, condition: Callable[[dict[str, Any]], bool]) -> "PublicRows":
         """Those for which the condition holds."""
         pairs = zip(self.rows, self.each(), strict=True)
         return replace(self, rows=tuple(row for row, named in pairs if condition(named)))
@@ -245,7 +245,7 @@ class Facts:
     """
 
     of: dict[Expression, Fact]
-    listed: tuple[Listed, ...] = ()
+    listed: tuple[PublicRows, ...] = ()
     same: tuple[tuple[Expression, Expression], ...] = ()
     none: bool = False
 

@@ -39,7 +39,7 @@ from noisegate.sql.reading.conditions.facts import (
     UNKNOWN,
     Fact,
     Facts,
-    Listed,
+    PublicRows,
     days_between,
     declared,
     kept_rows,
@@ -301,7 +301,7 @@ def either(cases: Iterable[Facts]) -> Facts:
         if [each.columns for each in case.listed] != [each.columns for each in listed]:
             return Facts(of, same=same)
         listed = tuple(
-            Listed(one.columns, tuple(dict.fromkeys((*one.rows, *two.rows))))
+            PublicRows(one.columns, tuple(dict.fromkeys((*one.rows, *two.rows))))
             for one, two in zip(listed, case.listed, strict=True)
         )
     return Facts(of, listed, same)
@@ -382,7 +382,7 @@ def _table(relation: Table, public: Public | None) -> Facts:
         return found
     keyed = [name for name, domain in schema.items() if domain.kind in KEY_TYPES]
     columns = [rows.column(name).to_pylist() for name in keyed]
-    listed = Listed(tuple(keyed), tuple(dict.fromkeys(zip(*columns, strict=True))))
+    listed = PublicRows(tuple(keyed), tuple(dict.fromkeys(zip(*columns, strict=True))))
     return read_off(replace(found, listed=(listed,)))
 
 
@@ -397,7 +397,7 @@ def _project(relation: Project, public: Public | None) -> Facts:
         ]
         rows = {tuple(value_of(e, row) for _, e in inside): None for row in each.each()}
         if inside and all(UNKNOWN not in row for row in rows):
-            listed.append(Listed(tuple(name for name, _ in inside), tuple(rows)))
+            listed.append(PublicRows(tuple(name for name, _ in inside), tuple(rows)))
     of: dict[Expression, Fact] = {Field(name): below.fact(e) for name, e in relation.columns}
     names = {e: Field(name) for name, e in relation.columns}
     same = tuple((names[a], names[b]) for a, b in below.same if a in names and b in names)

@@ -19,7 +19,7 @@ from noisegate.frozen import dataclass, replace
 from noisegate.privacy.domain import Kind
 from noisegate.sql.question import Function
 from noisegate.sql.reading.literals import kind_of, literal
-from noisegate.sql.reading.sight import Name, Sight
+from noisegate.sql.reading.sight import Name, SelectReader
 from noisegate.sql.reading.values.operands import both
 from noisegate.sql.reading.words import Node, at, refusal, require_only
 from noisegate.sql.spelling import decimal
@@ -46,7 +46,7 @@ _ORDERED: Final = (Function.MIN, Function.MAX, Function.QUANTILE)
 
 @final
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedAggregate:
     """An aggregate as asked: several ``levels`` where a list of quantiles is wanted.
 
     COUNT_IF of nothing is 0 here, as COUNT is, where DuckDB says NULL.
@@ -59,13 +59,13 @@ class Asked:
     where: Expression | None = None
 
 
-def asked(node: Node, sight: Sight) -> Asked:
+def asked(node: Node, sight: SelectReader) -> AskedAggregate:
     """What an aggregate call asks for."""
     with at(node):
         return _asked(node, sight)
 
 
-def _asked(node: Node, sight: Sight) -> Asked:  # noqa: PLR0911 - one case after the other
+def _asked(node: Node, sight: SelectReader) -> AskedAggregate:  # noqa: PLR0911 - one case after the other
     if isinstance(node, exp.Filter):
         found = asked(node.this, sight)
         condition = sight.reading.condition(node.expression.this)
@@ -75,20 +75,20 @@ def _asked(node: Node, sight: Sight) -> Asked:  # noqa: PLR0911 - one case after
         return _count(node, sight)
     if isinstance(node, exp.CountIf):
         require_only(node, "this")
-        return Asked(Function.COUNT, where=sight.reading.condition(node.this))
+        return AskedAggregate(Function.COUNT, where=sight.reading.condition(node.this))
     if isinstance(node, exp.Anonymous) and node.name.lower() == "mean":
         return asked(exp.Avg(this=node.expressions[0]), sight)
     if type(node) in _ONE:
         require_only(node, "this")
-        return Asked(_ONE[type(node)], (_value(node.this, _ONE[type(node)], sight),))
+        return AskedAggregate(_ONE[type(node)], (_value(node.this, _ONE[type(node)], sight),))
     if type(node) in _TWO:
         require_only(node, "this", "expression")
         function = _TWO[type(node)]
         args = tuple(_value(arg, function, sight) for arg in (node.this, node.expression))
-        return Asked(function, args)
+        return AskedAggregate(function, args)
     if isinstance(node, exp.Median):
         require_only(node, "this")
-        return Asked(
+        return AskedAggregate(
             Function.QUANTILE, (_value(node.this, Function.QUANTILE, sight),), (Fraction(1, 2),)
         )
     if isinstance(node, exp.WithinGroup) or type(node) in _QUANTILES:
@@ -96,11 +96,11 @@ def _asked(node: Node, sight: Sight) -> Asked:  # noqa: PLR0911 - one case after
     raise refusal(node)
 
 
-def _count(node: exp.Count, sight: Sight) -> Asked:
+def _count(node: exp.Count, sight: SelectReader) -> AskedAggregate:
     require_only(node, "this", "big_int")
     of = node.args.get("this")
     if of is None or isinstance(of, exp.Star):
-        return Asked(Function.COUNT)
+        return AskedAggregate(Function.COUNT)
     if isinstance(of, exp.Distinct):
         if len(of.expressions) != 1 or of.args.get("on"):
             raise Unsupported(
@@ -110,23 +110,23 @@ def _count(node: exp.Count, sight: Sight) -> Asked:
             )
         target, where = _of_owner(of.expressions[0], sight)
         if isinstance(target, Name):
-            return Asked(Function.COUNT_UNITS, where=where)
+            return AskedAggregate(Function.COUNT_UNITS, where=where)
         if type(target) is Field and target.name in sight.untyped:
             sight.untyped[target.name].mark(grouped=True)
-        return Asked(Function.COUNT_DISTINCT, (target,))
+        return AskedAggregate(Function.COUNT_DISTINCT, (target,))
     target = sight.target(of)
     if type(target) is Field:
         target = sight.reading.read(of)
     if isinstance(target, Name) or (type(target) is Literal and target.value is not None):
-        return Asked(Function.COUNT)
+        return AskedAggregate(Function.COUNT)
     if type(target) is Call and target.function == "case" and len(target.args) == 2:
         condition, value = target.args
         if type(value) is Literal and value.value is not None:
-            return Asked(Function.COUNT, where=condition)
-    return Asked(Function.COUNT_VALUES, (target,))
+            return AskedAggregate(Function.COUNT, where=condition)
+    return AskedAggregate(Function.COUNT_VALUES, (target,))
 
 
-def _of_owner(node: Node, sight: Sight) -> tuple[Name | Expression, Expression | None]:
+def _of_owner(node: Node, sight: SelectReader) -> tuple[Name | Expression, Expression | None]:
     """What distinct values are counted of; CASE WHEN c THEN unit END is the unit where c is true.
 
     FILTER says the same with less noise: a count of units is not one of any values.
@@ -146,7 +146,7 @@ def _is_null(node: Node | None) -> bool:
     return node is None or isinstance(node.unnest(), exp.Null)
 
 
-def _value(node: Node, function: Function, sight: Sight) -> Expression:
+def _value(node: Node, function: Function, sight: SelectReader) -> Expression:
     if isinstance(node, exp.Distinct):
         raise Unsupported(
             f"{function.value}(DISTINCT ...) is not supported.",
@@ -168,7 +168,7 @@ def _value(node: Node, function: Function, sight: Sight) -> Expression:
     return found
 
 
-def _quantile(node: Node, sight: Sight) -> Asked:
+def _quantile(node: Node, sight: SelectReader) -> AskedAggregate:
     """QUANTILE_CONT(x, q), or PERCENTILE_CONT(q) WITHIN GROUP (ORDER BY x)."""
     descending = False
     if isinstance(node, exp.WithinGroup):
@@ -185,7 +185,7 @@ def _quantile(node: Node, sight: Sight) -> Asked:
     levels = [_level(one) for one in (level.expressions if listed else [level])]
     if not levels:
         raise Unsupported("The quantile has no level.", fix="Give a level such as 0.5.")
-    return Asked(
+    return AskedAggregate(
         Function.QUANTILE,
         (_value(of, Function.QUANTILE, sight),),
         tuple(1 - one if descending else one for one in levels),
@@ -302,7 +302,7 @@ def _constant(expression: Expression) -> Fraction | None:
     return Fraction(value) if type(value) in (int, Fraction) else None  # type: ignore[arg-type]
 
 
-def shared_cores(asked: Iterable[Asked]) -> frozenset[Core]:
+def shared_cores(asked: Iterable[AskedAggregate]) -> frozenset[Core]:
     """What several sums or averages are lines of."""
     seen: dict[Core, set[Expression]] = {}
     for ask in asked:
@@ -314,8 +314,8 @@ def shared_cores(asked: Iterable[Asked]) -> frozenset[Core]:
 
 
 def on_line(
-    ask: Asked, shared: frozenset[Core], schema: Schema
-) -> tuple[Asked, Asked, Line] | None:
+    ask: AskedAggregate, shared: frozenset[Core], schema: Schema
+) -> tuple[AskedAggregate, AskedAggregate, Line] | None:
     """Of a sum or average that shares its core: that of the core, and how many values there are."""
     if ask.function not in _LINEAR:
         return None
@@ -323,9 +323,9 @@ def on_line(
     if (line[0], ask.where) not in shared:
         return None
     may_lack = domain_of(line[0], schema).may_lack
-    counted = Asked(Function.COUNT_VALUES, (line[0],), where=ask.where)
-    count = counted if may_lack else Asked(Function.COUNT, where=ask.where)
-    return Asked(ask.function, (line[0],), where=ask.where), count, line
+    counted = AskedAggregate(Function.COUNT_VALUES, (line[0],), where=ask.where)
+    count = counted if may_lack else AskedAggregate(Function.COUNT, where=ask.where)
+    return AskedAggregate(ask.function, (line[0],), where=ask.where), count, line
 
 
 def written(column: Node, line: Line, count: Node | None) -> Node:

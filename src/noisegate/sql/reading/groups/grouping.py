@@ -10,7 +10,7 @@ from noisegate.errors import Unsupported
 from noisegate.frozen import dataclass, field
 from noisegate.sql.reading.groups.aggregates import core_of_key
 from noisegate.sql.reading.literals import whole
-from noisegate.sql.reading.sight import Name, Sight, aggregates_in, item_of
+from noisegate.sql.reading.sight import Name, SelectReader, aggregates_in, item_of
 from noisegate.sql.reading.words import Node, require_only
 
 _SETS_MAX: Final = 64
@@ -34,7 +34,7 @@ class Groups:
         return any(isinstance(one, Name) or one in self.singles for one in self.targets)
 
 
-def groups_of(select: exp.Select, sight: Sight, *, lines: bool = False) -> Groups:
+def groups_of(select: exp.Select, sight: SelectReader, *, lines: bool = False) -> Groups:
     """What a SELECT groups by; no GROUP BY is the one group of all rows.
 
     With ``lines``, a constant is not a key, and a key moved by a whole number is the plain one.
@@ -85,7 +85,7 @@ def groups_of(select: exp.Select, sight: Sight, *, lines: bool = False) -> Group
 @dataclass(frozen=True, slots=True)
 class _Sets:
     select: exp.Select
-    sight: Sight
+    sight: SelectReader
     found: Groups
     lines: bool
 

@@ -16,12 +16,12 @@ from noisegate.errors import Unsupported
 from noisegate.frozen import dataclass, field, replace
 from noisegate.privacy.domain import Domain
 from noisegate.sql.question import Function
-from noisegate.sql.reading.groups.aggregates import Asked, asked
+from noisegate.sql.reading.groups.aggregates import AskedAggregate, asked
 from noisegate.sql.reading.groups.grouping import Groups
 from noisegate.sql.reading.sight import (
     Name,
     Rows,
-    Sight,
+    SelectReader,
     field_of,
     is_aggregate,
     item_of,
@@ -29,7 +29,7 @@ from noisegate.sql.reading.sight import (
     projected,
 )
 from noisegate.sql.reading.values.decimals import exact, of_units, scale_of, units
-from noisegate.sql.reading.values.expressions import Reading
+from noisegate.sql.reading.values.expressions import ExpressionReader
 from noisegate.sql.reading.words import Node, attempt, fold, sub_query_refusal
 
 Add: TypeAlias = Callable[[Fold, Expression], Expression]  # the column of a fold
@@ -41,7 +41,7 @@ _FOLDS: Final = {
 }
 
 
-def folded(ask: Asked, schema: Schema, add: Add, *, may_lack: bool = False) -> Expression:
+def folded(ask: AskedAggregate, schema: Schema, add: Add, *, may_lack: bool = False) -> Expression:
     """The aggregate of rows with ``schema``, of which there may be none where they ``may_lack``."""
     one: Expression = Literal(1)
     value = exact(ask.args[0], schema) if ask.args else one
@@ -116,7 +116,7 @@ class Growing(Mapping[str, Domain]):
         return len(schema_of(self.relation()))
 
 
-def per_unit(select: exp.Select, sight: Sight, groups: Groups) -> Rows:
+def per_unit(select: exp.Select, sight: SelectReader, groups: Groups) -> Rows:
     """One row for each owner and value of the other grouping expressions."""
     folding = _Folding(sight, groups)
     having = select.args.get("having")
@@ -141,7 +141,7 @@ def per_unit(select: exp.Select, sight: Sight, groups: Groups) -> Rows:
 class _Folding:
     """Collects what is folded while the expressions above it are read."""
 
-    sight: Sight
+    sight: SelectReader
     groups: Groups
     folded: list[Folded] = field(default_factory=list)
 
@@ -155,14 +155,14 @@ class _Folding:
         return PerUnit(self.sight.rows.relation, tuple(self.keys), tuple(self.folded))
 
     @property
-    def reading(self) -> Reading:
+    def reading(self) -> ExpressionReader:
         known = self.sight.untyped
         untyped = {
             name: known[key.name]
             for name, key in self.keys
             if type(key) is Field and key.name in known
         }
-        return Reading(Growing(lambda: self.relation), self._hook, untyped)
+        return ExpressionReader(Growing(lambda: self.relation), self._hook, untyped)
 
     def item(self, node: Node) -> Name | Expression:
         """A SELECT item: the owner stays a name."""

@@ -10,7 +10,7 @@ from noisegate.errors import Unsupported
 from noisegate.frozen import dataclass, replace
 from noisegate.privacy.domain import Kind
 from noisegate.sql.reading.literals import kind_of
-from noisegate.sql.reading.sight import Name, Rows, Sight, conjuncts, field_of, find, unknown
+from noisegate.sql.reading.sight import Name, Rows, SelectReader, conjuncts, field_of, find, unknown
 from noisegate.sql.reading.values.operands import both
 from noisegate.sql.reading.words import Node, attempt, fold, refusal, require_only
 from noisegate.transforms.stability import require_one_space
@@ -181,11 +181,11 @@ class Sides:
     names: tuple[Name, ...]
 
     @property
-    def sight(self) -> Sight:
+    def sight(self) -> SelectReader:
         """Reads expressions over the pairs of rows."""
         joint = Join(self.left.relation, self.right.relation, (_ALWAYS,))
         hidden = (*self.left.hidden, *self.right.hidden)
-        return Sight(Rows(relation=joint, names=self.names, unit=None, hidden=hidden))
+        return SelectReader(Rows(relation=joint, names=self.names, unit=None, hidden=hidden))
 
     def across(self, part: Node) -> Equality | None:
         """The equality that a condition is, if its two sides are the two sides of the join."""
@@ -317,7 +317,7 @@ def alike(left: Rows, right: Rows, equalities: list[Equality]) -> list[Equality]
 
 
 def _as_partner(value: Expression, rows: Rows, kind: Kind) -> Expression:
-    untyped = Sight(rows).untyped.get(value.name) if type(value) is Field else None
+    untyped = SelectReader(rows).untyped.get(value.name) if type(value) is Field else None
     if untyped is None or kind is Kind.TEXT:
         return value
     untyped.take(kind)

@@ -17,7 +17,7 @@ from noisegate.sql.reading.rows.sub_queries import SubQueries, reaches_out, sub_
 from noisegate.sql.reading.sight import (
     Name,
     Rows,
-    Sight,
+    SelectReader,
     aggregates_in,
     aliases_of,
     item_of,
@@ -36,11 +36,11 @@ from noisegate.sql.reading.words import Node, attempt, fold, refusal, require_on
 class From(Clauses):
     """Reads FROM and WHERE, with the sub-queries in them."""
 
-    def read(self, select: exp.Select, sources: list[Rows], env: Env) -> Sight:
+    def read(self, select: exp.Select, sources: list[Rows], env: Env) -> SelectReader:
         """The rows that the clauses above FROM and WHERE see."""
         rows, pool = self.together(select, sources)
         aliases = aliases_of(select)
-        sight = Sight(self.kept(Sight(rows, aliases), pool, env), aliases)
+        sight = SelectReader(self.kept(SelectReader(rows, aliases), pool, env), aliases)
         reading = SubQueries(self, self.kept, env)
         sight = reading.with_values(sight, _of_rows(select))
         for key in sub_queries([] if _is_plain(select) else _keys(select)):
@@ -48,7 +48,7 @@ class From(Clauses):
                 sight = attempt(partial(reading.with_values, sight, [key])) or sight
         return sight
 
-    def kept(self, sight: Sight, parts: list[Node], env: Env) -> Rows:
+    def kept(self, sight: SelectReader, parts: list[Node], env: Env) -> Rows:
         """The rows for which all parts of WHERE are true."""
         plain: list[Node] = []
         subs: list[tuple[Node, bool]] = []
@@ -92,7 +92,7 @@ def _of_rows(select: exp.Select) -> list[Node]:
     return [each for clause in _clauses(select) for each in outermost_aggregates(clause)]
 
 
-def selected(select: exp.Select, sight: Sight) -> Rows:
+def selected(select: exp.Select, sight: SelectReader) -> Rows:
     """The items of a SELECT without aggregates, as rows."""
     items: list[tuple[str, Name | Expression]] = []
     for node in select.expressions:

@@ -28,7 +28,7 @@ from noisegate.sql.reading.rows.joins import (
 from noisegate.sql.reading.sight import (
     Name,
     Rows,
-    Sight,
+    SelectReader,
     aggregates_in,
     field_of,
     find,
@@ -37,11 +37,11 @@ from noisegate.sql.reading.sight import (
     item_of,
 )
 from noisegate.sql.reading.values.decimals import exact
-from noisegate.sql.reading.values.expressions import Reading
+from noisegate.sql.reading.values.expressions import ExpressionReader
 from noisegate.sql.reading.values.operands import both
 from noisegate.sql.reading.words import Node, fold, refusal, require_only, sub_query_refusal
 
-Where: TypeAlias = Callable[[Sight, list[Node], Env], Rows]
+Where: TypeAlias = Callable[[SelectReader, list[Node], Env], Rows]
 _PREDICATES: Final = (exp.Exists, exp.In)
 
 
@@ -54,7 +54,7 @@ class Tied:
     ``compared`` are the equalities that IN asks for.
     """
 
-    inner: Sight
+    inner: SelectReader
     equalities: tuple[Equality, ...] = ()
     rest: tuple[Expression, ...] = ()
     compared: tuple[Equality, ...] = ()
@@ -77,7 +77,7 @@ def sub_queries(nodes: Iterable[Node]) -> Iterator[Node]:
             yield from sub_queries(node.iter_expressions())
 
 
-def reaches_out(node: Node, sight: Sight) -> bool:
+def reaches_out(node: Node, sight: SelectReader) -> bool:
     """Whether a sub-query names a table outside of it."""
     own = {fold(one.alias_or_name) for one in node.find_all(exp.Table, exp.Subquery)}
     outside = {fold(name.table) for name in sight.rows.names if name.table} - own
@@ -93,7 +93,7 @@ class SubQueries:
     where: Where
     env: Env
 
-    def with_values(self, sight: Sight, nodes: Iterable[Node]) -> Sight:
+    def with_values(self, sight: SelectReader, nodes: Iterable[Node]) -> SelectReader:
         """The rows with the values of all sub-queries in the nodes that one row's partners tell."""
         for node in sub_queries(nodes):
             if node in sight.known:
@@ -109,7 +109,7 @@ class SubQueries:
             sight = replace(sight, rows=rows, known={**sight.known, node: value})
         return sight
 
-    def kept(self, sight: Sight, node: Node, *, negated: bool) -> Rows:
+    def kept(self, sight: SelectReader, node: Node, *, negated: bool) -> Rows:
         """Rows kept by x IN (SELECT y ...) or EXISTS (SELECT ... WHERE x = y), or its opposite."""
         tied = self._tied(sight, node.copy())
         missing = any(_may_be_null(sight, one, tied) for one in tied.compared)
@@ -120,7 +120,7 @@ class SubQueries:
         rows, value = self.truth(sight, node)
         return rows.filtered(Call("not", (value,)) if negated else value)
 
-    def truth(self, sight: Sight, node: Node) -> tuple[Rows, Expression]:
+    def truth(self, sight: SelectReader, node: Node) -> tuple[Rows, Expression]:
         """The rows with what IN or EXISTS says of them: true, false, or for IN also NULL."""
         tied = self._tied(sight, node, renamed=True)
         pairs = [Call("eq", one.pair) for one in tied.compared if one.pair is not None]
@@ -155,7 +155,7 @@ class SubQueries:
             return None
         return self.reads.first(query, self.env)
 
-    def _number(self, sight: Sight, query: Node) -> tuple[Rows, Expression]:
+    def _number(self, sight: SelectReader, query: Node) -> tuple[Rows, Expression]:
         """The rows with an aggregate of their partners."""
         if not isinstance(query, exp.Select) or len(query.expressions) != 1:
             raise refusal("SUBQUERY")
@@ -171,7 +171,7 @@ class SubQueries:
         value = number.reading.read(item)
         return _partnered(sight.rows, tied, tied.condition(), tuple(number.folded)), value
 
-    def _tied(self, sight: Sight, node: Node, *, renamed: bool = False) -> Tied:
+    def _tied(self, sight: SelectReader, node: Node, *, renamed: bool = False) -> Tied:
         """The rows inside and what ties them; ``renamed`` where names are those of rows outside."""
         require_only(node, "this", "query")
         is_in = isinstance(node, exp.In)
@@ -182,7 +182,7 @@ class SubQueries:
             items = [item_of(item) for item in query.expressions]
         elif is_in:
             rows = self.reads.rows(query, self.env)
-            tied = Tied(Sight(apart(sight.rows, rows) if renamed else rows))
+            tied = Tied(SelectReader(apart(sight.rows, rows) if renamed else rows))
             items = [exp.column(name.name, quoted=True) for name in rows.names]
         else:
             raise Unsupported(
@@ -200,7 +200,7 @@ class SubQueries:
         compared = [_equal(sight, one, tied.inner, other) for one, other in pairs]
         return replace(tied, compared=tuple(alike(sight.rows, tied.inner.rows, compared)))
 
-    def _correlated(self, select: exp.Select, outer: Sight, *, renamed: bool) -> Tied:
+    def _correlated(self, select: exp.Select, outer: SelectReader, *, renamed: bool) -> Tied:
         """The rows of a sub-query, and how WHERE ties them to the outer ones."""
         self.reads.refuse_more(select)
         nodes = [select.args["from_"].this, *(join.this for join in select.args.get("joins") or ())]
@@ -209,10 +209,10 @@ class SubQueries:
         ties = [part for part in parts if not _inside(part, rows)]
         local = [part for part in parts if part not in ties]
         pairs = [(part, _sides(part, rows)) for part in ties]
-        inner = self.where(Sight(rows), local, self.env)
+        inner = self.where(SelectReader(rows), local, self.env)
         if renamed or any(pair is None for _, pair in pairs):
             inner = apart(outer.rows, inner)
-        reading, within = _over_both(outer, inner), Sight(inner)
+        reading, within = _over_both(outer, inner), SelectReader(inner)
         equal = [_equal(outer, pair[0], within, pair[1]) for _, pair in pairs if pair is not None]
         return Tied(
             within,
@@ -221,7 +221,7 @@ class SubQueries:
         )
 
 
-def _may_be_null(sight: Sight, equal: Equality, tied: Tied) -> bool:
+def _may_be_null(sight: SelectReader, equal: Equality, tied: Tied) -> bool:
     if equal.pair is None:
         return False
     schemas = (sight.rows.schema, tied.inner.rows.schema)
@@ -259,9 +259,9 @@ class _Number:
     folded: list[Folded] = field(default_factory=list)
 
     @property
-    def reading(self) -> Reading:
+    def reading(self) -> ExpressionReader:
         """Reads what is computed of aggregates of the partners."""
-        return Reading(Growing(self._relation), self._hook)
+        return ExpressionReader(Growing(self._relation), self._hook)
 
     def _relation(self) -> Partnered:
         inside = self.tied.inner.rows.relation
@@ -286,7 +286,7 @@ class _Number:
         return column_of(self.folded, how, value, lambda: fresh("partners", taken))
 
 
-def _over_both(outer: Sight, inner: Rows) -> Reading:
+def _over_both(outer: SelectReader, inner: Rows) -> ExpressionReader:
     """Reads conditions on a row and a partner; names mean the sub-query's own columns first."""
 
     def hook(node: Node) -> Expression | None:
@@ -296,8 +296,8 @@ def _over_both(outer: Sight, inner: Rows) -> Reading:
                 return field_of(found)
         return outer.hook(node)
 
-    untyped = {**outer.untyped, **Sight(inner).untyped}
-    return Reading({**outer.rows.schema, **inner.schema}, hook, untyped)
+    untyped = {**outer.untyped, **SelectReader(inner).untyped}
+    return ExpressionReader({**outer.rows.schema, **inner.schema}, hook, untyped)
 
 
 def _inside(node: Node, rows: Rows) -> bool:
@@ -312,7 +312,7 @@ def _beyond(node: Node, rows: Rows) -> bool:
     return bool(columns) and all(find(column, rows.names) is None for column in columns)
 
 
-def _equal(one: Sight, left: Node, other: Sight, right: Node) -> Equality:
+def _equal(one: SelectReader, left: Node, other: SelectReader, right: Node) -> Equality:
     """The equality of something outside and something inside a sub-query."""
     left, right = left.unnest(), right.unnest()
     if isinstance(left, exp.Column) and isinstance(right, exp.Column):

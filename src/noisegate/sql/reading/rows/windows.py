@@ -14,7 +14,7 @@ from noisegate.privacy.domain import Kind
 from noisegate.sql.reading.groups.aggregates import asked
 from noisegate.sql.reading.groups.per_unit import folded
 from noisegate.sql.reading.literals import agreed, kind_of, whole
-from noisegate.sql.reading.sight import Name, Sight, fresh, is_aggregate
+from noisegate.sql.reading.sight import Name, SelectReader, fresh, is_aggregate
 from noisegate.sql.reading.values.decimals import exact
 from noisegate.sql.reading.words import Node, fold, refusal, require_only
 
@@ -33,7 +33,7 @@ _NEAR: Final = (
 )
 
 
-def windowed(select: exp.Select, sight: Sight) -> Sight:
+def windowed(select: exp.Select, sight: SelectReader) -> SelectReader:
     """The rows with the windows of SELECT and QUALIFY as columns, kept by QUALIFY."""
     qualify = select.args.get("qualify")
     clauses = [*select.expressions, *([qualify] if qualify is not None else [])]
@@ -70,7 +70,7 @@ class _Over:
 class _Windows:
     """Collects windows; ``sight`` is of the rows without them."""
 
-    sight: Sight
+    sight: SelectReader
     windows: list[Window] = field(default_factory=list)
 
     def value(self, node: exp.Window, named: dict[str, exp.Window]) -> Expression:

@@ -82,7 +82,7 @@ _CALLED: Final = {
 
 @final
 @dataclass(frozen=True, slots=True)
-class Reading(Operands):
+class ExpressionReader(Operands):
     """Reads expressions, each as its function says."""
 
     def _meant(self, node: Node) -> Expression:  # noqa: PLR0911 - one case after the other
