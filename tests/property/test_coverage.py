@@ -218,7 +218,10 @@ def test_bars_of_pooled_answers_hold_and_are_narrower():
 @pytest.mark.parametrize("accountant", ["pure", "zcdp"])
 @pytest.mark.parametrize("names", [["COUNT(*)"], ["SUM(x)"], ["AVG(age)"], ["COUNT(*)", "AVG(x)"]])
 def test_bars_are_not_absurdly_wide(accountant, names):
-    """Against the error that was really seen; its quantile is off by 3× once in far more than 1e9."""
+    """Against the error that was really seen; its quantile is off by 3× once in far more than 1e9.
+
+    An average is predicted at an end of its bounds, where the count errs as much as the sum.
+    """
     domain, source, frame = lab(100)
     bought = purchase(draft(asked(domain, names), Caps(), accountant=accountant), epsilon=1)
     table = estimate(bought, drawn(bought, exact(bought, source)))
@@ -227,7 +230,8 @@ def test_bars_are_not_absurdly_wide(accountant, names):
         errors = np.abs(table.columns[name].values - truth)
         margins = table.columns[name].margin("0.95")
         assert margins.mean() < 3 * np.quantile(errors, 0.95), name
-        assert expected[name] == pytest.approx(margins.mean(), rel=1.0)
+        most = 3 if name.startswith("AVG") else 2
+        assert margins.mean() / 2 < expected[name] < most * margins.mean()
 
 
 @pytest.mark.parametrize("rows", [1, 3])

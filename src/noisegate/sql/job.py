@@ -34,10 +34,10 @@ from noisegate.privacy.event import Event, NothingEvent
 from noisegate.privacy.guarantee import Guarantee, names_of, units_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.release import Release
-from noisegate.sql.bounds.sized import adds, has_both
+from noisegate.sql.bounds.sized import adds, counts_values, has_both
 from noisegate.sql.drafts.within import SINCE, is_narrowed
 from noisegate.sql.estimates.accuracy import Goal
-from noisegate.sql.estimates.profiles import CAPS_SINCE, OWN_SINCE, SUMS_SINCE
+from noisegate.sql.estimates.profiles import CAPS_SINCE, OWN_SINCE, SUMS_SINCE, VALUES_SINCE
 from noisegate.sql.plan import AnswerExpected, AnswerPlan
 from noisegate.sql.question import Question, sampled
 from noisegate.sql.reaching import MOST, alone, goal_of, least, require_foreseen, require_reached
@@ -296,7 +296,8 @@ def _known(desk: Desk, reading: Reading, terms: Terms, *, fresh: bool) -> Questi
         return job
     begun = desk.read_as(Ledger.begun)
     wide = (False, True) if begun < SINCE and any(map(is_narrowed, blocks)) else (False,)
-    ways, was = [_Formerly()], _Formerly(near=True, noisy_zeros=True)
+    ways, was = [_Formerly()], _Formerly(near=True, noisy_zeros=True, by_rows=True)
+    ways += [_Formerly(by_rows=True)] * (begun < VALUES_SINCE and any(map(counts_values, blocks)))
     summed = any(map(adds, blocks)) or "bounds" in (terms.choose or ())
     ways += [was] * (begun < SUMS_SINCE and summed)
     if job.asked.looks:
@@ -319,6 +320,7 @@ class _Formerly(NamedTuple):
     former: bool = False
     wide: bool = False
     noisy_zeros: bool = False
+    by_rows: bool = False
 
     def read(self, reading: Reading) -> Reading:
         """The question that way."""

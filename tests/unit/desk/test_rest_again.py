@@ -69,6 +69,7 @@ PAIRS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "said", "accountant"), PAIRS)
 def test_an_order_for_a_part_of_the_rest_is_paid_once(name, said, accountant, tmp_path):
     durable = name in ("sql", "histogram")

@@ -105,6 +105,7 @@ WIDTHS = pytest.mark.parametrize(
 ACCOUNTS = pytest.mark.parametrize("accountant", ["pure", "zcdp"])
 
 
+@pytest.mark.long
 @WIDTHS
 @ACCOUNTS
 @pytest.mark.parametrize("name", sorted(learners.ESTIMATORS))

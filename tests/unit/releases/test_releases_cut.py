@@ -93,6 +93,7 @@ def pictured(made):
     return " ".join(made.plot().to_dict()["title"]["subtitle"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("holds", [False, True])
 @pytest.mark.parametrize(("name", "more"), ORDERS)
 def test_a_picture_says_so_too(tmp_path, name, more, holds):

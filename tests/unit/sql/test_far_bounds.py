@@ -45,6 +45,7 @@ EXACT = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("account", ACCOUNTS)
 @pytest.mark.parametrize("caps", [{}, CAPS])
 @pytest.mark.parametrize("asked", mostly_long(EXACT, "SUM(y)", "COVAR_POP(x, y)"))

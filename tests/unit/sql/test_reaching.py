@@ -158,8 +158,11 @@ CALCULATED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("accountant", ["pure", "zcdp"])
-@pytest.mark.parametrize(("sql", "within"), CALCULATED)
+@pytest.mark.parametrize("accountant", ["pure", pytest.param("zcdp", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    ("sql", "within"),
+    [CALCULATED[0], *(pytest.param(*each, marks=pytest.mark.long) for each in CALCULATED[1:])],
+)
 def test_an_accuracy_is_that_of_the_numbers_which_are_shown(sql, within, accountant):
     """Each released number had it: a double erred by twice as much, and no price bought a share."""
     gate, terms = opened(accountant, epsilon=90), {"rows_per_unit": 12, "rows": 18_000}
@@ -174,6 +177,7 @@ def test_an_accuracy_is_that_of_the_numbers_which_are_shown(sql, within, account
     assert gate.plan(sql, within=within, epsilon=most, fresh=True, **terms).price == plan.price
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("accountant", ["pure", "zcdp"])
 @pytest.mark.parametrize(
     ("sql", "within", "price"),

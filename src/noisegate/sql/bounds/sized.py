@@ -12,9 +12,9 @@ from fractions import Fraction
 from math import ceil, hypot, prod, sqrt
 from typing import Final, TypeAlias, final
 
-from noisegate.algebra.expression import domain_of
+from noisegate.algebra.expression import Call, domain_of
 from noisegate.algebra.known import remembered
-from noisegate.algebra.relation import PerUnit, Relation, Sampled
+from noisegate.algebra.relation import Filter, PerUnit, Relation, Sampled
 from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import Distinct, Sums, Term, Values
 from noisegate.errors import Unsupported
@@ -44,9 +44,9 @@ class Counted:
     ``step``: all sizes are multiples of that, where it is known; ``least``: the
     largest size that a value of 1 has in a sum of whole numbers. ``people``: the sizes are numbers
     of groups, for counts of units by group. ``sums``: they are what units add to these sums, which
-    are weighed apart. ``divides``: an average may be such a sum
-    over a count. ``sought``: counts of units decide which groups are shown, above a threshold that
-    grows with the cap if ``steep``, and else with its root.
+    are weighed apart; ``values``: they are numbers of different values. ``divides``: an average may
+    be such a sum over a count. ``sought``: counts of units decide which groups are shown, above a
+    threshold that grows with the cap if ``steep``, and else with its root.
     """
 
     query: Query
@@ -55,6 +55,7 @@ class Counted:
     least: Fraction = Fraction(0)
     people: bool = False
     sums: tuple[Term, ...] = ()
+    values: bool = False
     divides: bool = False
     sought: bool = False
     steep: bool = False
@@ -64,7 +65,8 @@ class Counted:
         """Which cap it is."""
         if self.sums:
             return f"the cap on what one unit adds to {sums_words(self.sums)}"
-        return f"the cap on {'groups' if self.people else 'rows'} per unit"
+        what = "groups" if self.people else "different values" if self.values else "rows"
+        return f"the cap on {what} per unit"
 
     def whole(self, cap: Fraction) -> Fraction:
         """A cap of sums under which a whole number is not rounded to 0, as it would be below 1."""
@@ -121,13 +123,30 @@ def counted_of(
     ]  # fmt: skip
     if plain or listed:
         if sized is None:
-            by_size = Counted(query=rows_per_unit_query(rows))
+            values = None if block.by_rows else _of_values(parts, rows)
+            by_size = values or Counted(query=rows_per_unit_query(rows))
         else:
             by_size = _of_sums(sized, rows, zeros=block.former)
         return (by_size, *sums, *(groups if sought else ()))
     if people and rows is not block.relation:  # about all units, not about a sample
         return counted_of(replace(block, relation=rows), accountant, apart=apart)
     return (*groups, *sums)
+
+
+def _of_values(parts: Sequence[DraftPart], rows: Relation) -> Counted | None:
+    """Where nothing but different values of one kind is asked for: how many a unit has."""
+    tally = parts[0].query.tally if len(parts) == 1 else None
+    if not isinstance(tally, Distinct):
+        return None
+    held = Filter(rows, Call("not", (Call("is_null", (tally.expression,)),)))
+    keys = tuple((f"key {place}", each.expression) for place, each in enumerate(tally.by))
+    pairs = PerUnit(held, (("value", tally.expression), *keys), ())
+    return Counted(query=rows_per_unit_query(pairs), values=True)
+
+
+def counts_values(block: Block) -> bool:
+    """Whether different values are asked for."""
+    return any(each.function is Function.COUNT_DISTINCT for each in block.aggregates)
 
 
 def _largest(plain: Sequence[DraftPart], *, former: bool, alone: bool) -> DraftPart | None:

@@ -10,7 +10,7 @@ import numpy as np
 from noisegate.algebra.expression import Expression
 from noisegate.algebra.known import remembered
 from noisegate.algebra.relation import Table
-from noisegate.algebra.tally import Sums, Values
+from noisegate.algebra.tally import Distinct, Sums, Values
 from noisegate.curator.curator import Curator
 from noisegate.curator.measurement import Measurement
 from noisegate.desk.desk import Desk
@@ -107,7 +107,8 @@ class BlockOrder:
         """
         block, cap, profiles = self.bought.draft.block, self.caps.rows_per_unit, self.profiles
         capped = capped_words(block, self.bought.draft.drawn, known=bool(profiles))
-        if not capped or cap is None:
+        counted = {type(part.query.tally) for part in self.bought.draft.parts}
+        if not capped or cap is None or counted == {Distinct}:  # what rows add is another thing
             return capped
         lost = [(_named(each), lost_of(self.bought, each)) for each in profiles]
         shares = [

@@ -1,0 +1,64 @@
+"""Different values: a unit counts with as many as it has of them, however many rows it has."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import noisegate as ng
+from noisegate.sql import job
+
+SQL = "SELECT COUNT(DISTINCT status) AS n FROM t"
+KINDS = 60
+
+
+@pytest.fixture(scope="module")
+def rows():
+    """Units with few statuses and up to 400 rows; some rows have none."""
+    coins = np.random.default_rng(5)
+    sizes = np.minimum((coins.pareto(1.8, 2000) * 6 + 1).astype(int), 400)
+    who = np.repeat(np.arange(2000), sizes)
+    few = coins.integers(0, KINDS, (2000, 4))
+    status = [f"s{few[unit, coins.integers(4)]}" if coins.random() < 0.9 else None for unit in who]
+    return pa.table({"who": who, "status": status, "g": coins.integers(0, 2, who.size)})
+
+
+def opened(rows, accountant="pure", ledger=":memory:"):
+    return ng.open(
+        rows, epsilon=1000, delta=1e-6, table="t", unit="who", accountant=accountant, ledger=ledger,
+        columns={"status": {"type": "text"}, "g": {"in": [0, 1]}},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("accountant", ["pure", "zcdp"])
+def test_distinct_values_are_bounded_by_how_many_a_unit_has(rows, accountant):
+    """A bound on rows made the ± 500 to 1,100. Fewer than 16 of 20 inside: 1 of 400 times."""
+    gate = opened(rows, accountant)
+    answers = [gate.sql(SQL, epsilon=3, fresh=True) for _ in range(20)]
+    halves = [answer.margins()["n"][0] for answer in answers]
+    assert max(halves) < KINDS
+    inside = [abs(a.rows[0][0] - KINDS) <= half for a, half in zip(answers, halves, strict=True)]
+    assert sum(inside) >= 16
+    assert "the cap on different values per unit, as estimated" in str(answers[0])
+
+
+def test_rows_bound_what_else_is_asked_beside(rows):
+    plan = str(
+        opened(rows).plan("SELECT COUNT(*) AS n, COUNT(DISTINCT status) AS m FROM t", epsilon=1)
+    )
+    assert "the cap on rows per unit" in plan
+    assert "different values" not in plan
+
+
+@pytest.mark.parametrize("sql", [SQL, f"{SQL} GROUP BY g"])
+def test_what_was_paid_for_under_a_bound_on_rows_is_found(rows, tmp_path, monkeypatch, sql):
+    read, ledger = job._reading, tmp_path / "t.ledger"
+    with monkeypatch.context() as once:
+        was = job._Formerly(by_rows=True)
+        once.setattr(job, "_reading", lambda *args: was.read(read(*args)))
+        bought = opened(rows, ledger=ledger).sql(sql, epsilon=1)
+    monkeypatch.setattr(job, "VALUES_SINCE", "2000-01-01")
+    assert not opened(rows, ledger=ledger).plan(sql, epsilon=1).free
+    monkeypatch.setattr(job, "VALUES_SINCE", "9999-12-31")
+    gate = opened(rows, ledger=ledger)
+    assert gate.plan(sql, epsilon=1).free
+    assert gate.sql(sql, epsilon=1).rows == bought.rows
