@@ -8,7 +8,7 @@ it could not leak. Narrower bounds mean less noise for the same ε.
 
 from fractions import Fraction
 from math import ceil, floor
-from typing import Final
+from typing import Any, Final
 
 from noisegate.algebra.expression import Expression, Field, Schema, domain_of
 from noisegate.algebra.known import remembered
@@ -86,13 +86,14 @@ def _within(domain: Domain, name: str, facts: Facts) -> Domain:
     known = [domain] if fact is None or facts.none else [domain, fact.domain]
     lows = [each.low for each in known if each.low is not None]
     highs = [each.high for each in known if each.high is not None]
-    missing = domain.keys and not (lows and highs)
-    if ends := [ordinal(key) for key in domain.keys or () if missing and key is not None]:
-        lows, highs = lows or [min(ends)], highs or [max(ends)]
+    missing, narrowed = not (lows and highs), bool(lows or highs)
+    if listed := [key for key in domain.keys or () if missing and key is not None]:
+        ends: Any = min(listed), max(listed)  # as they are, which fractions take long over
+        lows, highs = lows or [ordinal(ends[0])], highs or [ordinal(ends[1])]
     if not lows or not highs or max(lows) > min(highs):
         return domain
     low, high = max(lows), min(highs)
-    keys = domain.keys and _between(domain.keys, low, high)
+    keys = _between(domain.keys, low, high) if domain.keys and narrowed else domain.keys
     return domain if keys == () else replace(domain, low=low, high=high, keys=keys)
 
 
