@@ -62,7 +62,9 @@ def test_help_has_headings_and_an_example_that_can_be_typed(name):
         start = 1 + len(name.split())
         assert words[:start] == ["noisegate", *name.split()]
         said = ["SELECT 1" if word[:1] == "@" else word for word in words[start:]]
-        COMMANDS[name].make_context(name, said)  # refuses options that there are not
+        COMMANDS[name].make_context(
+            name, said, **ROOT.context_settings
+        )  # refuses options that there are not
     if {"--practice", "--epsilon"} <= options(name).keys():
         for heading in ("Price and error", "Output", "Table, unit and budget"):
             assert f"\n{heading}:\n" in shown
@@ -98,7 +100,9 @@ def test_sql_is_said_or_in_a_file_or_from_another_program(name, tmp_path):
     for each in COMMANDS[name].params:
         if each.name == "sql":
             (tmp_path / "q.sql").write_text("SELECT 7")
-            context = COMMANDS[name].make_context(name, [], resilient_parsing=True)
+            context = COMMANDS[name].make_context(
+                name, [], resilient_parsing=True, **ROOT.context_settings
+            )
             assert each.process_value(context, f"@{tmp_path / 'q.sql'}") == "SELECT 7"
             assert "@FILE" in each.help
 

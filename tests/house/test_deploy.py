@@ -27,8 +27,8 @@ def line(text, name):
 
 def parsed(words):
     """The command that a line gives, read as the shell and the command line read it."""
-    serve = get_command(app).commands["serve"]
-    return serve.make_context("serve", list(words)).params
+    root = get_command(app)  # whose settings a command keeps that is once made with them
+    return root.commands["serve"].make_context("serve", list(words), **root.context_settings).params
 
 
 def test_the_unit_starts_a_command_that_there_is():
