@@ -5,6 +5,7 @@ import pyarrow as pa
 import pytest
 
 import noisegate as ng
+from noisegate.orders import SqlOrder
 from noisegate.sql import job
 
 SQL = "SELECT COUNT(DISTINCT status) AS n FROM t"
@@ -39,6 +40,20 @@ def test_distinct_values_are_bounded_by_how_many_a_unit_has(rows, accountant):
     inside = [abs(a.rows[0][0] - KINDS) <= half for a, half in zip(answers, halves, strict=True)]
     assert sum(inside) >= 16
     assert "the cap on different values per unit, as estimated" in str(answers[0])
+
+
+@pytest.mark.parametrize("sql", [SQL, f"{SQL} GROUP BY g"])
+def test_a_unit_moves_the_look_by_one_in_one_bin(rows, sql):
+    """Whichever unit goes: of many rows, of one, of none with a status."""
+    who = rows.column("who").to_numpy()
+    sizes = np.bincount(who)
+    order = SqlOrder.make(sql=sql, epsilon=1)
+    (look,) = opened(rows)._question(order, fresh=True).asked.looks
+    query = look.measurement.query
+    for unit in (int(sizes.argmax()), int(sizes.argmin()), 7):
+        fewer = opened(rows.filter(pa.array(who != unit)))
+        exact = [each._curator._source.sums(query.tally).ravel() for each in (opened(rows), fewer)]
+        assert np.abs(exact[0] - exact[1]).sum() <= 1 == query.l1s[0].value
 
 
 def test_rows_bound_what_else_is_asked_beside(rows):
