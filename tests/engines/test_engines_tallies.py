@@ -12,13 +12,14 @@ from types import SimpleNamespace
 
 import duckdb
 import numpy as np
+import pyarrow as pa
 import pytest
 import test_sensitivity as made
 from hypothesis import given, settings
 
 from cases import mostly_long
 from noisegate.algebra.expression import Call, Field, Literal
-from noisegate.algebra.relation import Sampled, Table
+from noisegate.algebra.relation import Join, JoinKind, Matching, Project, Sampled, Table
 from noisegate.algebra.tally import (
     Axis,
     Cells,
@@ -31,7 +32,7 @@ from noisegate.algebra.tally import (
     Values,
 )
 from noisegate.errors import Unsupported
-from noisegate.privacy.domain import Kind
+from noisegate.privacy.domain import Kind, PrivacyUnit, Step
 from noisegate.sources.asked.statements import is_grouped
 from noisegate.sources.asked.weights import counted_once
 from noisegate.sources.duckdb.source import DuckDBSource
@@ -39,6 +40,7 @@ from noisegate.sources.spark.dialect import STAGED
 from noisegate.sources.writing.weights import is_by_row
 from noisegate.sources.writing.words import is_placed
 from noisegate.sql.estimates.profiles import farthest_query, range_query
+from noisegate.transforms.query import Query
 from refusals import about
 
 EXAMPLES = 2  # of each test below, with `questions` each; NOISEGATE_EXPLORE=1 tries others
@@ -197,6 +199,80 @@ def test_one_sample_of_rows_that_are_units_is_the_same_in_every_reading(engine):
             found.append(held.tolist())
         assert 2 < held.sum() < 22  # fewer or more come once in 10⁴ keys; these are fixed
     assert found[0] != found[1]
+
+
+# What plain SQL counts of the rows that are somebody's.
+LINKED = {"join": 10, "left join": 10, "join from the partner": 10, "left join from there": 11,
+          "rows": 5, "semi-join": 5}  # fmt: skip
+
+
+IDS = {
+    "numbers": ("int64", "int64"), "texts": ("string", "string"),
+    "texts to numbers": ("string", "int64"), "numbers to texts": ("int64", "string"),
+}  # fmt: skip
+
+
+def linked_rows(without=None, vid="int64", pid="int64"):
+    """Visits that are written down several times, and what was taken at each; some is nobody's."""
+    visits = [(1, 1, "a"), (1, 1, "b"), (1, 1, "c"), (2, 1, "a"), (2, 1, "a"), (3, 2, "c"),
+              (4, 3, "a"), (5, None, "b"), (None, 1, "c")]  # fmt: skip
+    taken = [(1, 0), (1, 1), (2, 2), (3, 3), (4, 4), (5, 5), (None, 6), (9, 7)]
+    kept = [each for each in visits if without is None or each[1] != without]
+    return {
+        "visits": pa.table({
+            "vid": pa.array([each[0] for each in kept], pa.int64()).cast(vid),
+            "pid": pa.array([each[1] for each in kept], pa.int64()).cast(pid),
+            "code": pa.array([each[2] for each in kept], pa.string()),
+        }),
+        "taken": pa.table({
+            "vid": pa.array([vid for vid, _ in taken], pa.int64()).cast(vid),
+            "dose": pa.array([dose for _, dose in taken], pa.int64()),
+        }),
+    }  # fmt: skip
+
+
+def linked_tables(vid):
+    unit, kind = (
+        PrivacyUnit(column="pid", ids="patient"),
+        {"int64": Kind.INTEGER}.get(vid, Kind.TEXT),
+    )
+    visits = [made.column("vid", kind), made.column("code", Kind.TEXT)]
+    taken = [made.column("vid", kind), made.column("dose", Kind.INTEGER)]
+    link = (Step(column="vid", table="visits", key="vid"),)
+    return made.table("visits", visits, unit), made.table("taken", taken, unit, path=link)
+
+
+@pytest.mark.parametrize("kinds", mostly_long(IDS, "texts to numbers"))
+def test_a_linked_key_that_repeats_has_the_rows_of_plain_sql(engine, request, kinds):
+    """However owners are found: a row is its owner's once, and meets each partner once."""
+    vid, pid = IDS[kinds]
+    if engine.name == "Postgres":
+        engine = type(engine)(request.getfixturevalue("database"))
+    tables = linked_tables(vid)
+    visits, taken = map(Table, tables)
+    seen = Project(visits, (("named", Field("vid")), ("code", Field("code"))))
+    along, back = ((Field("vid"), Field("named")),), ((Field("named"), Field("vid")),)
+    relations = {
+        "join": Join(taken, seen, along),
+        "left join": Join(taken, seen, along, JoinKind.LEFT),
+        "join from the partner": Join(seen, taken, back),
+        "left join from there": Join(seen, taken, back, JoinKind.LEFT),
+        "rows": taken,
+        "semi-join": Matching(taken, seen, along),
+    }
+    shown = {}
+    for without in (None, 1, 2, 3):
+        frames = linked_rows(without, vid, pid)
+        named = {each.name: each for each in tables}
+        for source in (engine.show(frames, named), DuckDBSource(frames, named)):
+            for name, relation in relations.items():
+                for cap in (2, 100):
+                    query = Query(Sums(relation=relation, terms=(COUNTED,), rows_per_unit=cap))
+                    held = source.sums(query.tally)
+                    full = shown.setdefault((type(source), name, cap), held)
+                    made.require_claim(query, None, full, held)
+    for (_, name, cap), held in shown.items():
+        assert cap == 2 or held.tolist() == [[LINKED[name]]], name
 
 
 SIZED = {

@@ -4,9 +4,9 @@ Claim: every row of such a join is its owner's, and all that the owner adds by i
 Why: rows c of a table have the owners of the rows k of their partner's that their link names. A
     question that joins the two by the same columns names the same k: each pair (c, k) is one of c's
     links, and its owner is k's. To look for c's owners first and then for partners of the same
-    owner finds the same pairs, and each anew for every other row of the partner's table that
-    repeats the key and the owner. That an equal value is an equal id must hold for every stored
-    value: so both columns are read as ids are, and neither is clamped.
+    owner finds the same pairs, by reading the partner's table twice. That an equal value is an
+    equal id must hold for every stored value: so both columns are read as ids are, and neither is
+    clamped.
 """
 
 from collections.abc import Mapping

@@ -30,7 +30,7 @@ from noisegate.algebra.relation import (
 from noisegate.algebra.schema import schema_of
 from noisegate.errors import Bug
 from noisegate.frozen import dataclass, field, replace
-from noisegate.privacy.domain import Kind, TableDomain
+from noisegate.privacy.domain import Kind, Step, TableDomain
 from noisegate.sources.writing.dialect import Dialect
 from noisegate.sources.writing.expressions import write
 from noisegate.sources.writing.words import (
@@ -229,13 +229,6 @@ class RelationWriter:
     def _table(self, relation: Table) -> WrittenQuery:
         table, alias = relation.domain, self._alias()
         types, dialect = self.types[table.name], self._dialect
-        way, at = [(step, self._alias()) for step in table.path], self.types
-        # Shown from the first step's partner: so an engine sees that a join is about its rows.
-        same = {
-            s.column: col(s.key, t)
-            for s, t in way[:1]
-            if types[s.column] == at[s.table][s.key] != "bpchar"  # which has its padding
-        }
         shown: list[exp.Expr] = []
         names: dict[str, str] = {}
         stored: dict[str, str] = {}
@@ -243,7 +236,7 @@ class RelationWriter:
             if column.hidden or column.name not in self._used:
                 continue
             names[column.name] = f"c{len(names)}"
-            value: exp.Expr = same.get(column.name) or col(column.name, alias)
+            value: exp.Expr = col(column.name, alias)
             read = base_value(column, types[column.name], value, dialect)
             shown.append(as_(read, names[column.name]))
             if column.kind is Kind.NUMBER or dialect.is_narrow(column, types[column.name]):
@@ -255,20 +248,34 @@ class RelationWriter:
         query = query.from_(as_(self._base(table.name), alias), copy=False)
         if table.unit is None or table.unit.column is None:
             return WrittenQuery(query, names, is_owned=False, stored=stored)
-        owner, here = table.unit.column, alias
-        for step, there in way:
-            one, other = self.as_owner(step.column, here), self.as_owner(step.key, there)
-            condition = exp.EQ(this=one, expression=other)
-            joined = as_(self._base(step.table), there)
-            query = query.join(joined, on=condition, join_type="inner", copy=False)
-            here = there
-        value = self.as_owner(owner, here)
+        value = self.as_owner(table.unit.column, alias)
+        if table.path:
+            there = self._alias()
+            found = self._owners(table.path, table.unit.column).subquery(there, copy=False)
+            named_by = exp.EQ(
+                this=self.as_owner(table.path[0].column, alias), expression=col("k", there)
+            )
+            query = query.join(found, on=named_by, join_type="inner", copy=False)
+            value = col(OWNER, there)
         query = query.select(as_(value, OWNER), copy=False)
         query = query.where(is_not_null(value.copy()), copy=False)
         if self._coins is not None:
             coins = self._coins.apart(f"ids of {table.unit.ids}")
             query = query.where(coins.heads(value.copy(), dialect), copy=False)
         return WrittenQuery(query, names, is_owned=True, stored=stored)
+
+    def _owners(self, path: tuple[Step, ...], owner: str) -> exp.Select:
+        """Whom each key leads to, once: so a row is there once for its owner, as in plain SQL."""
+        here = self._alias()
+        query = exp.select(as_(self.as_owner(path[0].key, here), "k")).distinct(copy=False)
+        query = query.from_(as_(self._base(path[0].table), here), copy=False)
+        for step in path[1:]:
+            one, there = self.as_owner(step.column, here), self._alias()
+            condition = exp.EQ(this=one, expression=self.as_owner(step.key, there))
+            joined = as_(self._base(step.table), there)
+            query = query.join(joined, on=condition, join_type="inner", copy=False)
+            here = there
+        return query.select(as_(self.as_owner(owner, here), OWNER), copy=False)
 
     def as_owner(self, column: str, alias: str) -> exp.Expr:
         """An id as it is compared: whole numbers where every table has them, else text.
