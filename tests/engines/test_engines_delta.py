@@ -12,8 +12,10 @@ import pytest
 import noisegate
 from noisegate.errors import SourceError
 from noisegate.sources.asked.delta import live_files
+from noisegate.sources.asked.folders import named_values
 from refusals import about
 
+KEPT = f"{0:020}.checkpoint.parquet"
 PROTOCOL = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
 POLICY = """
 name = "clinic"
@@ -54,15 +56,19 @@ def table(folder, *commits, checkpoint=None):
 
 def keep(log, version, actions):
     """A checkpoint in one part, and the commits up to it gone, as after a clean-up."""
-    paths = [each["add"]["path"] for each in actions if "add" in each]
+    added = [each["add"] for each in actions if "add" in each]
+    paths = {each["path"]: list(each["partitionValues"].items()) for each in added}
     gone = {each["remove"]["path"] for each in actions if "remove" in each}
     rows = [{"protocol": PROTOCOL["protocol"], "add": None, "metaData": None},
             {"protocol": None, "add": None, "metaData": {"id": "x", "configuration": [("a", "b")]}}]  # fmt: skip
-    rows += [{"protocol": None, "add": {"path": each, "stats": "{}"}, "metaData": None}
-             for each in paths if each not in gone]  # fmt: skip
+    rows += [{"protocol": None, "add": {"path": each, "stats": "{}", "partitionValues": values},
+              "metaData": None} for each, values in paths.items() if each not in gone]  # fmt: skip
     schema = pa.schema({
         "protocol": pa.struct({"minReaderVersion": pa.int32(), "minWriterVersion": pa.int32()}),
-        "add": pa.struct({"path": pa.string(), "stats": pa.string()}),
+        "add": pa.struct({
+            "path": pa.string(), "stats": pa.string(),
+            "partitionValues": pa.map_(pa.string(), pa.string()),
+        }),
         "metaData": pa.struct({
             "id": pa.string(), "configuration": pa.map_(pa.string(), pa.string()),
         }),
@@ -186,10 +192,63 @@ def test_a_part_of_a_table_and_a_folder_of_tables_are_refused(tmp_path, persons,
             persons(tmp_path)
 
 
+AS_NAMED = {
+    "city=Oslo/p0": {"city": "Oslo"}, "n=7/m=a%253Ab/p0": {"m": "a:b", "n": "7"},
+    "g=__HIVE_DEFAULT_PARTITION__/p0": {"g": ""}, "ab/p0": {}, "n=x=y/p0": {"n": "x=y"},
+}  # fmt: skip
+OTHERWISE = {
+    "city=Paris/p0": {"city": "Oslo"}, "City=Oslo/p0": {"city": "Oslo"}, "city=/p0": {"city": None},
+    "ab/p0": {"city": "Oslo"}, "city=Oslo/p1": {}, "city=Oslo/n=7/p0": {"city": "Oslo"},
+    "city=Oslo/p2": None, "n=07/p0": {"n": "7"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("is_kept", [False, True])
+def test_partitions_have_the_values_of_the_log_or_are_refused(is_kept):
+    """Spark reads them from the names of folders: in the log, the same file may have others."""
+
+    def held(path, values):
+        if not is_kept:
+            return Held([add(f"{path}.parquet", partitionValues=values)], [add("b")], [remove("b")])
+        stored = None if values is None else list(values.items())
+        log = Held()
+        log.checkpoint = {KEPT: [add(f"{path}.parquet", partitionValues=stored)]}.__getitem__
+        log.texts = {KEPT: None}
+        return log
+
+    for path, values in AS_NAMED.items():
+        assert live_files(held(path, values)) == (f"{path}.parquet".replace("%25", "%"),)
+    for path, values in OTHERWISE.items():
+        with pytest.raises(SourceError, check=about("log")):
+            live_files(held(path, values))
+
+
+def test_values_of_files_that_are_gone_do_not_matter():
+    gone = "city=Paris/a"
+    assert live_files(Held([add(gone, partitionValues={"city": "Oslo"})], [remove(gone)])) == ()
+
+
+@pytest.mark.parametrize("checkpoint", [None, 0])
+def test_values_are_read_from_every_log(tmp_path, persons, checkpoint):
+    """From commits and from checkpoints, by each engine's own reader."""
+    for value in ("Oslo", "Paris"):
+        folder, action = tmp_path / value, add("city=Oslo/p0.parquet", partitionValues={"city": value})  # fmt: skip
+        (folder / "city=Oslo").mkdir(parents=True)
+        table(folder, [PROTOCOL, action], checkpoint=checkpoint)
+        (folder / "p0.parquet").rename(folder / "city=Oslo" / "p0.parquet")
+        if value == "Oslo":
+            assert persons(folder) == 10
+        else:
+            with pytest.raises(SourceError, check=about("log")):
+                persons(folder)
+
+
 @pytest.mark.parametrize("name", ["a%20b", "[1]", "{a}", "g=a%2Fb/p", "g=x y/é"])
 def test_no_other_file_is_read_than_the_log_names(tmp_path, persons, name):
     """Whoever reads a name as a pattern, or decodes it once more, finds others."""
-    folder = table(tmp_path / "visits", [PROTOCOL, add(quote(f"{name}.parquet"))])
+    said = named_values(name.split("/")[:-1])
+    action = add(quote(f"{name}.parquet"), partitionValues=said)
+    folder = table(tmp_path / "visits", [PROTOCOL, action])
     for rows, each in enumerate((name, "a b", "1", "a", "g=a/b/p"), start=7):
         file = folder / f"{each}.parquet"
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -232,8 +291,12 @@ def test_a_file_is_the_same_however_its_path_is_written():
     for one, other in (("a%2Db", "a-b"), ("a b", "a%20b"), ("./a", "a"), ("g=1//a", "g=1/a")):
         for first, second in ((one, other), (other, one)):
             assert live_files(Held([add(first), add("c")], [remove(second)])) == ("c",)
-            assert len(live_files(Held([add(first)], [add(second)]))) == 1
-    assert live_files(Held([add("g=10%3A00/a%2520b")])) == ("g=10:00/a%20b",)
+            said = named_values(first.split("/")[:-1])
+            twice = [[add(each, partitionValues=said)] for each in (first, second)]
+            assert len(live_files(Held(*twice))) == 1
+    assert live_files(Held([add("g=10%3A00/a%2520b", partitionValues={"g": "10:00"})])) == (
+        "g=10:00/a%20b",
+    )
 
 
 def test_texts_of_rows_in_a_log_do_not_end_its_lines():

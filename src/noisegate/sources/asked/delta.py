@@ -4,7 +4,8 @@ A folder with a ``_delta_log`` also holds files of former versions, with rows th
 deleted since. Read as plain Parquet, a person would be there twice, or after being deleted. So the
 log is replayed: the newest checkpoint, then each commit after it, every one of them there. Refused
 is what plain files cannot say: rows deleted by a vector, columns by another name (column mapping),
-and any feature that is not known here. Iceberg and Hudi tables are refused as a whole.
+values of partitions that the names of folders do not say, and any feature that is not known here.
+Iceberg and Hudi tables are refused as a whole.
 
 Facts: https://github.com/delta-io/delta/blob/master/PROTOCOL.md
 """
@@ -18,6 +19,7 @@ from typing import Any, Final, Protocol
 from urllib.parse import unquote
 
 from noisegate.errors import SourceError
+from noisegate.sources.asked.folders import named_values
 
 FOLDER: Final = "_delta_log"
 OTHERS: Final = {"metadata": ".metadata.json", ".hoodie": ""}  # folders of Iceberg and of Hudi
@@ -28,7 +30,7 @@ _READER_MAX: Final = 3  # the last version of the protocol for readers
 _VECTOR: Final = ("storageType", "pathOrInlineDv", "offset")  # which tell one from another
 _MAPPING: Final = "delta.columnMapping.mode"
 COLUMNS: Final = (  # of a checkpoint: what it says of values is not read
-    "add.path", "add.deletionVector", "metaData.configuration",
+    "add.path", "add.deletionVector", "add.partitionValues", "metaData.configuration",
     "protocol.minReaderVersion", "protocol.readerFeatures",
 )  # fmt: skip
 COPY: Final = "Write a copy as Parquet files, and name its folder."
@@ -91,7 +93,7 @@ def _checkpoint(log: Log, names: Sequence[str]) -> tuple[int, list[Action]]:
 
 def _replayed(actions: Iterable[Action]) -> set[str]:
     """What is left; a file with a vector is another one than the same without."""
-    live: set[tuple[str, tuple[Any, ...]]] = set()
+    live: dict[tuple[str, tuple[Any, ...]], dict[str, str | None]] = {}  # with their values
     for action in actions:
         for kind in ("add", "remove"):
             each = action.get(kind) or {}
@@ -101,15 +103,15 @@ def _replayed(actions: Iterable[Action]) -> set[str]:
             told = tuple(vector.get(part) for part in _VECTOR) if vector else ()
             file = _plain(each["path"]), told
             if kind == "add":
-                live.add(file)
+                live[file] = dict(each.get("partitionValues") or {})
             elif file in live:
-                live.remove(file)
+                del live[file]
             else:
                 raise _unknown("removes a file that it does not have", "Write it anew")
         _require_known(action)
     if any(vector for _, vector in live):
         raise _unknown("has rows that are deleted by a vector", "Run REORG TABLE … APPLY (PURGE)")
-    return {_below(path) for path, _ in live}
+    return {_named(path, values) for (path, _), values in live.items()}
 
 
 def _require_known(action: Action) -> None:
@@ -127,10 +129,13 @@ def _plain(path: str) -> str:
     return f"/{path}" if ":" in path.partition("/")[0] else normpath(unquote(path))
 
 
-def _below(path: str) -> str:
-    """Only files below the table's folder."""
+def _named(path: str, values: Mapping[str, str | None]) -> str:
+    """Only files below the table's folder, in folders that name the values of the log."""
+    folders = path.split("/")[:-1]
     if path.partition("/")[0] in ("", ".."):
         raise _unknown("has files outside of its folder, as a shallow clone does", "Clone it whole")
+    if named_values(folders) != {name: value or None for name, value in values.items()}:
+        raise _unknown("has values of partitions that its folders do not name", "Write it anew")
     return path
 
 

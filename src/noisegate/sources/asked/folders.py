@@ -7,14 +7,25 @@ differ the table is refused.
 
 from collections.abc import Collection, Iterable
 from itertools import chain
+from typing import Final
 from urllib.parse import unquote
 
 from noisegate.errors import SourceError
+
+_MISSING: Final = "__HIVE_DEFAULT_PARTITION__"
 
 
 def named_by(folders: Iterable[str]) -> tuple[str, ...]:
     """The names before ``=`` in the folders that lead to a file, in their order."""
     return tuple(unquote(each.partition("=")[0]) for each in folders if "=" in each)
+
+
+def named_values(folders: Iterable[str]) -> dict[str, str | None]:
+    """The values of the names, as Spark reads them."""
+    parts = (each.partition("=") for each in folders if "=" in each)
+    return {
+        unquote(name): None if value == _MISSING else unquote(value) for name, _, value in parts
+    }
 
 
 def require_same_names(named: Collection[tuple[str, ...]], columns: Iterable[str]) -> None:
