@@ -282,6 +282,10 @@ def test_what_is_not_possible_is_refused_with_a_state(wire, session, sql, state)
         "SELECT * FROM generate_series(1, 1000000000000)",
         "SELECT array_agg(a) FROM generate_series(1, 100000000) AS t(a)",
         "SELECT * FROM visits a, visits b, visits c, visits d",
+        "SELECT replace(replace('A', 'a', 'A'), 'a', 'A') FROM pg_class".replace("A", "a" * 999),
+        "SELECT relname AS a0, "
+        + ", ".join(f"a{n} || a{n} AS a{n + 1}" for n in range(26))
+        + " FROM pg_class",
     ],
     ids=lambda sql: sql[:24],
 )

@@ -5,12 +5,14 @@ from datetime import date
 from pathlib import Path
 from time import perf_counter
 
+import duckdb
 import pyarrow as pa
 import pytest
 
 from noisegate.errors import Unsupported
 from noisegate.sql.outer import engine
 from noisegate.sql.outer.engine import run_outer
+from noisegate.sql.outer.limits import _LIMITED
 from refusals import about
 
 RELEASED = {
@@ -183,6 +185,95 @@ def test_time_rows_and_memory_are_limited(monkeypatch):
         run("FROM range(10000000)")
     with pytest.raises(Unsupported, check=about("memory")):
         run("SELECT LIST(r)::VARCHAR FROM range(100000000) t(r)")
+
+
+def nested(times, sql, inner):
+    """``inner``, so many times put into ``sql``."""
+    for _ in range(times):
+        inner = sql.format(inner)
+    return inner
+
+
+TEN = "(SELECT string_agg('a', '') FROM range(10000000))"
+HUGE = {
+    "lpad": "SELECT LPAD('x', 1000000000, 'y')",
+    "rpad": "SELECT LENGTH(RPAD('x', 1000000000, 'y'))",
+    "a pad of each": "SELECT list_transform([1], lambda x: LPAD('x', 1000000000, 'y'))[1]",
+    "another name": "SELECT system.main.lpad('x', 1000000000, 'y')",
+    "format": "SELECT FORMAT('{:>1000000000}', 'x')",
+    "a width of a value": "SELECT FORMAT('{:>{}}', 'x', 1000000000)",
+    "printf": "SELECT PRINTF('%1000000000d', 1)",
+    "printf of a value": "SELECT PRINTF('%*d', 1000000000, 1)",
+    "a format of two": "SELECT PRINTF('%1000000' || '000d', 1)",
+    "bits": "SELECT LENGTH(BITSTRING('1', 1000000000))",
+    "replace": f"SELECT LENGTH(REPLACE({TEN}, 'a', '{'a' * 101}'))",
+    "replaced again": nested(8, "SELECT REPLACE(({}), 'a', 'bbbbbbbbbbaaaaaaaaaaaaaaaaaaa')", "'a'"),
+    "replace by a pattern": f"SELECT LENGTH(REGEXP_REPLACE({TEN}, '', '{'a' * 100}', 'g'))",
+    "reduce": f"SELECT LENGTH(list_reduce([{', '.join(['1'] * 40)}]::VARCHAR[], lambda a, b: a || a))",
+    "compare": f"SELECT LEVENSHTEIN({TEN}, {TEN})",
+    "match": f"SELECT REGEXP_MATCHES({TEN}, '((a?){{100}}){{10}}b')",
+    "similar": f"SELECT {TEN} SIMILAR TO '((a?){{100}}){{10}}b'",
+    "names of names": "SELECT 'x' AS a0, " + ", ".join(f"a{n} || a{n} AS a{n + 1}" for n in range(26)),
+    "columns of columns": nested(
+        26, "SELECT x || x AS x FROM ({})", "SELECT '' || a0 AS x FROM noisegate_0") + " WHERE x > 'a'",
+    "by other names": nested(
+        26, "SELECT x || x FROM ({}) AS t(x)", "SELECT '' || a0 FROM noisegate_0"),
+    "of tables": "WITH t0(x) AS (SELECT '' || a0 FROM noisegate_0), "
+    + ", ".join(f"t{n + 1}(x) AS (SELECT x || x FROM t{n})" for n in range(26))
+    + " SELECT x FROM t26 WHERE x > 'a'",
+    "written out": "WITH t0 AS (SELECT 1 AS x), " + ", ".join(
+        f"t{n + 1} AS NOT MATERIALIZED (SELECT a.x FROM t{n} a, t{n} b)" for n in range(20)
+    ) + " SELECT x FROM t20",
+    "a macro of macros": nested(40, "FMOD({}, 2)", "1.5").join(["SELECT ", ""]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HUGE)
+def test_a_few_letters_do_not_hold_the_engine(name):
+    """It looks at the clock between values only: within one, some of these took minutes."""
+    start = perf_counter()
+    with pytest.raises(Unsupported):
+        run(HUGE[name])
+    assert perf_counter() - start < 5
+
+
+USUAL = [
+    "LPAD(x, 5, '0')", "RPAD(x, e + 1, 'ab')", "LPAD(x, NULL, 'a')", "REPLACE(x, 'a', 'b')",
+    "REGEXP_REPLACE(x, 'a', 'b')", "REGEXP_REPLACE(x, 'A', '[\\0]', 'gi')", "LEVENSHTEIN(x, 'abd')",
+    "editdist3(x, 'aa')", "damerau_levenshtein(x, 'acb')", "jaro_similarity(x, 'abd')",
+    "jaro_similarity(x, 'abd', 0.9)", "jaro_winkler_similarity(x, 'abd')",
+    "jaro_winkler_similarity(x, 'abd', 0.3)", "REGEXP_MATCHES(x, 'b')",
+    "REGEXP_MATCHES(x, 'B', 'i')", "x SIMILAR TO 'a.*'", "x ~ 'abc'", "regexp_full_match(x, 'abc')",
+    "regexp_full_match(x, 'ABC', 'i')", "REGEXP_EXTRACT(x, 'b')", "REGEXP_EXTRACT(x, '(a)(b)', 2)",
+    "REGEXP_EXTRACT(x, '(a)(b)', ['p', 'q'])", "REGEXP_EXTRACT(x, 'B', 0, 'i')",
+    "REGEXP_EXTRACT_ALL(x, '[ab]')", "REGEXP_EXTRACT_ALL(x, '(a)(b)', 1)",
+    "REGEXP_EXTRACT_ALL(x, 'B', 0, 'i')", "string_split_regex(x, 'b')",
+    "str_split_regex(x, 'B', 'i')", "regexp_split_to_array(x, 'b')", "FMOD(e, 2)",
+    "FORMAT('{:>9} of 2024, {{}}', x)", "PRINTF('%05d of 2024', e)",
+    "list_transform([x], lambda q: RPAD(q, 9, x || '-'))",
+]  # fmt: skip
+
+
+def test_texts_of_usual_lengths_are_made_as_ever():
+    """Where functions are replaced by macros, they are called in every way and mean the same."""
+    plain = duckdb.connect()
+    plain.execute("CREATE TABLE t AS SELECT unnest(['abc', NULL, '', 'aabbcc']) AS x, 1 AS e")
+    table = {"t": plain.sql("FROM t").to_arrow_table()}
+    for said in USUAL:
+        sql = f"SELECT ({said})::VARCHAR AS a FROM t"
+        assert run_outer(sql, table, {}).to_pydict() == plain.sql(sql).to_arrow_table().to_pydict()
+    called = " ".join(USUAL).lower()
+    assert [name for name in _LIMITED if name not in called] == []
+
+
+def test_columns_may_be_made_of_columns():
+    """As people do: conditions on what was counted, named again and again."""
+    sql = nested(8, "SELECT CASE WHEN n > 2 THEN n - 1 ELSE 0 END AS n FROM ({})",
+                 "SELECT a0 AS n FROM noisegate_0")  # fmt: skip
+    assert run(sql).num_rows == run("FROM noisegate_0").num_rows
+    assert run(f"SELECT {'REPLACE(' * 60}'a'{', chr(97), chr(98))' * 60} AS x").to_pydict() == {
+        "x": ["b"]
+    }
 
 
 def test_calls_do_not_see_each_others_tables():

@@ -21,6 +21,7 @@ from noisegate.server.wire.rewriting import Context, rewritten
 from noisegate.server.wire.statements import spelled, with_names
 from noisegate.server.wire.types import Type
 from noisegate.sql.outer.engine import run_outer
+from noisegate.sql.outer.limits import add_limits, parsed, require_small
 
 _SECONDS: Final = 5.0
 _ROWS_MAX: Final = 20_000  # nobody needs more of them, and a session keeps what it shows
@@ -78,6 +79,7 @@ class Catalogue:
             into = f"INSERT INTO {schema}.{name} ({columns}) VALUES ({marks})"  # noqa: S608 - ours
             self._engine.execute(into, list(row.values()))
         self._engine.commit()
+        add_limits(self._engine)
         self._engine.execute("SET GLOBAL TimeZone = 'UTC'")
         self._engine.execute("SET lock_configuration = true")
 
@@ -90,6 +92,7 @@ class Catalogue:
         timer.daemon = True
         timer.start()
         try:
+            require_small(parsed(cursor, sql).get("statements"))
             return _fetched(cursor, sql)
         except (duckdb.Error, RuntimeError) as failure:
             refused = _refusal(failure)

@@ -8,7 +8,8 @@ does before it runs:
 - one SELECT, over the given tables and its own CTEs only: no catalog, settings or system view,
   which would tell the server's paths, and no table function but those that list numbers;
 - functions that give the same value every time. Clocks, dice, samples and session facts are
-  harmless to privacy, but the same question would no longer have the same answer.
+  harmless to privacy, but the same question would no longer have the same answer;
+- nothing that a few letters make huge (`limits.py`).
 
 Division by zero is NULL, and so are NaN and infinity in the result.
 """
@@ -27,6 +28,7 @@ import pyarrow as pa
 
 from noisegate.arrow import arrow_column
 from noisegate.errors import Unsupported, is_interrupt
+from noisegate.sql.outer.limits import add_limits, nodes_of, parsed, require_small
 from noisegate.sql.question import Question
 
 if TYPE_CHECKING:
@@ -54,7 +56,8 @@ _BARE: Final = frozenset(  # read without parentheses, where no column has the n
 )
 _CLOCKS: Final = _BARE | {"age", "ago"}  # the engine lists them as constant
 _BOMBS: Final = frozenset(  # a few letters that make gigabytes, past the engine's memory limit
-    {"range", "generate_series", "repeat", "list_resize", "array_resize"}
+    {"range", "generate_series", "repeat", "list_resize", "array_resize", "bitstring"}
+    | {"list_reduce", "array_reduce", "reduce"}
 )
 _SESSION: Final = frozenset({"version", "get_block_size", "json_serialize_plan"})
 _ELSE: Final = "Use deterministic functions of released values, and FROM range(n)."
@@ -102,7 +105,9 @@ def _engine(process: int) -> "duckdb.DuckDBPyConnection":  # noqa: ARG001 - one 
     """An empty engine. Each call works on a cursor of its own, with tables only it can see."""
     import duckdb  # noqa: PLC0415
 
-    return duckdb.connect(":memory:", config=_CONFIG)
+    engine = duckdb.connect(":memory:", config=_CONFIG)
+    add_limits(engine)
+    return engine
 
 
 @contextmanager
@@ -136,8 +141,7 @@ def _words(failure: "duckdb.Error") -> tuple[str, str, str]:
 def _require_repeatable(sql: str, tables: frozenset[str], process: int) -> None:
     """Refuse all but one SELECT over the given tables with functions that do not change."""
     with _engine(process).cursor() as cursor:
-        ((text,),) = cursor.execute("SELECT json_serialize_sql(?)", [sql]).fetchall()
-    tree = json.loads(text)
+        tree = parsed(cursor, sql)
     if tree.get("error_type") == "parser":
         raise Unsupported(
             f"The SQL cannot be read: {tree['error_message']}.",
@@ -146,25 +150,13 @@ def _require_repeatable(sql: str, tables: frozenset[str], process: int) -> None:
         )
     if tree.get("error") or len(tree["statements"]) != 1:
         raise Unsupported("The SQL is not one SELECT.", fix="Ask one question with SELECT.")
-    nodes = list(_nodes(tree["statements"]))
+    nodes = nodes_of(tree["statements"])
     ctes = {str(node["key"]).lower() for node in nodes if "key" in node and "value" in node}
     if ctes and (taken := ctes & _system_views(process)):
         raise Unsupported(f"{min(taken)!r} is reserved by the engine.", fix="Use another name.")
     for node in nodes:
         _require_known(node, tables | ctes)
-
-
-def _nodes(tree: object) -> Iterator[dict[str, Any]]:
-    """Every node of the parsed statement."""
-    rest = [tree]
-    while rest:
-        node = rest.pop()
-        if isinstance(node, dict):
-            yield node
-            called = node["function"]["arguments"] if node.get("type") == "TABLE_FUNCTION" else None
-            rest.extend(node.values() if called is None else [called])
-        elif isinstance(node, list):
-            rest.extend(node)
+    require_small(tree["statements"])
 
 
 def _require_known(node: Mapping[str, Any], tables: frozenset[str]) -> None:
