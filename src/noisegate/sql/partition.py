@@ -164,10 +164,14 @@ def _table(tables: Mapping[str, TableDomain], table: str | None, column: str | N
 
 
 def _require_several(table: TableDomain, several: str | None) -> None:
-    """Whoever splits a table with units says what to do with units of several parts."""
+    """Whoever splits a table with units says what to do with units of several parts.
+
+    Not where the policy says that each has one row: if that is wrong, a unit counts in the first.
+    """
     if several not in (None, FIRST):
         raise SpecError(f"several is {several!r}.", fix=f'Use several="{FIRST}".', about="several")
-    if several is None and not table.is_row_level:
+    has_one = table.rows_per_unit_holds and table.rows_per_unit_max == 1
+    if several is None and not (table.is_row_level or has_one):
         noun = table.unit.noun if table.unit is not None else "unit"
         raise Unsupported(
             f"One {noun} may have rows in several parts of {table.name!r}.",

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyarrow import csv
 from typer.testing import CliRunner
@@ -559,6 +560,41 @@ def test_parts_are_refused_where_the_policy_names_no_state_of_the_rows(tmp_path)
     named = ng.open(file)
     assert set(named.partition("ward", several="first")) == {"north", "south"}
     assert named.sql("SELECT COUNT(*) FROM people", epsilon=1, part=part).cost.epsilon == 1
+
+
+def test_a_table_with_one_row_of_each_unit_is_split_as_it_is(tmp_path):
+    """As its policy says; where that is wrong, a unit counts in the first part alone still."""
+    pq.write_table(
+        pa.table({"p": [*range(50), 0], "ward": ["north"] * 20 + ["south"] * 31}),
+        tmp_path / "people.parquet",
+    )
+    policy = """
+name = "clinic"
+snapshot = "2026-01"
+[budget]
+epsilon = 1000000
+[tables.people]
+source = "people.parquet"
+unit = "p"
+rows_per_unit = {most}
+{holds}
+[tables.people.columns]
+ward = {{ in = ["south", "north"] }}
+"""
+    holds = "rows_per_unit_holds = true"
+    for most, said in ((1, ""), (2, holds)):
+        (tmp_path / "clinic.toml").write_text(policy.format(most=most, holds=said))
+        with pytest.raises(Unsupported, check=about("several")):
+            ng.open(tmp_path / "clinic.toml", ledger=":memory:").partition("ward")
+    (tmp_path / "clinic.toml").write_text(policy.format(most=1, holds=holds))
+    with ng.open(tmp_path / "clinic.toml", ledger=":memory:") as gate:
+        parts = gate.partition("ward")
+        count = "SELECT COUNT(*) AS n FROM people"
+        found = {key: parts[key].sql(count, epsilon=1000).rows[0][0] for key in parts}
+        assert found == {"south": 31, "north": 19}  # person 0 is in both
+        assert gate.spent.epsilon == 1000
+        part = {"by": "ward", "key": "north"}
+        assert gate.sql(count, epsilon=1000, part=part).rows[0][0] == 19
 
 
 @pytest.mark.parametrize("several", [None, "first"])
