@@ -8,6 +8,7 @@ import socket
 import threading
 from contextlib import closing, contextmanager
 from datetime import timedelta
+from fractions import Fraction
 from pathlib import Path
 
 import httpx
@@ -196,6 +197,33 @@ def test_what_the_account_cannot_pay_comes_with_its_plan(call):
     spent = call("ben", "GET", "/datasets/clinic").json()["exact"]["spent"]
     assert call("ben", "POST", ORDERS, json=dear).status_code == 402
     assert call("ben", "GET", "/datasets/clinic").json()["exact"]["spent"] == spent
+
+
+def test_a_look_that_finds_nothing_is_paid_for_once_and_says_so(clinic):
+    """By chance alone a range stands out from noise this wide once in 1,000 times, twice in 10⁶."""
+    look = {"kind": "bounds", "table": "visits", "column": "cost"}
+    looks = [look | {"epsilon": epsilon} for epsilon in ("0.00001", "0.00002")]
+    with running(clinic) as made:
+        said = {"Authorization": f"Bearer {made.tokens['ana']}"}
+        with httpx.Client(base_url=made.url, timeout=30, headers=said) as client:
+
+            def spent():
+                return Fraction(client.get("/datasets/clinic").json()["exact"]["spent"][0])
+
+            assert spent() == 0
+            found = next(each for each in looks if client.post(ORDERS, json=each).is_error)
+            before = spent()
+            told = fails(client.post(ORDERS, json=found), 422, "unsupported.no-range")
+            assert "was paid for" in told["message"]
+            assert spent() == before >= Fraction("0.00001")
+
+
+def test_the_page_and_the_description_name_what_is_refused_after_a_charge():
+    page, told = (DOCS / "service.md").read_text(), description()["paths"]
+    answers = told["/datasets/{dataset}/orders"]["post"]["responses"]
+    for code, status in (("no-range", "422"), ("after-paying", "422"), ("partly", "402")):
+        assert re.search(rf"`[a-z-]+\.{code}`", page)
+        assert code in answers[status]["description"]
 
 
 # idempotency

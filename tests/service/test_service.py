@@ -148,7 +148,9 @@ def test_a_key_is_one_run_also_for_fresh_draws_and_after_a_restart(service, call
     service.close()
     later = Service([clinic], settings=Settings(quantum=0))
     found = later.view(callers["ana"], "clinic").ask(COUNT, key="k", fresh=True)
-    assert found.result().to_dict()["rows"] == runs[0].result().to_dict()["rows"]
+    assert found.result().to_dict() == runs[0].result().to_dict()
+    (listed,) = later.view(callers["ana"], "clinic").history()
+    assert listed["price"] == 0.1
     assert later.view(callers["ana"], "clinic").gate.spent.epsilon == Fraction(1, 10)
     later.close()
 
@@ -162,8 +164,9 @@ def test_a_fresh_release_with_a_key_is_paid_for_once_also_after_a_restart(servic
     later = Service([clinic], settings=Settings(quantum=0))
     view = later.view(callers["ana"], "clinic")
     found += [view.ask(order, fresh=True, key=key).result() for key in ("a", "b")]
-    rows = [str(each.to_dict()["rows"]) for each in found]
+    rows, prices = ([str(each.to_dict()[name]) for each in found] for name in ("rows", "price"))
     assert rows[:2] == rows[2:]
+    assert prices == ["0.5"] * 4
     assert view.gate.spent.epsilon == 1
     later.close()
 
@@ -243,7 +246,10 @@ def test_runs_belong_to_their_caller_and_come_back_for_free(service, callers):
     again = service.run_of(ana, run.id)
     assert again.wait(30)
     assert again.result().to_dict()["rows"] == run.result().to_dict()["rows"]
-    assert again.result().price.epsilon == 0
+    assert again.result().price == run.result().price  # it is the same run
+    service._runs.clear()
+    assert service.run_of(ana, run.id).wait(30)
+    assert service.store.one("SELECT price FROM runs WHERE id = ?", run.id) == ("1/10",)
 
 
 def test_history_is_ones_own_but_for_those_who_see_all(service, callers):

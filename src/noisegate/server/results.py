@@ -76,6 +76,11 @@ class Result:
         made = replace(self.made, cost=ApproxDP(0), remaining=left)
         return replace(self, made=made, left=left)  # with the same bodies
 
+    def at(self, cost: ApproxDP) -> "Result":
+        """The same, as it was when it was paid for."""
+        made = replace(self.made, cost=cost) if self.is_lasting else self.made
+        return replace(self, made=made, planned=cost)
+
     def to_dict(self, confidence: Number = 0.95) -> dict[str, Any]:
         """Plain values, for JSON."""
         return record_of(self.order, self.made, self.left, confidence)

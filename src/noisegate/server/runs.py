@@ -48,6 +48,7 @@ from noisegate.desk.plan import Expected
 from noisegate.errors import Cancelled, Waiting
 from noisegate.frozen import dataclass, field
 from noisegate.orders import order_from
+from noisegate.privacy.loss import ApproxDP
 from noisegate.root import Stop
 from noisegate.server.refusals import body_of
 from noisegate.server.results import Result
@@ -56,7 +57,7 @@ from noisegate.server.store import Do
 State: TypeAlias = Literal["waiting", "queued", "running", "done", "failed", "cancelled"]
 RUN: Final = (
     "id, person, dataset, key, ordered, fresh, practice, face, token, state, created, period, "
-    "allow, settled"
+    "allow, settled, cost"
 )
 _ENDED: Final = ("done", "failed", "cancelled")
 _EVEN: Final = 8  # steps of the same length
@@ -85,6 +86,7 @@ class Run:
     purpose: str | None = None  # what it is asked for, where the policy has purposes
     again: bool = False  # it was begun before, under the same key
     finding: bool = False  # it was paid for before: to be found, and not to be charged
+    cost: ApproxDP | None = None  # what its result said that it cost, where it was done
     state: State = "queued"
     quantum: float = 0.0
     settled_order: Order[Any, Expected] | None = None  # at the price that it is asked for
@@ -352,7 +354,7 @@ def _said(order: Order[Any, Expected]) -> dict[str, Any]:
 def stored_run(row: Sequence[Any], quantum: float) -> Run:
     """The run of a row of the store, in the order of `RUN`."""
     name, person, dataset, key, text, fresh, practice, face, token, _, created, *more = row
-    window, allow, settled = more
+    window, allow, settled, cost = more
     said = json.loads(text)
     purpose = said.pop("purpose", None)
     return Run(
@@ -361,6 +363,7 @@ def stored_run(row: Sequence[Any], quantum: float) -> Run:
         token=token, quantum=quantum, window=window,
         allow=None if allow is None else frozenset(json.loads(allow)),
         settled_order=None if settled is None else order_from(json.loads(settled)),
+        cost=None if cost is None else ApproxDP(*map(Fraction, cost.split())),
     )  # fmt: skip
 
 

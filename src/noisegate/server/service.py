@@ -292,7 +292,7 @@ class Service:
         same = run.settled_order is run.order or run.settled_order == run.order
         settled = None if same else run.settled_order
         do(
-            f"INSERT INTO runs ({RUN}, asked, pending) VALUES ({', '.join('?' * 16)}) "  # noqa: S608 - constants
+            f"INSERT INTO runs ({RUN}, asked, pending) VALUES ({', '.join('?' * 17)}) "  # noqa: S608 - constants
             "ON CONFLICT (id) DO UPDATE SET state = excluded.state, asked = excluded.asked, "
             "pending = COALESCE(NULLIF(runs.pending, '0'), excluded.pending), token = CASE WHEN "
             "COALESCE(runs.price, '0') = '0' THEN excluded.token ELSE runs.token END",
@@ -300,7 +300,7 @@ class Service:
                 run.id, run.person, run.dataset, run.key, json.dumps(run.said),
                 int(run.fresh), int(run.practice), run.face, run.token, run.state, run.created,
                 run.window, None if run.allow is None else json.dumps(sorted(run.allow)),
-                settled and settled.to_json(), now(), pending,
+                settled and settled.to_json(), None, now(), pending,
             ),
         )  # fmt: skip
         if ready is not None:
@@ -359,6 +359,8 @@ class Service:
             told = getattr(done, "remaining", None)
             left = told if isinstance(told, ApproxDP) else gate.remaining
             made = Result(order=run.order, made=done, left=left, planned=planned, signer=signer)
+            if run.finding and run.cost is not None:
+                made = made.at(run.cost)
             if not run.practice and not run.fresh and made.is_lasting:
                 self._answers.keep(view, run, made)
         except Exception as error:  # noqa: BLE001 - a run ends, whatever happened
@@ -386,9 +388,9 @@ class Service:
         """
         failed = isinstance(made, Exception)
         self.counts["refused" if failed else "answered"] += 1
-        price = lost
-        if isinstance(made, Result) and not run.practice and not (run.again and not lost):
-            price = made.price.epsilon
+        price, is_old = lost, run.finding or (run.again and not lost)
+        if isinstance(made, Result) and not run.practice and not is_old:
+            price, run.cost = made.price.epsilon, made.price
         size = None
         if isinstance(made, Result) and (answer := made.answer) is not None:
             size = answer.table.num_rows
@@ -409,10 +411,12 @@ class Service:
         before, pending = (Fraction(each or 0) for each in (rows[0] if rows else (0, 0)))
         if run.again and state == "done" and not before + price:
             price = pending  # charged by a process that died before it could say so
+        cost = None if run.cost is None else f"{run.cost.epsilon} {run.cost.delta}"
         do(
             "UPDATE runs SET state = CASE state WHEN 'cancelled' THEN state ELSE ? END, "
-            "finished = ?, price = ?, pending = NULL, charged = COALESCE(?, charged) WHERE id = ?",
-            (state, now(), str(before + price), now() if price else None, run.id),
+            "finished = ?, price = ?, pending = NULL, charged = COALESCE(?, charged), "
+            "cost = ? WHERE id = ?",
+            (state, now(), str(before + price), now() if price else None, cost, run.id),
         )  # fmt: skip
 
     def _named(self, run: Run, do: Do | None = None) -> Run | None:
@@ -441,7 +445,10 @@ class Service:
             return known  # one that was cancelled goes on when its work is over
         over = kept.window != run.window
         run.id, run.window, run.created, run.again = kept.id, kept.window, kept.created, True
-        run.settled_order = kept.settled_order  # what is left by now does not matter
+        run.settled_order, run.cost = (
+            kept.settled_order,
+            kept.cost,
+        )  # what is left by now does not matter
         if not run.practice and (row[_STATE] == "done" or over):
             run.finding, run.price, run.state = True, None, "queued"
         return None

@@ -38,6 +38,7 @@ CREATE TABLE IF NOT EXISTS runs (
     ordered TEXT NOT NULL, fresh INTEGER NOT NULL, practice INTEGER NOT NULL, face TEXT NOT NULL,
     token TEXT, state TEXT NOT NULL, created TEXT NOT NULL, finished TEXT, price TEXT,
     period TEXT, allow TEXT, asked TEXT, pending TEXT, charged TEXT, settled TEXT,
+    cost TEXT,
     UNIQUE (person, dataset, key))
 
 CREATE INDEX IF NOT EXISTS runs_by_person ON runs (person, created)
@@ -63,7 +64,7 @@ CREATE TABLE IF NOT EXISTS sessions (
     expires TEXT NOT NULL)
 """.strip().split("\n\n")
 
-_ADDED: Final = (("tokens", "purpose"), ("runs", "settled"))
+_ADDED: Final = (("tokens", "purpose"), ("runs", "settled"), ("runs", "cost"))
 _ALONE: Final = "SELECT pg_advisory_xact_lock(5651012)"  # replicas that start at once make it once
 _IN_TURN: Final = "LOCK TABLE runs, access IN EXCLUSIVE MODE"  # who looks does not wait
 

@@ -135,10 +135,11 @@ _PARAMETERS: Final[dict[str, tuple[Json, str]]] = {
     "rows_per_unit": (_COUNT, "Of text/sql: how many rows of one unit count."),
     "within": (_TEXT, "Of text/sql: the largest error of each number."),
 }
+_UNSPENT: Final = "Nothing was spent, unless the code ends in no-range, after-paying or partly."
 _REFUSALS: Final = {
     400: "A parameter, or the order, is not as it should be.",
     401: "The token is missing, wrong, expired or revoked.",
-    402: "The account cannot pay for this. Nothing was spent.",
+    402: f"The account cannot pay for this. {_UNSPENT}",
     403: "This caller may not do that.",
     404: "There is no such thing, or none that the caller may see.",
     406: "The result does not exist in an accepted form.",
@@ -146,7 +147,7 @@ _REFUSALS: Final = {
     409: "The idempotency key was used for another order, or the run was cancelled.",
     413: f"The body is larger than {BODY_MAX:,} bytes.",
     415: "The body is neither application/json nor text/sql.",
-    422: "The order cannot be answered, and the fix says why. Nothing was spent.",
+    422: f"The order cannot be answered, and the fix says why. {_UNSPENT}",
     429: "Too much is asked at once.",
     503: "The service cannot answer now, or the steward paused questions.",
 }
