@@ -3,9 +3,10 @@
     python bench/engines.py [--rows 10000000] [--engines duckdb,postgres,datafusion,sail,spark]
     python bench/run.py --only engines --only sizes     the same, kept for the page of benchmarks
 
-Each engine has a process of its own, whose peak memory is told; servers have others. Spark itself
-is installed by `make .spark/.installed`. What a question at the level of users must do in any case
-is the plain aggregation per (user, group), with its bound: that is what it stands beside.
+Each engine has a process of its own, whose peak memory is told: that of the plain queries, too,
+which have no limit (`query.py` measures questions alone). Servers have others. Spark itself is
+installed by `make .spark/.installed`. What a question at the level of users must do in any case is
+the plain aggregation per (user, group), with its bound: that is what it stands beside.
 """
 
 import argparse
