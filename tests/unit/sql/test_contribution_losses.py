@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from fractions import Fraction
+from itertools import product
 
 import duckdb
 import numpy as np
@@ -113,8 +114,8 @@ def test_units_of_one_size_may_be_anywhere_in_their_bin_and_others_not():
     random = np.random.default_rng(4)
     alike = profile_of(np.full(4_000, 24), 8.0, random).loss(10)
     spread = profile_of(random.geometric(0.05, 4_000), 8.0, random).loss(10)
-    assert np.ptp(np.quantile(alike.drawn, [0.1, 0.9])) > 0.1 * alike.lost
-    assert np.ptp(np.quantile(spread.drawn, [0.1, 0.9])) < 0.1 * spread.lost
+    assert np.ptp(np.quantile(alike.drawn, [0.1, 0.9])) > 0.2 * alike.lost
+    assert np.ptp(np.quantile(spread.drawn, [0.1, 0.9])) < 0.16 * spread.lost
 
 
 def test_even_draws_of_hidden_units_are_as_many_as_expected():
@@ -229,7 +230,7 @@ def test_a_last_bin_that_stands_out_speaks_for_an_end():
 
 def test_conditions_may_leave_few_units_beyond_a_limit_of_most():
     """Of 20 kinds of events one is asked for: of few units it is half of their rows, of others 1 of
-    40. Of 12 looks all are held, and 6 if no condition is thought of; the seeds are fixed.
+    40. Of 12 looks all are held, and 8 if no condition is thought of; the seeds are fixed.
     """
     random = np.random.default_rng(17)
     rows = np.minimum(random.zipf(1.6, 8_000), 5_000)
@@ -244,7 +245,25 @@ def test_conditions_may_leave_few_units_beyond_a_limit_of_most():
             held[where] += abs(loss.lost - more) <= loss.off(np.ones(1), SURE)[0]
         assert replace(look, filtered=True).best(0.8) == cap  # so numbers are found where they were
     assert held[True] >= 9
-    assert held[False] <= 6
+    assert held[False] <= 8
+
+
+def test_tails_of_lomax_sizes_are_known():
+    """Smooth near 0 and a power law far out. Without curves for them a cap of 50 lost 0.72 of the
+    truth in the mean of three laws by three scales of noise, and a cap of 200 0.32.
+    """
+    ratios = {50: [], 200: []}
+    laws = (1.9, 8, 3_000), (1.7, 20, 3_000), (1.9, 30, 1_000)
+    for (index, middle, units), scale in product(laws, (4.0, 5.0, 8.0)):
+        above = (1 + np.array(STEPS) / middle) ** -index  # of more rows than a bin's
+        exact = -units * np.diff(above, prepend=1)
+        look = Profile(table="t", units=tuple(np.rint(exact).astype(int).tolist()), scale=scale)
+        for cap, found in ratios.items():
+            lost = units * ((1 + np.arange(cap, 1_000_000) / middle) ** -index).sum()
+            found.append(np.log(look.wide.loss(cap).lost / lost))
+    near, far = (np.exp(np.mean(found)) for found in ratios.values())
+    assert 0.78 < near < 1.25
+    assert 0.45 < far < 1.5
 
 
 def test_the_choice_of_a_cap_depends_on_what_is_asked():

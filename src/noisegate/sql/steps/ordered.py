@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
+from math import ceil
 from typing import Any, Final, final
 
 import numpy as np
@@ -57,8 +58,11 @@ from noisegate.transforms.stability import stability_of
 
 _MODEL: Final = (
     "A private estimate from these rows says that the contribution bound loses about {lost}: "
-    "{so}. This part rests on a model of how rows are distributed over units, and is not proven."
+    "{so}. This part rests on a model of how rows are distributed over units, and is not proven: "
+    "about {hidden} units with far more rows than all others could be hidden by the noise of the "
+    "estimate. A known maximum can be declared: rows_per_unit, with rows_per_unit_holds."
 )
+_HIDING: Final = 3  # scales of noise: so many units are hidden in one number at 95 %
 _RAISED: Final = "counts and sums are raised by that, and the ± includes its uncertainty"
 _RANKED: Final = "quantiles are not raised, and their ± includes how far that may move them"
 
@@ -117,7 +121,9 @@ class BlockOrder:
         hidden = [name for name, each in lost if each and each.blind]
         if shares or hidden:
             so = _RANKED if self.bought.draft.is_ranked else _RAISED
-            model = [_MODEL.format(lost=" and ".join(shares), so=so)] if shares else []
+            most = ceil(_HIDING * max(each.scale for each in profiles))
+            told = _MODEL.format(lost=" and ".join(shares), so=so, hidden=most)
+            model = [told] if shares else []
             unseen = [_BLIND.format(lost=" and of ".join(hidden))] if hidden else []
             return (*capped, *model, *unseen)
         look = (
