@@ -55,6 +55,15 @@ SELECT region, COUNT(*) AS n, n * 2 AS m FROM patients GROUP BY region QUALIFY R
 SELECT region, COUNT(*) AS n, SUM(COUNT(*)) OVER w AS s FROM patients GROUP BY region WINDOW w AS (ORDER BY region)
 SELECT region || '!' AS loud, COUNT(*) AS n FROM patients GROUP BY region
 SELECT FLOOR(age / 10) * 10 AS decade, COUNT(*) AS n FROM patients GROUP BY decade
+SELECT ROUND(weight, 0) AS w, COUNT(*) AS n FROM patients GROUP BY ROUND(weight, 0) ORDER BY ROUND(weight, 0)
+SELECT ROUND(weight, 1) AS w, ROUND(-weight, -1) AS v, COUNT(*) AS n FROM patients GROUP BY 1, 2 HAVING ROUND(weight, 1) > 60
+SELECT FLOOR((weight / 2.5)) * 2.5 AS w, COUNT(*) AS n FROM patients GROUP BY FLOOR((weight / 2.5)) * 2.5
+SELECT ((FLOOR(((weight - -0.7) / 0.3)) * 0.3) + -0.7) AS w, COUNT(*) AS n FROM patients GROUP BY ((FLOOR(((weight - -0.7) / 0.3)) * 0.3) + -0.7)
+SELECT FLOOR(weight / 0.1) * 0.1 AS w, CAST(weight / 10 AS INTEGER) * 10 AS v, COUNT(*) AS n FROM patients GROUP BY 1, 2
+SELECT age / 4 AS a, TRUNC(weight * 10) / 10 AS w, COUNT(*) AS n FROM patients GROUP BY 1, 2
+SELECT ROUND(CAST(weight AS DECIMAL(9, 3)), 1) AS a, CAST(weight AS DECIMAL(9, 1)) AS b, CAST(FLOOR(weight) * 0.25 AS DECIMAL(9, 1)) AS c, COUNT(*) AS n FROM patients GROUP BY ALL
+SELECT w, ROUND(w, 0) AS v, COUNT(*) AS n FROM (SELECT FLOOR(weight / 2.5) * 2.5 + 0.5 AS w FROM patients) WHERE w > 3 GROUP BY w, ROUND(w, 0)
+SELECT ROUND(weight, 1) AS w, GROUPING(ROUND(weight, 1)) AS g, COUNT(*) AS n FROM patients GROUP BY ROLLUP (ROUND(weight, 1))
 SELECT age // 10 AS decade, COUNT(*) AS n FROM patients GROUP BY 1 ORDER BY 1 LIMIT 2 OFFSET 1
 SELECT YEAR(born) AS y, COUNT(*) AS n FROM patients GROUP BY y
 SELECT STRFTIME(born, '%Y') AS y, COUNT(*) AS n FROM patients GROUP BY y

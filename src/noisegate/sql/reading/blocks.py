@@ -18,9 +18,7 @@ from noisegate.sql.reading.groups.aggregates import (
     AskedAggregate,
     Core,
     asked,
-    core_of_key,
     in_terms,
-    line_of,
     made_of,
     on_line,
     shared_cores,
@@ -28,6 +26,7 @@ from noisegate.sql.reading.groups.aggregates import (
     written,
 )
 from noisegate.sql.reading.groups.grouping import Groups
+from noisegate.sql.reading.groups.keys import core_of_key, line_of_key, written_key
 from noisegate.sql.reading.literals import is_whole_arithmetic
 from noisegate.sql.reading.sight import Name, SelectReader, is_aggregate, item_of, plain_name
 from noisegate.sql.reading.untyped import Untyped
@@ -310,15 +309,15 @@ class _Making:
         return self._alias(node) if isinstance(node, exp.Column) else self.below(node)
 
     def _key(self, found: Name | Expression | None) -> Node | None:
-        """The column of a key, or of one that it differs from by a whole number."""
+        """The column of a key, or of one that it differs from by constants."""
         if found in self.groups.targets:
             return self.column(f"k{self.groups.targets.index(found)}")
         if found is None or isinstance(found, Name):
             return None
-        core = core_of_key(found, self.sight.reading.schema)
-        if core not in self.groups.targets:
+        line = line_of_key(found, self.sight.rows.relation)
+        if line[0] not in self.groups.targets:
             return None
-        return written(self.column(f"k{self.groups.targets.index(core)}"), line_of(found), None)
+        return written_key(self.column(f"k{self.groups.targets.index(line[0])}"), line)
 
     def _window(self, node: exp.Window) -> Node:
         """The head of a window runs over released rows, so it is not an aggregate of the block."""
@@ -389,7 +388,7 @@ class _Making:
         for place, arg in enumerate(args):
             target = self.sight.target(arg)
             if not isinstance(target, Name) and target not in self.groups.targets:
-                target = core_of_key(target, self.sight.reading.schema)
+                target = core_of_key(target, self.sight.rows.relation)
             if target not in self.groups.targets:
                 raise Unsupported(
                     "GROUPING names a column that is not in GROUP BY.", fix="Name one that is."

@@ -276,28 +276,30 @@ def line_of(expression: Expression) -> Line:  # noqa: PLR0911 - one case after t
         return expression, Fraction(1), Fraction(0)
     first = expression.args[0]
     second = expression.args[1] if len(expression.args) == 2 else first
-    left, right = _constant(first), _constant(second)
+    left, right = constant_of(first), constant_of(second)
     if expression.function == "negate":
-        return _moved(line_of(first), Fraction(-1), Fraction(0))
+        return moved(line_of(first), Fraction(-1), Fraction(0))
     if expression.function in ("add", "subtract") and right is not None:
         sign = 1 if expression.function == "add" else -1
-        return _moved(line_of(first), Fraction(1), sign * right)
+        return moved(line_of(first), Fraction(1), sign * right)
     if expression.function == "add" and left is not None:
-        return _moved(line_of(second), Fraction(1), left)
+        return moved(line_of(second), Fraction(1), left)
     if expression.function == "subtract" and left is not None:
-        return _moved(line_of(second), Fraction(-1), left)
+        return moved(line_of(second), Fraction(-1), left)
     if expression.function == "multiply" and (left or right):
         constant, other = (left, second) if left else (right, first)
-        return _moved(line_of(other), constant or Fraction(1), Fraction(0))
+        return moved(line_of(other), constant or Fraction(1), Fraction(0))
     return expression, Fraction(1), Fraction(0)
 
 
-def _moved(line: Line, factor: Fraction, shift: Fraction) -> Line:
-    core, inner, moved = line
-    return core, factor * inner, factor * moved + shift
+def moved(line: Line, factor: Fraction, shift: Fraction) -> Line:
+    """A multiple of a line, plus a shift."""
+    core, inner, more = line
+    return core, factor * inner, factor * more + shift
 
 
-def _constant(expression: Expression) -> Fraction | None:
+def constant_of(expression: Expression) -> Fraction | None:
+    """The number that it always is."""
     value = expression.value if type(expression) is Literal else None
     return Fraction(value) if type(value) in (int, Fraction) else None  # type: ignore[arg-type]
 
@@ -335,8 +337,8 @@ def written(column: Node, line: Line, count: Node | None) -> Node:
         column = exp.Mul(this=_number(factor), expression=column)
     if not shift:
         return exp.Paren(this=column)
-    moved = _number(shift)
-    more = moved if count is None else exp.Mul(this=moved, expression=count)
+    more = _number(shift)
+    more = more if count is None else exp.Mul(this=more, expression=count)
     return exp.Paren(this=exp.Add(this=column, expression=more))
 
 
@@ -344,14 +346,6 @@ def _number(value: Fraction) -> Node:
     """An exact constant, as SQL writes it."""
     made = exp.Literal.number(decimal(abs(value)))
     return exp.Paren(this=exp.Neg(this=made)) if value < 0 else made
-
-
-def core_of_key(key: Expression, schema: Schema) -> Expression:
-    """The key without whole numbers that it is multiplied with or moved by: the same groups."""
-    core, factor, shift = line_of(key)
-    plain = factor.denominator == shift.denominator == 1 and type(core) is not Literal
-    kinds = {domain_of(each, schema).kind for each in (core,)}
-    return core if plain and kinds == {Kind.INTEGER} else key
 
 
 def without_names(relation: Relation) -> tuple[Relation, dict[str, Expression]]:

@@ -8,7 +8,7 @@ from sqlglot import exp
 from noisegate.algebra.expression import Expression, Field, Literal
 from noisegate.errors import Unsupported
 from noisegate.frozen import dataclass, field
-from noisegate.sql.reading.groups.aggregates import core_of_key
+from noisegate.sql.reading.groups.keys import core_of_key
 from noisegate.sql.reading.literals import whole
 from noisegate.sql.reading.sight import Name, SelectReader, aggregates_in, item_of
 from noisegate.sql.reading.words import Node, require_only
@@ -137,7 +137,7 @@ class _Sets:
     def index(self, node: Node) -> int:
         target = self.sight.target(self._item(node))
         if self.lines and not isinstance(target, Name):
-            target = core_of_key(target, self.sight.reading.schema)
+            target = core_of_key(target, self.sight.rows.relation)
         if target not in self.found.targets:
             self.found.targets.append(target)
         return self.found.targets.index(target)
