@@ -29,6 +29,7 @@ from noisegate.sql.outer.items import (
     Ends,
     Item,
     ReleasedBlock,
+    by_rule,
     either,
     exact,
     joined,
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
 _FROM_ZERO: Final = (
     exp.Add, exp.Mul, exp.Div, exp.Greatest, exp.Least, exp.Paren, exp.Nullif, exp.Coalesce,
-    exp.Cast, exp.Round, exp.Floor, exp.Ceil,
+    exp.Cast, exp.Round, exp.Floor, exp.Ceil, exp.Trunc, exp.Sqrt, exp.Cbrt,
 )  # of numbers from 0 on, they make such numbers  # fmt: skip
 _MANY_ROWS: Final = (exp.Window, exp.AggFunc, exp.Query, exp.Subquery, exp.Star)
 _OTHER_ROW: Final = (exp.Lag, exp.Lead, exp.FirstValue, exp.LastValue)
@@ -165,7 +166,7 @@ class Follower:
         if rule is None or (not isinstance(node, TWO_SIDED) and any(e.parts for e in known[1:])):
             return None
         first = known[0]
-        item = made_of(known, lambda leaves: rule(*(each.ends(leaves) for each in known)))
+        item = by_rule(node, rule, known)
         kept = isinstance(node, KEEPING)
         form = form_of(node, [each.form for each in known])
         signed = known[:1] if isinstance(node, exp.Round) else known

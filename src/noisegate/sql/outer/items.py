@@ -22,10 +22,13 @@ from noisegate.sql.outer.forms import Array, Form, Leaves, Weights
 Ends: TypeAlias = tuple[Array, Array]
 Rule: TypeAlias = Callable[..., Ends]
 
-TWO_SIDED: Final = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Greatest, exp.Least)  # noise anywhere
+TWO_SIDED: Final = (  # noise anywhere
+    exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Greatest, exp.Least, exp.Pow, exp.Log,
+)  # fmt: skip
 KEEPING: Final = (exp.Paren, exp.Neg, exp.Nullif, exp.Coalesce)  # as wide as their first operand
+_ROOTS: Final = (exp.Sqrt, exp.Pow)  # of which some are of numbers from 0 on alone
 _SINGLE: Final = 2.0**-22  # of a number: four roundings to single precision, here and above
-_WHOLE: Final = frozenset(
+_WHOLE_TYPES: Final = frozenset(
     exp.DataType.Type[name] for name in ("TINYINT", "SMALLINT", "INT", "BIGINT", "INT128")
 )
 
@@ -37,6 +40,8 @@ def rule_of(node: exp.Expr) -> Rule | None:
     """
     if isinstance(node, exp.Cast):
         return _cast(node.to)
+    if isinstance(node, exp.Trunc) and node.args.get("decimals"):
+        return None
     return _RULES.get(type(node))
 
 
@@ -49,8 +54,12 @@ def _negative(a: Ends) -> Ends:
 
 
 def _multiply(a: Ends, b: Ends) -> Ends:
-    corners = [x * y for x in a for y in b]
-    return reduce(np.minimum, corners), reduce(np.maximum, corners)
+    return _corners(np.multiply, a, b)
+
+
+def _corners(function: Callable[[Array, Array], Array], a: Ends, b: Ends) -> Ends:
+    found = [function(x, y) for x in a for y in b]
+    return reduce(np.minimum, found), reduce(np.maximum, found)
 
 
 def _divide(a: Ends, b: Ends) -> Ends:
@@ -66,6 +75,32 @@ def _rounded(a: Ends, digits: Ends | None = None) -> Ends:
     return low, high
 
 
+def _whole(a: Ends) -> Ends:
+    """A whole number next to it. Halves of decimals go away from 0, of doubles to even ones."""
+    return np.ceil(a[0] - 0.5), np.floor(a[1] + 0.5)
+
+
+def _rising(function: Callable[[Array], Array]) -> Rule:
+    """A function of one number that rises where it has a value; NaN and infinite elsewhere."""
+    return lambda a: (function(a[0]), function(a[1]))
+
+
+def _logarithm(base: Ends, a: Ends | None = None) -> Ends:
+    """LOG(x) to base 10, or LOG(base, x)."""
+    if a is None:
+        return np.log10(base[0]), np.log10(base[1])
+    return _divide((np.log(a[0]), np.log(a[1])), (np.log(base[0]), np.log(base[1])))
+
+
+def _power(a: Ends, b: Ends) -> Ends:
+    """Of a base from 0 on, or to a whole number; a base that may be 0 to none below 0."""
+    low, high = _corners(np.power, a, b)
+    whole = (b[0] == b[1]) & (b[0] % 1 == 0)
+    valley = (a[0] < 0) & (a[1] > 0) & (b[0] > 0) & (b[0] % 2 == 0)
+    known = (a[0] > 0) | ((b[0] >= 0) & ((a[0] >= 0) | whole)) | (whole & (a[1] < 0))
+    return np.where(known, np.where(valley, 0.0, low), np.nan), np.where(known, high, np.nan)
+
+
 def _each_end(rising: Callable[..., Array]) -> Rule:
     """A function that rises in all its operands: its ends are those of its operands' ends."""
     return lambda *all_ends: (
@@ -79,8 +114,8 @@ def _keep(a: Ends, *_: Ends) -> Ends:
 
 
 def _cast(kind: exp.DataType) -> Rule | None:
-    if kind.this in _WHOLE:
-        return _rounded
+    if kind.this in _WHOLE_TYPES:
+        return _whole
     if kind.this == exp.DataType.Type.DOUBLE:
         return _keep
     if kind.this == exp.DataType.Type.FLOAT:
@@ -104,8 +139,15 @@ _RULES: Final[Mapping[type[exp.Expr], Rule]] = {
     exp.Greatest: _each_end(np.maximum),
     exp.Least: _each_end(np.minimum),
     exp.Round: _rounded,
-    exp.Floor: lambda a: (np.floor(a[0]), np.floor(a[1])),
-    exp.Ceil: lambda a: (np.ceil(a[0]), np.ceil(a[1])),
+    exp.Floor: _rising(np.floor),
+    exp.Ceil: _rising(np.ceil),
+    exp.Trunc: _rising(np.trunc),
+    exp.Sqrt: _rising(np.sqrt),
+    exp.Cbrt: _rising(np.cbrt),
+    exp.Exp: _rising(np.exp),
+    exp.Ln: _rising(np.log),
+    exp.Log: _logarithm,
+    exp.Pow: _power,
 }
 
 
@@ -237,6 +279,21 @@ def made_of(items: Iterable[Item], ends: Callable[[Leaves], Ends]) -> Item:
     )
 
 
+def by_rule(
+    node: exp.Expr, rule: Rule, items: Sequence[Item], known: Sequence[Item] | None = None
+) -> Item:
+    """What a rule makes of items, of which is ``known`` what they are before noise."""
+    from_zero = isinstance(node, _ROOTS) and (known or items)[0].unsigned
+
+    def ends(leaves: Leaves) -> Ends:
+        given = [each.ends(leaves) for each in items]
+        if from_zero:
+            given[0] = np.maximum(given[0][0], 0.0), np.maximum(given[0][1], 0.0)
+        return rule(*given)
+
+    return made_of(items, ends)
+
+
 def ends_of(name: str) -> tuple[str, str]:
     """What the ends of a form are called."""
     return f"{name} at least", f"{name} at most"
@@ -252,8 +309,7 @@ def joined(node: exp.Expr, known: Sequence[Item], form: Form | None) -> Item | N
     rule = rule_of(node)
     if rule is None or not any(each.joint for each in known):
         return None
-    parts = [each.joint or each for each in known]
-    return made_of(parts, lambda leaves: rule(*(each.ends(leaves) for each in parts)))
+    return by_rule(node, rule, [each.joint or each for each in known], known)
 
 
 def either(branch: str, left: Item | None, right: Item | None) -> Item | None:
