@@ -85,8 +85,7 @@ def test_outside_order_and_limit_are_about_noisy_numbers(both):
 
 # functions that are another each time, or reach out
 
-CHANGING = ["RANDOM()", "UUID()", "GEN_RANDOM_UUID()", "NOW()", "CURRENT_DATE", "CURRENT_TIMESTAMP",
-            "TODAY()", "TXID_CURRENT()", "CURRENT_SETTING('threads')", "VERSION()",
+CHANGING = ["RANDOM()", "UUID()", "GEN_RANDOM_UUID()", "CURRENT_TIME", "TXID_CURRENT()", "CURRENT_SETTING('threads')", "VERSION()",
             "CURRENT_SCHEMA()", "CURRENT_DATABASE()", "NEXTVAL('s')", "SETSEED(0.5)",
             "GETVARIABLE('x')", "CURRENT_QUERY()", "PG_BACKEND_PID()"]  # fmt: skip
 PLACES = {
@@ -113,6 +112,17 @@ def test_a_random_word_makes_one_question_many():
 def test_functions_that_change_are_refused_everywhere(place, both):
     for function in CHANGING:
         assert is_refused(*both, sql=PLACES[place].format(f=function))
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_clock_makes_no_question_anew_before_its_value_changes(place, both):
+    for clock in ("CURRENT_DATE", "TODAY()", "DATE_TRUNC('year', NOW())", "NOW()"):
+        sql = PLACES[place].format(f=clock)
+        if is_refused(*both, sql=sql):
+            continue
+        for gate in both:
+            gate.sql(sql, epsilon=1)
+            assert gate.sql(sql, epsilon=1).free
 
 
 REACHING = [

@@ -11,6 +11,7 @@ answer     estimate, and run the free SQL
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from fractions import Fraction
 from itertools import product
 from typing import Any, Final, NamedTuple, Self, final
@@ -38,9 +39,11 @@ from noisegate.sql.bounds.sized import adds, counts_values, has_both
 from noisegate.sql.drafts.within import SINCE, is_narrowed
 from noisegate.sql.estimates.accuracy import Goal
 from noisegate.sql.estimates.profiles import CAPS_SINCE, OWN_SINCE, SUMS_SINCE, VALUES_SINCE
+from noisegate.sql.outer.engine import run_outer
 from noisegate.sql.plan import AnswerExpected, AnswerPlan
 from noisegate.sql.question import Question, sampled
 from noisegate.sql.reaching import MOST, alone, goal_of, least, require_foreseen, require_reached
+from noisegate.sql.reading.clock import Clock
 from noisegate.sql.reading.reader import read
 from noisegate.sql.reuse.released import Guess
 from noisegate.sql.reuse.shelf import Shelf
@@ -131,7 +134,8 @@ class QuestionJob(Job[Collected, Answer, AnswerExpected]):
                 now = first.again() if place else first  # others may have bought a part of it
                 known[sql] = now.known(known[sql])
             try:
-                job = self.again(_reading(self.desk, self.sql, self.terms, known))
+                moment = job.asked.reading.moment
+                job = self.again(_reading(self.desk, self.sql, self.terms, known, moment))
             except Unsupported as refusal:
                 raise after_paying(refusal) from None
         while job.asked.missing:
@@ -243,7 +247,7 @@ def _drawn(
 
 def question_job(desk: Desk, sql: str, terms: Terms, *, fresh: bool = False) -> QuestionJob:
     """What a question asks for; whatever is wrong with it is refused here, for nothing."""
-    reading = _reading(desk, sql, terms, {})
+    reading = _reading(desk, sql, terms, {}, _now())
     agreed, firsts = agreed_of(desk.rules, terms, reading.question), bool(reading.firsts)
     goal = goal_of(agreed, reading.question, firsts=firsts)
     if goal is not None:
@@ -334,35 +338,54 @@ class _Formerly(NamedTuple):
         return cls(*(any(getattr(each, name) for each in blocks) for name in cls._fields))
 
 
-def _reading(desk: Desk, sql: str, terms: Terms, known: Mapping[str, First]) -> Reading:
-    """What the SQL asks, with numbers that are ``known``; others are made up."""
+def _now() -> datetime:
+    """The moment, in UTC."""
+    return datetime.now(UTC).replace(microsecond=0, tzinfo=None)
+
+
+def _reading(
+    desk: Desk, sql: str, terms: Terms, known: Mapping[str, First], moment: datetime
+) -> Reading:
+    """What the SQL asks at a moment, with numbers that are ``known``; others are made up."""
     firsts: dict[str, First] = {}
 
     def first(inner: str) -> Expression:
-        firsts[inner] = firsts.get(inner) or known.get(inner) or _made_up(desk, inner, terms)
+        made = firsts.get(inner) or known.get(inner)
+        firsts[inner] = made or _made_up(desk, inner, terms, moment)
         return firsts[inner].value
 
     kept = desk.read_as(_Read).questions
     question = kept.get(sql)
     if question is None:
-        looked: list[str] = []  # at public rows, which may be others next time
-        question = _read(desk, sql, first, looked)
+        looked: list[str] = []  # at public rows or the clock, which may be others next time
+        question = _read(desk, sql, first, looked, moment)
         if not (looked or firsts):
             if len(kept) >= _READ_MAX:
                 kept.clear()
             kept[sql] = question
-    return Reading(sql=sql, question=question, firsts=tuple(firsts.values()))
+    return Reading(sql=sql, question=question, moment=moment, firsts=tuple(firsts.values()))
 
 
-def _read(desk: Desk, sql: str, first: Callable[[str], Expression], looked: list[str]) -> Question:
-    """The question; ``looked`` are the public tables whose rows it was read with."""
+def _read(
+    desk: Desk,
+    sql: str,
+    first: Callable[[str], Expression],
+    looked: list[str],
+    moment: datetime,
+) -> Question:
+    """The question; ``looked`` is what else it was read with: public tables, the clock."""
     curator = desk.curator
 
     def public(table: str) -> pa.Table:
         looked.append(table)
         return curator.public(table)
 
-    question = read(sql, curator.tables, public, lines=True, first=first)
+    def value(constant: str) -> Any:  # noqa: ANN401 - whatever the engine gives
+        looked.append(constant)
+        return run_outer(f"SELECT {constant}", {}, {}).column(0)[0].as_py()
+
+    clock = Clock(moment, value)
+    question = read(sql, curator.tables, public, lines=True, first=first, clock=clock)
     question = sampled(question, desk.rules.sample)
     for block in question.blocks:
         keys = [key.expression for key in block.by]
@@ -372,11 +395,11 @@ def _read(desk: Desk, sql: str, first: Callable[[str], Expression], looked: list
     return question
 
 
-def _made_up(desk: Desk, sql: str, terms: Terms) -> First:
+def _made_up(desk: Desk, sql: str, terms: Terms, moment: datetime) -> First:
     """A number that the sub-query could give, whatever its price."""
     price = min(Fraction(1), desk.rules.epsilon_max or Fraction(1))
     tried = replace(terms, epsilon=price, within=None, relative=None)
-    reading = _reading(desk, sql, tried, {})
+    reading = _reading(desk, sql, tried, {}, moment)
     asked = asked_of(desk, reading, tried)
     shown = rehearsed(desk.curator, asked.question, orders_of(desk, asked, fresh=False))
     return First(reading=reading, value=number_of(shown)[0])
@@ -433,7 +456,8 @@ def _with_found(
     }
     free = {sql: job.known(firsts[sql]) for sql, job in jobs.items() if job.is_paid(desk.curator)}
     if free:
-        reading = _reading(desk, asked.reading.sql, terms, firsts | free)
+        moment = asked.reading.moment
+        reading = _reading(desk, asked.reading.sql, terms, firsts | free, moment)
         asked = asked_of(desk, _Formerly.of(asked.reading).read(reading), terms)
     return asked, {sql: job for sql, job in jobs.items() if sql not in free}
 

@@ -15,14 +15,11 @@ never costs anything.
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import suppress
-from datetime import UTC, datetime
 from typing import Any, Final, Literal, TypeAlias, final
 
 import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
-from sqlglot.dialects.postgres import Postgres
 from sqlglot.errors import SqlglotError
 
 from noisegate.desk.terms.terms import Terms
@@ -30,6 +27,7 @@ from noisegate.errors import Unsupported
 from noisegate.frozen import dataclass, replace
 from noisegate.privacy.domain import TableDomain
 from noisegate.server.wire.commands import tokens_of
+from noisegate.sql.reading.clock import moment_of
 from noisegate.sql.reading.statement import take_hints
 
 Form: TypeAlias = Literal["catalogue", "public", "preview", "empty", "scan", "aggregate"]
@@ -203,37 +201,7 @@ def _reworded(tree: exp.Expr) -> bool:
 
 
 def _other_words(node: exp.Expr) -> exp.Expr | None:
-    if isinstance(node, exp.EQ | exp.NEQ):
-        return _in_list(node)
-    if isinstance(node, exp.Cast):
-        return _in_utc(node)
-    if isinstance(node, exp.UnixToTime):
-        day, parts = False, [node.this, node.args.get("scale")]
-    elif isinstance(node, exp.Anonymous) and str(node.this).lower() == "to_date":
-        day, parts = True, node.expressions
-    else:
-        return None
-    texts = [each for each in parts if isinstance(each, exp.Literal) and each.is_string]
-    if len(texts) < 2:
-        return None
-    form = Postgres.format_time(texts[1])
-    with suppress(ValueError):
-        said = datetime.strptime(texts[0].name, form.name if form else "")  # noqa: DTZ007
-        text = (said.date() if day else said).isoformat()
-        return exp.cast(exp.Literal.string(text), "DATE" if day else "TIMESTAMP", dialect=DIALECT)
-    return None
-
-
-def _in_utc(node: exp.Cast) -> exp.Expr | None:
-    """A constant moment with a zone is one of UTC, in which times are read."""
-    text = node.this
-    if not (node.to.is_type("timestamptz") and isinstance(text, exp.Literal) and text.is_string):
-        return None
-    with suppress(ValueError):
-        moment = datetime.fromisoformat(text.name.strip())
-        moment = moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment
-        return exp.cast(exp.Literal.string(moment.isoformat()), "TIMESTAMP", dialect=DIALECT)
-    return None
+    return _in_list(node) if isinstance(node, exp.EQ | exp.NEQ) else moment_of(node)
 
 
 def _in_list(node: exp.Binary) -> exp.Expr | None:

@@ -12,6 +12,7 @@ from noisegate.errors import Unsupported
 from noisegate.frozen import dataclass, field, replace
 from noisegate.privacy.domain import Key, Kind
 from noisegate.sql.question import Aggregate, Block, Function, GroupKey
+from noisegate.sql.reading.clock import Clock
 from noisegate.sql.reading.conditions.facts import Facts, spanned
 from noisegate.sql.reading.conditions.narrowing import Public, facts_of
 from noisegate.sql.reading.groups.aggregates import (
@@ -55,13 +56,15 @@ class Given:
     ``public`` gives the rows of a public table, which say what groups conditions on them leave.
     With ``lines``, sums that differ by constants are one sum and one count, keys one key.
     ``first`` gives the number of a sub-query, as SQL, that is measured before the question.
-    ``part`` is the part of the units that all private rows begin with.
+    ``part`` is the part of the units that all private rows begin with. The ``clock`` says what time
+    it is.
     """
 
     public: Public | None = None
     lines: bool = False
     first: Callable[[str], Expression] | None = None
     part: "Part | None" = None
+    clock: Clock | None = None
 
 
 def block_of(

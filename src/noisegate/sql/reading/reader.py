@@ -12,6 +12,7 @@ from noisegate.frozen import dataclass, field, replace
 from noisegate.privacy.domain import TableDomain, require_plain
 from noisegate.sql.question import Block, Question
 from noisegate.sql.reading.blocks import Given, block_of
+from noisegate.sql.reading.clock import Clock, in_utc, settle
 from noisegate.sql.reading.conditions.narrowing import Public
 from noisegate.sql.reading.groups.grouping import groups_of
 from noisegate.sql.reading.groups.per_unit import per_unit
@@ -64,6 +65,7 @@ def read(
     *,
     lines: bool = False,
     first: Callable[[str], Expression] | None = None,
+    clock: Clock | None = None,
 ) -> Question:
     """The question that the SQL asks about the tables, or a refusal.
 
@@ -71,12 +73,12 @@ def read(
     With ``lines``, sums that differ by constants are one sum and one count, and keys that do are
     one key, for the free SQL to tell apart; else each is asked for as it is written.
     ``first`` gives the numbers of sub-queries that rows are compared or computed with; without it
-    they are refused.
+    they are refused. So are times that are said from today, without a ``clock``.
     """
     if not isinstance(sql, str) or len(sql) > _LENGTH_MAX:
         raise Unsupported("The SQL is not a string, or is too long.", fix=FORM, about="text")
     require_plain(sql)
-    kinds, given = Kinds(), Given(public, lines, first, getattr(tables, "part", None))
+    kinds, given = Kinds(), Given(public, lines, first, getattr(tables, "part", None), clock)
     try:
         return kinds.settled(lambda: _question(sql, tables, given, kinds))
     except Unsupported as error:
@@ -87,7 +89,8 @@ def read(
 def _question(sql: str, tables: Mapping[str, TableDomain], given: Given, kinds: Kinds) -> Question:
     """The question, with columns without types read as far as ``kinds`` tells."""
     plain, terms, explain = take_hints(sql)
-    statement = statement_of(plain)
+    statement = in_utc(statement_of(plain))
+    times = () if given.clock is None else settle(statement, given.clock)
     ctes = [each.copy() for clause in statement.find_all(exp.With) for each in clause.expressions]
     reader = _Reader({}, single_columns(tables.values()), given, kinds, tuple(ctes))
     for table in tables.values():
@@ -105,7 +108,7 @@ def _question(sql: str, tables: Mapping[str, TableDomain], given: Given, kinds: 
         picked=picked,
         terms=terms,
         explain=explain,
-        caveats=(*kinds.caveats(), *over_groups(found.node, reader.blocks)),
+        caveats=(*times, *kinds.caveats(), *over_groups(found.node, reader.blocks)),
     )
 
 

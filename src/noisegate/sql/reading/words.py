@@ -91,7 +91,7 @@ _REASONS: Final[dict[str, str]] = {
     "TUPLE": "Compare each column by itself, x = 1 AND y = 2 OR ...; for distinct pairs, ask "
     "SELECT COUNT(*) FROM (SELECT DISTINCT x, y FROM t).",
     "BRACKET": "Of texts, use SUBSTRING(x, 1, 2).",
-    "ATTIMEZONE": "Leave it out: times that are stored with a zone are read in UTC.",
+    "ATTIMEZONE": "Leave it out, or write 'UTC': times stored with a zone are read in UTC.",
     "CAST AS TIME": "Use EXTRACT(hour FROM x), and minute and second.",
     "ANY": "Use IN (SELECT ...).",
     "*": "Name the columns.",

@@ -35,10 +35,11 @@ from noisegate.sql.reuse.shelf import Shelf
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """SQL as it was read, with the numbers that are measured before it."""
+    """SQL as it was read at a ``moment``, with the numbers that are measured before it."""
 
     sql: str
     question: Question
+    moment: datetime
     firsts: "tuple[First, ...]" = ()
 
     @property
