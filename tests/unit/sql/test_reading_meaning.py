@@ -278,6 +278,10 @@ PIVOT patients ON region IN ('north', 'south') USING COUNT(*) AS c, AVG(age) AS 
 FROM (PIVOT patients ON smoker IN (true, false) USING COUNT(*) GROUP BY region)
 SELECT * FROM patients PIVOT (AVG(age) AS x FOR age IN (51, -1) GROUP BY smoker, region) AS t WHERE "51_x" > 0
 WITH t AS (SELECT smoker, region FROM patients WHERE age > 10) SELECT * FROM t PIVOT (COUNT(*) FOR region IN ('north', 'south') GROUP BY smoker) ORDER BY north
+SELECT smoker, region, COUNT(*) AS n FROM patients JOIN (SELECT region AS region__, SUM(age) AS s FROM patients WHERE age > 3 GROUP BY region ORDER BY s DESC LIMIT 1) AS series_limit ON region = region__ WHERE age > 1 GROUP BY smoker, region ORDER BY n DESC LIMIT 100
+SELECT "v"."code" AS "code", SUM("v"."cost") AS "s" FROM "visits" "v" INNER JOIN (SELECT "w"."code" AS "code", COUNT(*) AS "x" FROM "visits" "w" GROUP BY 1 ORDER BY 2, 1 LIMIT 3) "t0" ON ("v"."code" IS NOT DISTINCT FROM "t0"."code") GROUP BY 1
+SELECT COUNT(*) AS n FROM visits v JOIN (SELECT code, COUNT(*) AS x FROM visits GROUP BY code ORDER BY x, code LIMIT 3) t ON v.code = t.code GROUP BY v.code
+SELECT COUNT(*) AS n FROM patients JOIN (SELECT region AS r, age // 10 AS a, COUNT(*) AS n FROM patients GROUP BY r, a ORDER BY n DESC, r, a LIMIT 2) AS s ON r = region AND a = age // 10 GROUP BY region, age // 10
 SELECT CASE WHEN COUNT(*) > (SELECT COUNT(*) FROM patients) THEN 'more' ELSE 'fewer' END AS w, GREATEST(COUNT(*), (SELECT COUNT(*) FROM patients)) AS g FROM visits
 """.strip().splitlines()
 

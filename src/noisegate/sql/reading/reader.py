@@ -15,6 +15,7 @@ from noisegate.sql.reading.blocks import Given, block_of
 from noisegate.sql.reading.clock import Clock, in_utc, settle
 from noisegate.sql.reading.conditions.narrowing import Public
 from noisegate.sql.reading.groups.grouping import groups_of
+from noisegate.sql.reading.groups.largest import kept_by_having
 from noisegate.sql.reading.groups.per_unit import per_unit
 from noisegate.sql.reading.groups.rewriting import (
     counted,
@@ -98,6 +99,7 @@ def _question(sql: str, tables: Mapping[str, TableDomain], given: Given, kinds: 
             raise Unsupported(f"Two tables are called {table.name!r}.", fix="Rename one.")
         reader.tables[fold(table.name)] = table
     inlined(statement)
+    kept_by_having(statement)
     found = reader.whole(statement)
     name_items(found.node, found.columns)
     picked = picked_columns(found.node) if len(reader.blocks) == 1 else None
