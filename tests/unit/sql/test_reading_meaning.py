@@ -4,6 +4,7 @@ import pytest
 import sqlglot
 from reading_oracle import TABLES, alike, answer, database, same_rows, sql_of
 
+from noisegate.sql.reading.reader import read
 from noisegate.sql.reading.sight import SelectReader, rows_of_table
 
 QUESTIONS = """
@@ -383,3 +384,11 @@ def test_width_bucket_counts_from_one_and_keeps_the_ends_apart(con):
     sql = "SELECT WIDTH_BUCKET(age, 10, 60, 5) AS b, COUNT(*) AS n FROM patients GROUP BY b"
     _, rows = answer(con, sql)
     assert sorted(rows, key=str) == [(0, 1), (3, 1), (5, 2), (6, 1), (None, 1)]
+
+
+def test_to_char_writes_what_strftime_does(con):
+    for form, ours in (("YYYY-MM", "%Y-%m"), ("DD.MM.YYYY HH24:MI:SS", "%d.%m.%Y %H:%M:%S")):
+        sql = "SELECT COUNT(*) AS n, MAX(LENGTH({})) AS l FROM visits WHERE {} >= '2'"
+        said, written = f"TO_CHAR(seen, '{form}')", f"STRFTIME(seen, '{ours}')"
+        found = read(sql.format(said, said), TABLES).blocks
+        assert found == read(sql.format(written, written), TABLES).blocks

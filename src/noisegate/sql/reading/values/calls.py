@@ -3,6 +3,7 @@
 All are made of functions of the closed list.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from types import MappingProxyType
@@ -125,6 +126,19 @@ def _strftime(node: Node, reading: Operands) -> Expression:
     return Call("strftime", (reading.taken(moment, Kind.TIMESTAMP), reading.read(form)))
 
 
+_WRITTEN: Final = {"YYYY": "%Y", "MM": "%m", "DD": "%d", "HH24": "%H", "MI": "%M", "SS": "%S"}
+_FORMAT: Final = re.compile(rf"(?:{'|'.join(_WRITTEN)}|[^\w\"%])+", re.ASCII)
+
+
+def _to_char(node: Node, reading: Operands) -> Expression:
+    """TO_CHAR(x, 'YYYY-MM') of Postgres, where all that it writes are numbers and signs."""
+    text = literal(node.args["format"])
+    if text is None or type(text.value) is not str or not _FORMAT.fullmatch(text.value):
+        raise refusal(node)
+    form = re.sub("|".join(_WRITTEN), lambda each: _WRITTEN[each[0]], text.value)
+    return Call("strftime", (reading.taken(node.this, Kind.TIMESTAMP), Literal(form)))
+
+
 def _epoch_ms(node: Node, reading: Operands) -> Expression:
     """EPOCH_MS of a date or time; of a number it would make one."""
     return Call("epoch_ms", (reading.taken(node.this, Kind.TIMESTAMP),))
@@ -159,5 +173,6 @@ READERS: Final = MappingProxyType[type[exp.Expr], tuple[tuple[str, ...], Reader]
         _of_text("regexp_replace", may=("expression", "replacement", "modifiers")),
     ),
     exp.TimeToStr: (("this", "format"), _strftime),
+    exp.ToChar: (("this", "format"), _to_char),
     exp.UnixToTime: (("this", "scale"), _epoch_ms),
 })  # fmt: skip
