@@ -80,6 +80,20 @@ def test_the_picture_of_a_box_plot_has_its_boxes(tmp_path):
     assert found.plot().to_dict() != found.plot(0.999).to_dict()
 
 
+@pytest.mark.parametrize("column", ["age", "cost", "day"])
+def test_the_margin_of_a_median_is_drawn_within_the_declared_bounds(column):
+    pytest.importorskip("altair")
+    found = gate_of(rows(40)).release("boxplot", columns={column: None, "ward": None}, epsilon=0.01)
+    spec = found.plot(0.99).to_dict()
+    low, high = FACTS[column]["between"]
+    if column == "day":
+        low, high = low.isoformat(), high.isoformat()
+    (drawn,) = spec["datasets"].values()
+    assert all(low <= row["least"] <= row["middle"] <= row["most"] <= high for row in drawn)
+    assert any(row["least"] == low or row["most"] == high for row in drawn)
+    assert spec["layer"][0]["encoding"]["y"]["scale"].get("zero", False) is False
+
+
 def test_a_box_plot_has_a_margin_in_values_also_from_its_file(tmp_path):
     data = rows(3000)
     gate = gate_of(data)

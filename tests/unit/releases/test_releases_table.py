@@ -238,6 +238,20 @@ def test_negative_sums_have_two_colours_around_zero(gate):
     assert scale == {"scheme": "blueorange", "domainMid": 0}
 
 
+def test_rows_without_a_value_are_told_and_years_have_no_comma():
+    rows = pa.table({"year": [2001, None, 1990] * 9, "size": [12_000, 70_000, None] * 9})
+    columns = {"year": {"between": [1980, 2019]}, "size": {"between": [0, 99_999]}}
+    gate = noisegate.open(rows, table="rows", epsilon=9, columns=columns, ledger=":memory:")
+    made = gate.release("histogram", columns={"year": 10, "size": 10_000}, epsilon=1)
+    spec = made.plot(x="year", y="size").to_dict()
+    assert "Rows without year or size are not drawn." in " ".join(spec["title"]["subtitle"])
+    sides = spec["layer"][0]["encoding"]
+    assert sides["x"]["axis"] == {"format": "~f", "tickMinStep": 1}
+    assert sides["y"]["axis"] == {}
+    whole = gate.release("histogram", columns={"year": 10}, where="size > 0", epsilon=1)
+    assert "not drawn" not in " ".join(whole.plot().to_dict()["title"]["subtitle"])
+
+
 def test_degrees_are_drawn_as_a_map_whatever_comes_first():
     rows = pa.table({"lat": [60.5] * 9, "lon": [5.5] * 9})
     columns = {"lat": {"between": [60, 62]}, "lon": {"between": [4, 8]}}

@@ -25,6 +25,7 @@ from noisegate.privacy.loss import ApproxDP
 _POINTS_MAX: Final = 5_000
 _BARS_MAX: Final = 60  # more are a band along a line; of other keys, the largest are drawn
 _LETTER: Final = 7  # pixels
+_FIVE_DIGITS: Final = 10_000
 _LOWER: Final = "Lower bounds (≥): a contribution bound leaves some out, by an unknown amount."
 _PARTS_MAX: Final = 6  # of a picture
 _ALIKE: Final = 20  # times as large: such numbers stand side by side
@@ -348,6 +349,14 @@ def _axis(alt: Any, name: str | None, values: set[Any], width: int) -> tuple[Any
     axis = alt.Axis(labelAngle=label_angle(values, width / max(1, len(values))), labelLimit=160)
     scale = alt.Scale(paddingInner=0.3, paddingOuter=0.2)
     return alt.X("x:N", title=title, sort=None, axis=axis, scale=scale), False
+
+
+def number_axis(alt: Any, values: Iterable[float]) -> Any:  # noqa: ANN401
+    """An axis of numbers. Those of up to four digits, as years, are written without a comma."""
+    known = list(values)
+    most = max(map(abs, known), default=0)
+    step = 1 if all(float(each).is_integer() for each in known) else 0
+    return alt.Axis(format="~f", tickMinStep=step) if 1 <= most < _FIVE_DIGITS else alt.Axis()
 
 
 def label_angle(labels: Iterable[object], room: float) -> int:

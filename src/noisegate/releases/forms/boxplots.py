@@ -15,7 +15,7 @@ from noisegate.desk.answer import Answer
 from noisegate.desk.desk import Desk
 from noisegate.desk.display.drawing import Chart, altair
 from noisegate.desk.display.numbers import percent
-from noisegate.desk.display.plot import framed, label_angle
+from noisegate.desk.display.plot import framed, label_angle, number_axis
 from noisegate.desk.job import Job, derived
 from noisegate.desk.order import Bins, Columns
 from noisegate.desk.release import loading, read_held
@@ -27,7 +27,7 @@ from noisegate.frozen import dataclass
 from noisegate.mechanisms.catalogue import from_record
 from noisegate.mechanisms.quantiles.brackets import Brackets
 from noisegate.mechanisms.quantiles.quantiles import Quantiles
-from noisegate.privacy.domain import Kind, TableDomain
+from noisegate.privacy.domain import EPOCH, Kind, TableDomain
 from noisegate.releases.ask.order import ReleaseOrder, RowsTerms
 from noisegate.releases.forms.kept_answer import HeldAnswer, answer_of, record_of
 from noisegate.sql.job import question_job
@@ -89,6 +89,15 @@ class BoxplotRelease(HeldAnswer):
         five = (each for each in found if isinstance(each, Brackets | Quantiles))
         return max(each.rank_error(confidence, even=even) for each in five)
 
+    @property
+    def _bounds(self) -> tuple[Fraction, Fraction] | None:
+        """Those that values are clamped to; of dates in days since 1970."""
+        for question in self.held.questions:
+            if values := json.loads(question)["query"]["tally"].get("values"):
+                _, grain, low, high = values
+                return Fraction(grain) * low, Fraction(grain) * high
+        return None
+
     def _ranks(self, confidence: Numeric) -> str:
         least, most = (f"{self.rank_error(confidence, even=even):,}" for even in (True, False))
         sure = f"at {percent(confidence)} for all five"
@@ -113,7 +122,7 @@ class BoxplotRelease(HeldAnswer):
             for place, box in enumerate(self.boxes)
         ]
         dated = any(isinstance(box.middle, date) for box in self.boxes)
-        of, scale = ("T", alt.Scale(type="utc")) if dated else ("Q", alt.Scale())
+        of, scale = ("T", alt.Scale(type="utc")) if dated else ("Q", alt.Scale(zero=False))
         angle = label_angle((row["group"] for row in rows), _BOX)
         axis = alt.Axis(labelAngle=angle, labelLimit=160)
         x = alt.X("group:N", title=", ".join(self.by) or None, sort=None, axis=axis)
@@ -122,6 +131,8 @@ class BoxplotRelease(HeldAnswer):
         tips = [alt.Tooltip("group:N"), *(alt.Tooltip(f"{n}:{kind}") for n, kind in kinds.items())]
         base = alt.Chart(alt.InlineData(values=rows)).encode(x=x, tooltip=tips)
         y = alt.Y(f"low:{of}", title=self.column, scale=scale)
+        if not dated:
+            y = y.axis(number_axis(alt, (row[each] for row in rows for each in _NAMES)))
         whisker = base.mark_rule().encode(y=y, y2="high")
         body = base.mark_bar(size=28, color="#5b8cc0").encode(y=f"lower:{of}", y2="upper")
         middle = base.mark_tick(size=28, thickness=2, color="#1a1a1a").encode(y=f"middle:{of}")
@@ -130,7 +141,10 @@ class BoxplotRelease(HeldAnswer):
         layers = whisker + body + middle
         if (sure := widths["middle"]) is not None:
             for row, box, width in zip(rows, self.boxes, sure, strict=True):
-                row |= {"least": _away(box.middle, width, -1), "most": _away(box.middle, width, 1)}
+                row |= {
+                    "least": _away(box.middle, width, -1, self._bounds),
+                    "most": _away(box.middle, width, 1, self._bounds),
+                }
             wide = base.mark_rule(size=7, opacity=0.35)
             layers += wide.encode(y=f"least:{of}", y2="most")
             words += "; the wide line is the ± of the median"
@@ -261,14 +275,19 @@ def _drawn(value: Any) -> Any:  # noqa: ANN401 - a number, a date, or none
     return value.isoformat() if isinstance(value, date) else value
 
 
-def _away(value: Any, width: Any, way: int) -> Any:  # noqa: ANN401 - as answers have them
-    """The end of an error bar; that of a date within the calendar."""
+def _away(value: Any, width: Any, way: int, bounds: tuple[Fraction, Fraction] | None) -> Any:  # noqa: ANN401 - as answers have them
+    """The end of an error bar, within the bounds and the calendar."""
     if value is None or width is None:
         return None
-    if not isinstance(value, date):
-        return value + way * width
+    dated = isinstance(value, date)
+    at = (value - EPOCH.date()).days if dated else value
+    end = at + way * width
+    if bounds is not None:
+        end = min(max(end, float(bounds[0])), float(bounds[1]))
+    if not dated:
+        return end
     room = (date.max - value if way > 0 else value - date.min).days
-    return (value + way * timedelta(days=int(min(width, room)))).isoformat()
+    return (value + timedelta(days=int(min(abs(end - at), room)) * way)).isoformat()
 
 
 def _width(how: Bins) -> str:

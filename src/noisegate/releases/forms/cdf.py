@@ -18,7 +18,7 @@ from noisegate.desk.based import Based
 from noisegate.desk.card import Card
 from noisegate.desk.display.drawing import Chart, altair
 from noisegate.desk.display.numbers import percent
-from noisegate.desk.display.plot import framed, moment
+from noisegate.desk.display.plot import framed, moment, number_axis
 from noisegate.desk.noisy import HalfWidths
 from noisegate.desk.release import Held, loading
 from noisegate.errors import SpecError, Unsupported
@@ -185,7 +185,9 @@ class CdfRelease(Held):
                 xs, self.values.tolist(), low.tolist(), high.tolist(), strict=True
             )
         ]
-        x = alt.X("x:T" if dated else "x:Q", title=axis.name)
+        x = alt.X("x:T", title=axis.name)
+        if not dated:
+            x = alt.X("x:Q", title=axis.name, axis=number_axis(alt, xs))
         tips = [alt.Tooltip(x.shorthand, title=axis.name)]
         tips += [alt.Tooltip(f"{name}:Q", format=".4f") for name in ("share", "low", "high")]
         base = alt.Chart(alt.InlineData(values=rows)).encode(x=x, tooltip=tips)

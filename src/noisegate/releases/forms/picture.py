@@ -15,7 +15,7 @@ from noisegate.accounting.search import digits_up
 from noisegate.desk.answer import Answer
 from noisegate.desk.display.drawing import Chart, altair
 from noisegate.desk.display.numbers import percent
-from noisegate.desk.display.plot import drawn, framed, inert, label_angle
+from noisegate.desk.display.plot import drawn, framed, inert, label_angle, number_axis
 from noisegate.errors import SpecError
 from noisegate.exact import Number
 from noisegate.frozen import dataclass, replace
@@ -170,6 +170,9 @@ def _heat(release: Drawable, x: int, y: int, confidence: Number) -> tuple[Any, l
         chart = alt.layer(chart, base.mark_text().encode(**sides, text=text, color=ink))
     steps = (across.step, down.step)
     notes = [f"Each square is {steps[0]} × {steps[1]} cells."] if max(steps) > 1 else []
+    left_out = [side.axis.name for side in (across, down) if side.size < side.axis.size]
+    if left_out:
+        notes.append(f"Rows without {' or '.join(left_out)} are not drawn.")
     chart = chart.properties(width=width, height=height)
     return chart, [*notes, *_reach(widths, confidence)]
 
@@ -271,7 +274,8 @@ class _Side:
     def _channel(self, alt: Any, field: str) -> Any:  # noqa: ANN401
         channel, title = getattr(alt, self.name.upper()), self.axis.name
         if self.axis.ends is not None:
-            return channel(field, title=title, scale=alt.Scale(zero=False, nice=False))
+            axis = number_axis(alt, self.ends)
+            return channel(field, title=title, axis=axis, scale=alt.Scale(zero=False, nice=False))
         labels, room = self.axis.labels, self.pixels(_PIXELS) / self.count
         angle = label_angle(labels, room) if self.name == "x" else 0
         axis = alt.Axis(labelAngle=angle, labelLimit=160)
