@@ -135,6 +135,27 @@ def test_asyncpg_prepares_streams_and_copies(wire):
     assert before - wire.left() == Fraction("0.5")
 
 
+def test_drivers_find_foreign_keys_by_the_index_of_what_they_refer_to(wire):
+    """As JDBC asks: a key without an index would not be found."""
+    sql = """
+        SELECT pkn.nspname, pkc.relname, pka.attname, fkc.relname, fka.attname, pos.n, con.conname, pkic.relname
+        FROM pg_catalog.pg_namespace pkn, pg_catalog.pg_class pkc, pg_catalog.pg_attribute pka,
+            pg_catalog.pg_namespace fkn, pg_catalog.pg_class fkc, pg_catalog.pg_attribute fka,
+            pg_catalog.pg_constraint con, pg_catalog.generate_series(1, 32) pos(n), pg_catalog.pg_class pkic
+        WHERE pkn.oid = pkc.relnamespace AND pkc.oid = pka.attrelid AND pka.attnum = con.confkey[pos.n]
+            AND con.confrelid = pkc.oid AND fkn.oid = fkc.relnamespace AND fkc.oid = fka.attrelid
+            AND fka.attnum = con.conkey[pos.n] AND con.conrelid = fkc.oid AND con.contype = 'f'
+            AND (pkic.relkind = 'i' OR pkic.relkind = 'I') AND pkic.oid = con.conindid
+            AND fkn.nspname = 'public' AND fkc.relname = 'prescriptions'
+        ORDER BY pkn.nspname, pkc.relname, con.conname, pos.n"""
+    with psycopg.connect(wire.dsn()) as session:
+        found = [row[1:5] + row[6:] for row in session.execute(sql).fetchall()]
+    assert found == [
+        ("drugs", "drug", "prescriptions", "drug", "prescriptions_drug_fkey", "drugs_drug_key"),
+        ("visits", "visit_id", "prescriptions", "visit_id", "prescriptions_visit_id_fkey", "visits_visit_id_key"),
+    ]  # fmt: skip
+
+
 def test_sqlalchemy_reflects_and_asks(wire):
     engine = sa.create_engine(wire.url(driver="postgresql+psycopg"))
     before, known = wire.left(), sa.MetaData()

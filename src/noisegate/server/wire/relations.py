@@ -5,6 +5,7 @@ f a number, T, S and U lists. A relation without rows is there because clients j
 """
 
 from collections.abc import Iterator, Mapping
+from itertools import count
 from typing import Any, Final, final
 
 from noisegate.desk.display.prompt import plain_end
@@ -238,17 +239,7 @@ class Facts:
     ) -> Iterator[tuple[str, str, dict[str, Any]]]:
         place = {"table_catalog": self.dataset, "table_schema": "public", "table_name": name}
         shown = shown_columns(table)
-        yield "pg", "pg_class", {
-            "oid": oid, "relname": name, "relnamespace": SYSTEM["public"], "relowner": OWNER,
-            "relam": 2, "relkind": "r", "relpersistence": "p", "relnatts": len(shown),
-            "reltuples": -1.0, "relpages": 0, "relreplident": "d", "relispopulated": True,
-            **dict.fromkeys(("reltype", "reloftype", "reltoastrelid", "reltablespace",
-                             "relfilenode", "relrewrite", "relchecks", "relallvisible"), 0),
-            "relhastriggers": True,  # as tables with foreign keys have
-            **dict.fromkeys(("relhasindex", "relisshared", "relhasrules", "relhassubclass",
-                             "relrowsecurity", "relforcerowsecurity",
-                             "relispartition", "relhasoids"), False),
-        }  # fmt: skip
+        yield "pg", "pg_class", _relation(oid, name, "r", len(shown))
         yield "pg", "pg_tables", {
             "schemaname": "public", "tablename": name, "tableowner": "steward",
             **dict.fromkeys(("hasindexes", "hasrules", "hastriggers", "rowsecurity"), False),
@@ -264,7 +255,10 @@ class Facts:
                 yield "pg", "pg_description", _described(oid, number, words)
 
     def _references(self) -> Iterator[tuple[str, str, dict[str, Any]]]:
-        """Declared references and paths to the unit, as foreign keys."""
+        """Declared references and paths to the unit, as foreign keys.
+
+        Drivers look for the index of the key that one refers to, by which it has a name.
+        """
         oids = {name: oid for oid, name in enumerate(self.tables, _FIRST)}
         at = {
             name: {column.name: number for number, column in enumerate(shown_columns(table), 1)}
@@ -281,9 +275,16 @@ class Facts:
             for step in table.path:
                 found.add((here, step.column, step.table, step.key))
                 here = step.table
-        known = (each for each in sorted(found) if each[1] in at.get(each[0], ()))
-        known = (each for each in known if each[3] in at.get(each[2], ()))
-        for oid, (name, column, other, key) in enumerate(known, _FIRST + len(oids)):
+        known = [
+            each
+            for each in sorted(found)
+            if each[1] in at.get(each[0], ()) and each[3] in at.get(each[2], ())
+        ]
+        free = count(_FIRST + len(oids))
+        indexes = {pair: next(free) for pair in dict.fromkeys(each[2:] for each in known)}
+        for (other, key), oid in indexes.items():
+            yield "pg", "pg_class", _relation(oid, f"{other}_{key}_key", "i", 1)
+        for oid, (name, column, other, key) in zip(free, known, strict=False):
             quoted = [_ident(each) for each in (column, other, key)]
             yield "pg", "pg_constraint", {
                 "oid": oid, "conname": f"{name}_{column}_fkey", "connamespace": SYSTEM["public"],
@@ -291,10 +292,25 @@ class Facts:
                 "conkey": [at[name][column]], "confkey": [at[other][key]], "convalidated": False,
                 "definition": "FOREIGN KEY ({}) REFERENCES {}({})".format(*quoted),
                 "confupdtype": "a", "confdeltype": "a", "confmatchtype": "s",
-                **dict.fromkeys(("conindid", "contypid", "conparentid"), 0),
+                "conindid": indexes[other, key],
+                **dict.fromkeys(("contypid", "conparentid"), 0),
                 **dict.fromkeys(("condeferrable", "condeferred", "connoinherit"), False),
                 "conperiod": False,
             }  # fmt: skip
+
+
+def _relation(oid: int, name: str, kind: str, columns: int) -> dict[str, Any]:
+    return {
+        "oid": oid, "relname": name, "relnamespace": SYSTEM["public"], "relowner": OWNER,
+        "relam": 2, "relkind": kind, "relpersistence": "p", "relnatts": columns,
+        "reltuples": -1.0, "relpages": 0, "relreplident": "d", "relispopulated": True,
+        **dict.fromkeys(("reltype", "reloftype", "reltoastrelid", "reltablespace",
+                         "relfilenode", "relrewrite", "relchecks", "relallvisible"), 0),
+        "relhastriggers": kind == "r",  # as tables with foreign keys have
+        **dict.fromkeys(("relhasindex", "relisshared", "relhasrules", "relhassubclass",
+                         "relrowsecurity", "relforcerowsecurity",
+                         "relispartition", "relhasoids"), False),
+    }  # fmt: skip
 
 
 def _ident(name: str) -> str:
