@@ -25,6 +25,12 @@ QUESTIONS = [
     "SELECT COUNT(*) FROM (SELECT pid, ROUND(cost / 7) AS n FROM visits GROUP BY pid, n) "  # noqa: ISC004
     "WHERE n > 3",
     "SELECT COUNT(*) FROM people p WHERE EXISTS (SELECT 1 FROM visits v WHERE v.pid = p.pid)",
+    "SELECT ROUND(cost / 7) / 2 AS r, COUNT(*) FROM visits GROUP BY r /* noisegate: rows_per_unit=500 */",
+    "SELECT FLOOR((cost / 12.5)) * 12.5 AS f, COUNT(*) FROM visits GROUP BY f /* noisegate: rows_per_unit=500 */",
+    "SELECT r / 4, COUNT(*) FROM (SELECT ROUND(cost * 1.5, -1) AS r FROM visits) GROUP BY 1 /* noisegate: rows_per_unit=500 */",
+    "SELECT COUNT(*) FROM visits WHERE seen < DATE_TRUNC('month', NOW()) - INTERVAL '1 year'",
+    "SELECT ward, COUNT(*) FROM people JOIN (SELECT ward AS top, COUNT(*) AS n FROM people "  # noqa: ISC004
+    "GROUP BY ward ORDER BY n DESC LIMIT 1) AS t ON ward = top GROUP BY ward",
     "SELECT LEFT(city, 1), COUNT(*) FROM people GROUP BY 1",
     "SELECT UPPER(RIGHT(city, 2)), COUNT(*) FROM people GROUP BY 1",
 ]
