@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import closing
+from datetime import datetime
 
 import httpx
 import pytest
@@ -13,6 +14,7 @@ from noisegate.server.access import AuditLog
 from noisegate.server.http.asked import Strokes
 from noisegate.server.service import Service
 from noisegate.server.settings import Settings
+from noisegate.sql import job
 
 PLACE = "/datasets/clinic/orders"
 COUNT = {"kind": "sql", "sql": "SELECT COUNT(*) AS n FROM visits", "epsilon": "0.1"}
@@ -50,6 +52,23 @@ def test_it_is_told_again_for_free_and_without_the_queue(site, ask, monkeypatch)
         each["id"] for each in site.service.view(_ana(site), "clinic").history()
     ]
     assert site.service.log.broken() is None
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        COUNT | {"sql": "SELECT CURRENT_DATE AS today, COUNT(*) AS n FROM visits WHERE day < CURRENT_DATE"},
+        {"kind": "release", "name": "boxplot", "columns": {"cost": None}, "table": "visits", "where": "day < CURRENT_DATE", "epsilon": "0.1"},
+    ],
+)  # fmt: skip
+def test_what_was_made_of_the_clock_is_asked_again_by_what_it_says_now(ask, monkeypatch, order):
+    prices = []
+    for moment in ("2024-05-01 08:00", "2024-05-01 09:00", "2024-05-02 08:00"):
+        monkeypatch.setattr(job, "_now", lambda said=moment: datetime.fromisoformat(said))
+        told = ask("ana", order).json()
+        prices.append(told["price"])
+        assert moment[:10] in str(told)
+    assert prices == [0.1, 0.0, 0.1]
 
 
 def _ana(site):

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from noisegate.desk.answer import Answer
 from noisegate.desk.card import Card
+from noisegate.desk.display.numbers import TIMED
 from noisegate.desk.order import Order
 from noisegate.desk.plan import Expected
 from noisegate.desk.release import Held
@@ -67,9 +68,13 @@ class Result:
 
     @property
     def is_lasting(self) -> bool:
-        """Whether it is a value with a price of its own, which can be shown again for nothing."""
+        """Whether it is a value with a price of its own, which can be shown again for nothing.
+
+        What was made of the clock is not: the same words may ask something else by now.
+        """
         names = {each.name for each in fields(self.made)} if is_dataclass(self.made) else set()
-        return {"cost", "remaining"} <= names
+        held = getattr(self.made, "held", self.made)
+        return {"cost", "remaining"} <= names and TIMED not in getattr(held, "caveats", ())
 
     def again(self, left: ApproxDP) -> "Result":
         """The same, shown again: at no cost, with what is left now."""

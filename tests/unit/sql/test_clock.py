@@ -7,6 +7,7 @@ import pytest
 from reading_oracle import TABLES
 
 import noisegate as ng
+from noisegate.desk.display.numbers import TIMED
 from noisegate.errors import Unsupported
 from noisegate.sql import job
 from noisegate.sql.outer.engine import run_outer
@@ -55,10 +56,11 @@ def test_the_value_stands_in_free_sql_too_and_columns_keep_their_names():
     assert question.columns == ("CURRENT_DATE", "n")
     assert "2024-03-31" in question.outer
     assert "2024)" in question.outer
-    assert [words.split(":")[0] for words in question.caveats] == [
-        "CURRENT_DATE is DATE '2024-03-31' here",
-        "YEAR(NOW()) is 2024 here",
-    ]
+    assert question.caveats == (
+        "CURRENT_DATE is DATE '2024-03-31' here.",
+        "YEAR(NOW()) is 2024 here.",
+        TIMED,
+    )
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ ZERO: Final = " ≈ 0"  # behind a number that may be noise alone
 CHOSEN: Final = (
     "Noisy numbers decided which rows are shown: an extreme number may be extreme by its noise."
 )
+TIMED: Final = "The clock was read when this was asked, in UTC: later it is another question."
 
 
 def bare(value: Any) -> str:  # noqa: ANN401 - a cell

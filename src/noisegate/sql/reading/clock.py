@@ -14,6 +14,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.postgres import Postgres
 
+from noisegate.desk.display.numbers import TIMED
 from noisegate.errors import Unsupported
 from noisegate.frozen import dataclass
 from noisegate.sql.reading.sight import plain_name
@@ -83,13 +84,12 @@ def settle(statement: Node, clock: Clock) -> tuple[str, ...]:
     for node in [each for whole in list(_timed(statement)) for each in _known(whole, clock)]:
         with at(node):
             value = _value(node, clock)
-        words = f"{node.sql(dialect='duckdb')} is {_shown(value)} here"
-        said[f"{words}: the clock is read when the question is asked, in UTC."] = None
+        said[f"{node.sql(dialect='duckdb')} is {_shown(value)} here."] = None
         made = _constant(value)
         if isinstance(node.parent, exp.Select):
             made = exp.alias_(made, plain_name(node), quoted=True)
         node.replace(made)
-    return tuple(said)
+    return (*said, TIMED) if said else ()
 
 
 def _known(whole: Node, clock: Clock) -> list[Node]:
