@@ -30,7 +30,7 @@ from noisegate.learners.matrix import Matrix
 from noisegate.learners.noisy_sums import divided, for_means, joined, nearest, shrunk
 from noisegate.learners.parameters import require_one_of, require_rows, require_seed, require_whole
 from noisegate.releases.cells.chance import Coins, public_coins
-from noisegate.transforms.statistics.features import Feature, Linear, One, Squares
+from noisegate.transforms.statistics.features import Linear, One, Squares
 from noisegate.transforms.statistics.statistic import Statistic
 from noisegate.transforms.statistics.weighings import Plain
 
@@ -39,7 +39,7 @@ _COUNT: Final = Fraction(3, 100)
 # rows, and of each round after it.
 _PLANS: Final[tuple[tuple[float, tuple[int, ...]], ...]] = (
     (4, (1,)),
-    (30, (25, 75)),
+    (60, (25, 75)),
     (100, (20, 35, 45)),
     (float("inf"), (10, 25, 30, 35)),
 )
@@ -48,6 +48,8 @@ _GUESS: Final = 0.2  # the variance of a column, if nothing is known about it
 _USUAL: Final = 0.25  # how far the mean of a column is from the middle, squared: likewise
 _RESTARTS: Final = 20
 _STEPS: Final = 30
+_MADE: Final = 2000  # points that centres are placed for, where rows look like one cloud
+_STARTS: Final = 3  # of that
 _CLUSTERS_MAX: Final = 1 << 10
 _ROUNDS_MAX: Final = 100
 
@@ -153,7 +155,7 @@ def fit_kmeans(ask: RowsAsk, clusters: int, *, seed: int = 0) -> Fitted:
     rows = max(1.0, float(count.values[0, 0]) - count.variance**0.5)  # rather too few
     detail = _detail(ask, rows, ask.columns * _GUESS, Fraction(1))
     first, *rounds = divided(1 - _COUNT, *next(plan for below, plan in _PLANS if detail < below))
-    seen = _look(ask, count, first, squares=bool(rounds))
+    seen = _look(ask, count, first)
     cells = _Cells(seen.mean[None], np.zeros(1), np.full(1, np.inf))
     for place, share in enumerate(rounds):
         ask.keep(cells.merged(clusters, seen, rng).fitted())
@@ -205,10 +207,12 @@ class _Seen:
         return np.clip(self.mean + away, -1, 1)
 
     def apart(self, count: int, rng: Coins) -> Floats:
-        """Centres for what looks like one cloud: in any directions, as far out as cells' means."""
-        way = rng.normal(size=(count, len(self.mean)))
-        way *= np.sqrt(self.variances) / np.linalg.norm(way, axis=1, keepdims=True)
-        return np.clip(self.mean + _far(count) * way, -1, 1)
+        """The best centres of such points: all that can be said of what looks like one cloud.
+
+        A model of them is no worse than the mean alone, unless rows lie closer than they seem to.
+        """
+        made = self.around(max(_MADE, count), rng)
+        return _clusters(made, np.ones(len(made)), count, rng, starts=_STARTS)[0]
 
 
 @final
@@ -250,7 +254,7 @@ class _Cells:
 
 
 def _clusters(
-    points: Floats, weights: Floats, size: int, rng: Coins
+    points: Floats, weights: Floats, size: int, rng: Coins, *, starts: int = _RESTARTS
 ) -> tuple[Floats, NDArray[np.intp]]:
     """The best of some k-means of weighed points: means, and which of them each point is nearest.
 
@@ -259,7 +263,7 @@ def _clusters(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # points may coincide
         means, label, _ = k_means(
-            points, size, sample_weight=weights, n_init=_RESTARTS, max_iter=_STEPS,
+            points, size, sample_weight=weights, n_init=starts, max_iter=_STEPS,
             random_state=int(rng.integers(1 << 31)),
         )  # fmt: skip
     return means, label
@@ -272,11 +276,6 @@ def _squares(points: Floats, centers: Floats) -> Floats:
     return positive
 
 
-def _far(count: int) -> float:
-    """About the expected largest of so many standard normal numbers."""
-    return float(np.sqrt(2 * np.log(count)) * 0.75)
-
-
 def _detail(ask: RowsAsk, rows: float, spread: float, share: Fraction) -> float:
     """In how many cells the rows could be before noise moves a cell's mean as far as they lie."""
     _, sums = ask.variance(Statistic(Plain(), (One(), Linear())), for_means(ask, share))
@@ -284,14 +283,12 @@ def _detail(ask: RowsAsk, rows: float, spread: float, share: Fraction) -> float:
     return float(rows * np.sqrt(spread / noise))
 
 
-def _look(ask: RowsAsk, count: NoisySums, share: Fraction, *, squares: bool) -> _Seen:
+def _look(ask: RowsAsk, count: NoisySums, share: Fraction) -> _Seen:
     """All rows together."""
-    features: tuple[Feature, ...] = (One(), Linear())
-    shares = for_means(ask, share)
-    if squares:
-        part, rest = divided(share, 3, 7)
-        features, shares = (*features, Squares()), [*for_means(ask, rest), part]
-    again, sums, *more = ask.totals(Statistic(Plain(), features), shares)
+    squared, rest = divided(share, 3, 7)
+    again, sums, squares = ask.totals(
+        Statistic(Plain(), (One(), Linear(), Squares())), [*for_means(ask, rest), squared]
+    )
     number, variance = joined(
         (float(count.values[0, 0]), count.variance), (float(again.values[0, 0]), again.variance)
     )
@@ -300,9 +297,7 @@ def _look(ask: RowsAsk, count: NoisySums, share: Fraction, *, squares: bool) -> 
     raw = sums.values / ask.reach / rows
     most = _USUAL / (_USUAL + noise)
     mean = np.clip(shrunk(raw, np.zeros_like(raw), ask.columns * noise, most=most)[0], -1, 1)
-    if not more:
-        return _Seen(rows, mean, np.full(ask.columns, _GUESS))
-    return _Seen(rows, mean, _variances(more[0], rows, mean, ask.reach))
+    return _Seen(rows, mean, _variances(squares, rows, mean, ask.reach))
 
 
 def _variances(squares: NoisySums, rows: float, mean: Floats, reach: int) -> Floats:
