@@ -392,3 +392,33 @@ def test_consecutive_whole_keys_are_placed_as_listed_ones_are(keys, rest, stored
     assert listed_too[: len(keys)] == held[::-1]
     (line,) = source._free
     assert line.listed[0][0] == (*reversed(keys), -77, 99)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "duckdb"])
+def test_whole_numbers_of_units_are_added_up_by_number(tmp_path, kind):
+    """Where the file is large for their range; sums are exact at both ends of it, and of NULL."""
+    random = np.random.default_rng(3)
+    ids = random.integers(-30_000, 30_001, 400_000)
+    ids[:3] = -30_000, 30_000, 30_000
+    rows = pa.table({
+        "id": pa.array(ids, mask=random.random(ids.size) < 0.01), "x": random.random(ids.size),
+    })  # fmt: skip
+    path = tmp_path / f"t.{kind}"
+    if kind == "parquet":
+        pq.write_table(rows, path)
+    else:
+        with duckdb.connect(str(path)) as file:
+            file.register("given", rows)
+            file.execute("CREATE TABLE t AS FROM given")
+    source, asked = opened(path, ID, unit="id")
+    with duckdb.connect() as plain:
+        plain.register("t", rows)
+        counts = "SELECT COUNT(*) n FROM t WHERE id IS NOT NULL GROUP BY id"
+        text = f"SELECT SUM(LEAST(n, 5))::BIGINT FROM ({counts})"
+        truth = plain.execute(text).fetchall()[0][0]
+    (found,) = counted((source, asked), cap=5)
+    assert found == truth
+    (setting,) = (
+        source._engine().execute("SELECT current_setting('perfect_ht_threshold')").fetchone()
+    )
+    assert 2**setting > 60_001
