@@ -1,6 +1,7 @@
 """What a steward should look at again: gaps, contradictions, and what choices cost in noise."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import date, datetime, time, timedelta
 from fractions import Fraction
 from functools import partial
 from itertools import pairwise
@@ -282,6 +283,13 @@ def _columns(policy: Policy, table: TablePolicy, domain: TableDomain) -> Iterato
                 "bounds estimated (--choose bounds).",
                 "Add between = [low, high]; an id needs none.",
             )
+        elif column.kind is Kind.TIMESTAMP and (last := _last_midnight(column)):
+            yield _warning(
+                place,
+                f"The bounds end when {last} begins: later times of that day count as midnight.",
+                f"End them with the day after, {last + timedelta(days=1)}, if that day belongs to "
+                "the rows.",
+            )
         elif column.kind in (Kind.TEXT, Kind.BOOLEAN) and column.keys is None:
             fix = "Add in = [...] or references = 'table.column'"
             if policy.budget.delta:
@@ -290,6 +298,14 @@ def _columns(policy: Policy, table: TablePolicy, domain: TableDomain) -> Iterato
             else:
                 why = "Without keys, and as the budget has no δ, no question can group by it."
                 yield _advice(place, why, f"{fix}, or give the budget a delta.")
+
+
+def _last_midnight(column: Column) -> date | None:
+    """The day at whose start bounds end, unless a month starts with it."""
+    if column.between is None:
+        return None
+    end = datetime(1970, 1, 1) + timedelta(microseconds=int(column.between[1]))  # noqa: DTZ001
+    return None if end.day == 1 or end.time() != time() else end.date()
 
 
 def _costs(

@@ -41,7 +41,7 @@ key = ["code"]
 STORED = {
     "visits": {
         "patient_id": Kind.INTEGER, "ward": Kind.TEXT, "cost": Kind.NUMBER, "x": Kind.NUMBER,
-        "email": Kind.TEXT, "day": Kind.DATE,
+        "email": Kind.TEXT, "day": Kind.DATE, "at": Kind.TIMESTAMP,
     },
     "codes": {"code": Kind.TEXT},
     "other": {"patient_id": Kind.TEXT, "x": Kind.NUMBER},
@@ -141,6 +141,19 @@ def test_rows_that_are_said_to_be_persons_but_name_them_are_doubted(findings):
     more = "[tables.other]\nevery_row_is_one_person = true\ncolumns = { patient_id = {}, x = {} }\n"
     found = kept(findings(more=more), W, "tables.other.every_row_is_one_person")
     assert [re.search("'(.*?)'", one.problem)[1] for one in found] == ["patient_id"]
+
+
+@pytest.mark.parametrize(
+    ("end", "said"),
+    [
+        ("2024-12-31", "the day after, 2025-01-01,"), ("2025-01-01", None), ("2024-02-29", "03-01"),
+        ("2024-12-31T23:59:59", None),
+    ],
+)  # fmt: skip
+def test_times_of_a_last_day_count_as_its_midnight(findings, end, said):
+    times = f'at = {{ type = "timestamp", between = [2024-01-01, {end}] }}'
+    found = kept(findings(("cost = {", f"{times}\ncost = {{")), W, "tables.visits.columns.at")
+    assert [said in one.fix for one in found] == [True] * (said is not None)
 
 
 def test_nothing_private_is_an_error(tmp_path):
