@@ -78,12 +78,18 @@ def average_of(
             part = failure / (len(means) + 2)
             few = count.bars(1 - part)
             held = Interval(*sampling.bounds(few.low, few.high, float(part)))
-            pairs = zip(ratios, recipe.means, strict=True)
             strays = [
-                (ratio, sampling.average_strays(_span(mean), few.low, held.high, float(part)))
-                for ratio, mean in pairs
+                sampling.average_strays(
+                    _span(mean), few.low, held.high, float(part),
+                    low=ratio.low + float(mean.middle - mean.low),
+                    high=ratio.high + float(mean.middle - mean.low),
+                )
+                for ratio, mean in zip(ratios, recipe.means, strict=True)
+            ]  # fmt: skip
+            ratios = [
+                Interval(ratio.low - off, ratio.high + off)
+                for ratio, off in zip(ratios, strays, strict=True)
             ]
-            ratios = [Interval(ratio.low - off, ratio.high + off) for ratio, off in strays]
         if loss is not None:
             ratios = [
                 _of_all(ratio, known, mean, rows, loss, confidence)

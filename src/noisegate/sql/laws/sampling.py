@@ -22,6 +22,8 @@ from noisegate.exact import Number, positive
 from noisegate.frozen import dataclass
 from noisegate.sql.laws.laws import Floats
 
+_ROUNDS: Final = 4  # of bounds on an average that follow from each other
+
 Whole: TypeAlias = NDArray[np.int64]
 Chances: TypeAlias = NDArray[np.float64]
 
@@ -144,21 +146,42 @@ class Sampling:
         p, length = float(self.probability), log(2 / failure)
         return np.sqrt(2 * (1 - p) / p * length * squares) + largest * length / (3 * p)
 
-    def average_strays(self, span: float, few: Floats, many: Floats, failure: float) -> Floats:
+    def average_strays(
+        self,
+        span: float,
+        few: Floats,
+        many: Floats,
+        failure: float,
+        *,
+        low: Floats | float = 0.0,
+        high: Floats | float | None = None,
+    ) -> Floats:
         """How far averages of the sample may be from those of all units.
 
         They are of values within a ``span``, of at least ``few`` rows in the sample, scaled up, and
-        of at most ``many`` of all. Where no row may be there, they may be off by anything.
+        of at most ``many`` of all. Where no row may be there, they may be off by anything. Those of
+        the sample lie from ``low`` to ``high`` above the least value, if that is known.
 
-        Why: let t be the average, and zᵢ the sum of x - t over the weighed rows of unit i. They add
-            up to 0, so the sample's average is off by Σ zᵢ Bᵢ over its rows. With R the span and w
-            what a unit's rows weigh, |zᵢ| ≤ w R, and rows are R/2 off their average in the mean at
-            most, so Σ zᵢ² ≤ w R² many / 2. If each unit is one row, Σ zᵢ² ≤ R² many / 4.
+        Why: let t be the average, R the span, w what a unit's rows weigh, and zᵢ the sum of x - t
+            over the weighed rows of unit i. They add up to 0, so the sample's average is off by
+            Σ zᵢ Bᵢ over its rows. By Cauchy and Schwarz zᵢ² is at most w times the sum of (x - t)²
+            over the rows of i, and over all rows these add up to at most t (R - t) for each, with
+            values from 0 to R [Bhatia and Davis 2000]. So t is at most so far from what the sample
+            shows as the largest t (R - t) says, first of all t and then of those that are left: if
+            one of them holds, all do, since they are about the same sum.
         """
         weight = float(self.reach)
-        squares = span**2 * many / 4 * (1 if self.ones else 2 * weight)
-        off = self.strays(squares, weight * span, failure)
-        return np.where(few > 0, off / np.where(few > 0, few, 1), np.inf)
+        first, last = np.zeros_like(many), np.full_like(many, span)
+        off = np.full_like(many, np.inf)
+        shown = span if high is None else high
+        for _ in range(_ROUNDS):
+            widest = np.clip(span / 2, first, last)
+            squares = weight * many * widest * (span - widest)
+            strays = self.strays(squares, weight * span, failure)
+            off = np.where(few > 0, strays / np.where(few > 0, few, 1), np.inf)
+            first, last = np.maximum(low - off, 0.0), np.minimum(shown + off, span)
+            first, last = np.minimum(first, last), np.maximum(first, last)
+        return off
 
     def to_record(self) -> list[Any]:
         """It as plain values."""
