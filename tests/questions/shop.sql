@@ -137,7 +137,7 @@ SELECT STRFTIME(placed, '%Y-%m') AS month, COUNT(*) AS n FROM orders GROUP BY mo
 SELECT COUNT(*) AS recent, SUM(total) AS value FROM orders
 WHERE placed >= DATE '2024-12-31' - INTERVAL 90 DAY;
 
--- refused: function
+-- answered
 SELECT COUNT(*) FROM orders WHERE placed > CURRENT_DATE - INTERVAL 30 DAY;
 
 -- refused: rows

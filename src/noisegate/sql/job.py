@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from fractions import Fraction
-from itertools import product
-from typing import Any, Final, NamedTuple, Self, final
+from typing import Any, Final, final
 
 import pyarrow as pa
 
@@ -35,10 +34,7 @@ from noisegate.privacy.event import Event, NothingEvent
 from noisegate.privacy.guarantee import Guarantee, names_of, units_of
 from noisegate.privacy.loss import ApproxDP
 from noisegate.privacy.release import Release
-from noisegate.sql.bounds.sized import adds, counts_values, has_both
-from noisegate.sql.drafts.within import SINCE, is_narrowed
 from noisegate.sql.estimates.accuracy import Goal
-from noisegate.sql.estimates.profiles import CAPS_SINCE, OWN_SINCE, SUMS_SINCE, VALUES_SINCE
 from noisegate.sql.outer.engine import run_outer
 from noisegate.sql.plan import AnswerExpected, AnswerPlan
 from noisegate.sql.question import Question, sampled
@@ -56,6 +52,7 @@ from noisegate.sql.steps.asked import (
     asked_of,
     number_of,
 )
+from noisegate.sql.steps.formerly import Formerly, former_ways
 from noisegate.sql.steps.ordered import BlockOrder, Parcel, fetched, orders_of
 from noisegate.sql.steps.shown import Expectation, public_tables, rehearsed, shown_of
 from noisegate.transforms.stability import stability_of
@@ -298,44 +295,14 @@ def _known(desk: Desk, reading: Reading, terms: Terms, *, fresh: bool) -> Questi
     job, blocks = _job(desk, reading, terms, fresh=fresh), reading.question.blocks
     if fresh or not blocks or job.is_paid(desk.curator):
         return job
-    begun = desk.read_as(Ledger.begun)
-    wide = (False, True) if begun < SINCE and any(map(is_narrowed, blocks)) else (False,)
-    ways, was = [_Formerly()], _Formerly(near=True, noisy_zeros=True, by_rows=True)
-    ways += [_Formerly(by_rows=True)] * (begun < VALUES_SINCE and any(map(counts_values, blocks)))
-    summed = any(map(adds, blocks)) or "bounds" in (terms.choose or ())
-    ways += [was] * (begun < SUMS_SINCE and summed)
-    if job.asked.looks:
-        own = begun < OWN_SINCE and any(map(has_both, blocks))
-        ways += [was._replace(shared=True)] * own
-        ways += [was._replace(shared=True, former=True)] * (begun < CAPS_SINCE)
-    for way, at in list(product(ways, wide))[1:]:
+    begun, looks = desk.read_as(Ledger.begun), bool(job.asked.looks)
+    bounds = "bounds" in (terms.choose or ())
+    for former in former_ways(reading, begun, looks=looks, bounds=bounds):
         with suppress(NoisegateError):
-            other = _job(desk, way._replace(wide=at).read(reading), terms, fresh=fresh)
+            other = _job(desk, former, terms, fresh=fresh)
             if other.is_paid(desk.curator):
                 return other
     return job
-
-
-class _Formerly(NamedTuple):
-    """In which ways a question is as it was once; see `Block`."""
-
-    near: bool = False
-    shared: bool = False
-    former: bool = False
-    wide: bool = False
-    noisy_zeros: bool = False
-    by_rows: bool = False
-
-    def read(self, reading: Reading) -> Reading:
-        """The question that way."""
-        blocks = tuple(replace(each, **self._asdict()) for each in reading.question.blocks)
-        return replace(reading, question=replace(reading.question, blocks=blocks))
-
-    @classmethod
-    def of(cls, reading: Reading) -> Self:
-        """How a question is."""
-        blocks = reading.question.blocks
-        return cls(*(any(getattr(each, name) for each in blocks) for name in cls._fields))
 
 
 def _now() -> datetime:
@@ -458,7 +425,7 @@ def _with_found(
     if free:
         moment = asked.reading.moment
         reading = _reading(desk, asked.reading.sql, terms, firsts | free, moment)
-        asked = asked_of(desk, _Formerly.of(asked.reading).read(reading), terms)
+        asked = asked_of(desk, Formerly.of(asked.reading).read(reading), terms)
     return asked, {sql: job for sql, job in jobs.items() if sql not in free}
 
 

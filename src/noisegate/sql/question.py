@@ -80,7 +80,8 @@ class Block:
     chosen as they were once; ``shared``: averages have that of counts and sums beside them;
     ``near``: sums and averages have that of counts, unless their bounds are far out. ``zeros`` are
     sums that are 0 whatever the rows are; with ``noisy_zeros`` they are measured, as once.
-    ``by_rows``: distinct values are bounded by the rows of a unit, as once.
+    ``by_rows``: distinct values are bounded by the rows of a unit, as once; ``all_values``: by
+    nearly all that a unit has, however few there are.
     """
 
     name: str
@@ -96,6 +97,7 @@ class Block:
     zeros: tuple[Aggregate, ...] = ()
     noisy_zeros: bool = False
     by_rows: bool = False
+    all_values: bool = False
 
 
 @final

@@ -7,6 +7,7 @@ import pytest
 import noisegate as ng
 from noisegate.orders import SqlOrder
 from noisegate.sql import job
+from noisegate.sql.steps import formerly
 
 SQL = "SELECT COUNT(DISTINCT status) AS n FROM t"
 KINDS = 60
@@ -68,12 +69,69 @@ def test_rows_bound_what_else_is_asked_beside(rows):
 def test_what_was_paid_for_under_a_bound_on_rows_is_found(rows, tmp_path, monkeypatch, sql):
     read, ledger = job._reading, tmp_path / "t.ledger"
     with monkeypatch.context() as once:
-        was = job._Formerly(by_rows=True)
+        was = formerly.Formerly(by_rows=True)
         once.setattr(job, "_reading", lambda *args: was.read(read(*args)))
         bought = opened(rows, ledger=ledger).sql(sql, epsilon=1)
-    monkeypatch.setattr(job, "VALUES_SINCE", "2000-01-01")
+    monkeypatch.setattr(formerly, "VALUES_SINCE", "2000-01-01")
     assert not opened(rows, ledger=ledger).plan(sql, epsilon=1).free
-    monkeypatch.setattr(job, "VALUES_SINCE", "9999-12-31")
+    monkeypatch.setattr(formerly, "VALUES_SINCE", "9999-12-31")
     gate = opened(rows, ledger=ledger)
+    assert gate.plan(sql, epsilon=1).free
+    assert gate.sql(sql, epsilon=1).rows == bought.rows
+
+
+@pytest.fixture(scope="module")
+def listed():
+    """Units with up to 400 rows and most of 60 whole numbers, of which some are rare."""
+    coins = np.random.default_rng(8)
+    sizes = np.minimum(np.maximum(1, coins.lognormal(2, 1.2, 3000)).astype(int), 400)
+    who = np.repeat(np.arange(3000), sizes)
+    rare = 1 / np.arange(1, KINDS + 1)
+    return pa.table({
+        "who": who, "p": coins.choice(KINDS, who.size, p=rare / rare.sum()),
+        "g": coins.integers(0, 2, who.size),
+    })  # fmt: skip
+
+
+def opened_listed(rows, ledger=":memory:"):
+    columns = {"p": {"between": [0, 200]}, "g": {"in": [0, 1]}}
+    return ng.open(rows, epsilon=1000, table="t", unit="who", columns=columns, ledger=ledger)
+
+
+FEW = (
+    "SELECT COUNT(DISTINCT p) AS n FROM t",
+    "SELECT g, COUNT(DISTINCT p) AS n FROM t GROUP BY g",
+    "SELECT COUNT(*) AS m, COUNT(DISTINCT p) AS n FROM t",
+    "SELECT COUNT(DISTINCT p) AS n, COUNT(DISTINCT p % 60) AS m FROM t",
+)
+
+
+@pytest.mark.parametrize("sql", FEW)
+def test_where_few_values_exist_few_of_a_unit_are_enough(listed, sql):
+    """With nearly all values of a unit the ± was 120 to 1,500, or 10 times that. Fewer than 14 of
+    20 inside: 1 of 3,000 times.
+    """
+    gate, inside = opened_listed(listed), 0
+    for _ in range(20):
+        answer = gate.sql(sql, epsilon=1, fresh=True)
+        place, half = answer.columns.index("n"), answer.margins()["n"][0]
+        assert half < 2 * KINDS
+        inside += abs(answer.rows[0][place] - KINDS) <= half
+    assert inside >= 14
+
+
+@pytest.mark.parametrize("sql", FEW[:3])
+def test_what_was_paid_for_under_a_bound_on_nearly_all_values_is_found(
+    listed, tmp_path, monkeypatch, sql
+):
+    read, ledger = job._reading, tmp_path / "t.ledger"
+    with monkeypatch.context() as once:
+        was = formerly.Formerly(all_values=True)
+        once.setattr(job, "_reading", lambda *args: was.read(read(*args)))
+        bought = opened_listed(listed, ledger).sql(sql, epsilon=1)
+    monkeypatch.setattr(formerly, "FEW_SINCE", "2000-01-01")
+    assert not opened_listed(listed, ledger).plan(sql, epsilon=1).free
+    monkeypatch.setattr(formerly, "FEW_SINCE", "9999-12-31")
+    gate = opened_listed(listed, ledger)
     assert gate.plan(sql, epsilon=1).free
     assert gate.sql(sql, epsilon=1).rows == bought.rows

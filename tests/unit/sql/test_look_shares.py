@@ -13,7 +13,7 @@ from noisegate.sql import job
 from noisegate.sql.bounds.looks import looks_of
 from noisegate.sql.bounds.sized import _of_sums, former_share_of, share_of
 from noisegate.sql.estimates.profiles import STEPS, Profile
-from noisegate.sql.steps import asked
+from noisegate.sql.steps import asked, formerly
 
 PRICES = [Fraction(each, 100) for each in (1, 5, 10, 20, 24, 30, 50, 100, 130, 160, 200, 1000)]
 
@@ -188,9 +188,9 @@ def test_what_was_bought_under_a_former_cap_is_found_in_older_ledgers(monkeypatc
         once.setattr("noisegate.sql.bounds.sized._of_sums", with_zeros)
         bought = opened().sql(sql, epsilon=1)
     monkeypatch.setattr(Profile, "best_part", larger)
-    monkeypatch.setattr("noisegate.sql.job.CAPS_SINCE", "2000-01-01")
+    monkeypatch.setattr("noisegate.sql.steps.formerly.CAPS_SINCE", "2000-01-01")
     assert not opened().plan(sql, epsilon=1).free
-    monkeypatch.setattr("noisegate.sql.job.CAPS_SINCE", "9999-12-31")
+    monkeypatch.setattr("noisegate.sql.steps.formerly.CAPS_SINCE", "9999-12-31")
     gate = opened()
     assert gate.plan(sql, epsilon=1).free
     assert gate.sql(sql, epsilon=1).rows == bought.rows
@@ -219,16 +219,16 @@ def test_averages_under_the_cap_of_counts_are_found_in_older_ledgers(
 
     read = job._reading
     with monkeypatch.context() as once:
-        was = job._Formerly(near=True, shared=True)
+        was = formerly.Formerly(near=True, shared=True)
         once.setattr(job, "_reading", lambda *args: was.read(read(*args)))
         bought = opened().sql(sql, epsilon=1)
-    monkeypatch.setattr(job, "OWN_SINCE", "2000-01-01")
+    monkeypatch.setattr(formerly, "OWN_SINCE", "2000-01-01")
     assert not opened().plan(sql, epsilon=1).free
-    monkeypatch.setattr(job, "OWN_SINCE", "9999-12-31")
+    monkeypatch.setattr(formerly, "OWN_SINCE", "9999-12-31")
     gate = opened()
     assert gate.plan(sql, epsilon=1).free
     assert gate.sql(sql, epsilon=1).rows == bought.rows
-    monkeypatch.setattr(job, "OWN_SINCE", "2000-01-01")
+    monkeypatch.setattr(formerly, "OWN_SINCE", "2000-01-01")
     again = opened().sql(sql, epsilon=1)
     assert opened().plan(sql, epsilon=1).free
     assert opened().sql(sql, epsilon=1).rows == again.rows
@@ -276,12 +276,12 @@ def test_sums_under_the_cap_of_counts_are_found_in_older_ledgers(monkeypatch, tm
 
     read = job._reading
     with monkeypatch.context() as once:
-        was = job._Formerly(near=True)
+        was = formerly.Formerly(near=True)
         once.setattr(job, "_reading", lambda *args: was.read(read(*args)))
         bought = opened().sql(sql, epsilon=1)
-    monkeypatch.setattr(job, "SUMS_SINCE", "2000-01-01")
+    monkeypatch.setattr(formerly, "SUMS_SINCE", "2000-01-01")
     assert not opened().plan(sql, epsilon=1).free
-    monkeypatch.setattr(job, "SUMS_SINCE", "9999-12-31")
+    monkeypatch.setattr(formerly, "SUMS_SINCE", "9999-12-31")
     gate = opened()
     assert gate.plan(sql, epsilon=1).free
     assert gate.sql(sql, epsilon=1).rows == bought.rows

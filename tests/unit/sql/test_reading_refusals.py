@@ -258,7 +258,7 @@ def test_what_is_no_text_is_refused(sql):
         ("SELECT COUNT(*) FROM visits v JOIN doctors d ON v.cost = d.doctor_id", "id-space Line 1, column 36"),
         ("SELECT COUNT(*) FROM patients p JOIN visits v USING (patientid)", "column 'patient_id'"),
         ("SELECT COUNT(*) FROM patients WHERE DATE_FORMAT(born, '%Y') = '3'", "function Line 1, column 37.*STRFTIME"),
-        ("SELECT COUNT(*) FROM patients WHERE TO_CHAR(born, 'YYYY') = '3'", "function STRFTIME"),
+        ("SELECT COUNT(*) FROM patients WHERE TO_CHAR(born, 'Day') = '3'", "function STRFTIME"),
         ("SELECT STRING_AGG(name, ',') FROM patients", "function"),
         ("SELECT ANY_VALUE(name) FROM patients", "function Line 1, column"),
         ("SELECT MODE(region) FROM patients", "function MODE .* GROUP BY x ORDER BY n DESC"),

@@ -81,10 +81,10 @@ def test_what_was_bought_with_noisy_zeros_is_found_in_older_ledgers(monkeypatch,
         bought = opened(ledger=tmp_path / "v.ledger").sql(sql, epsilon=1)
     assert bought.margins()["z"][0] > 99
     gate = opened(ledger=tmp_path / "v.ledger")
-    monkeypatch.setattr("noisegate.sql.job.SUMS_SINCE", "9999-12-31")
+    monkeypatch.setattr("noisegate.sql.steps.formerly.SUMS_SINCE", "9999-12-31")
     assert gate.plan(sql, epsilon=1).free
     assert gate.sql(sql, epsilon=1).rows == bought.rows
-    monkeypatch.setattr("noisegate.sql.job.SUMS_SINCE", "2000-01-01")
+    monkeypatch.setattr("noisegate.sql.steps.formerly.SUMS_SINCE", "2000-01-01")
     assert not gate.plan(sql, epsilon=1).free
     assert gate.sql(sql, epsilon=1).rows[0][1] == 0
 

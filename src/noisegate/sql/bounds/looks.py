@@ -37,6 +37,7 @@ from noisegate.sql.bounds.sized import (
     Weighed,
     cells_of,
     counted_of,
+    counts_values,
     former_share_of,
     groups_of,
     has_both,
@@ -45,6 +46,7 @@ from noisegate.sql.bounds.sized import (
     parts_of,
     share_of,
     sums_of,
+    values_cap,
     weighed_of,
 )
 from noisegate.sql.estimates.clipped import Clipped
@@ -289,6 +291,14 @@ def _take(
     if caps_of(look.block, terms).rows_per_unit is None or not counted.people:
         held.setdefault("rows_per_unit", ceil(cap))
     words = []
+    rows = counted.part == 1 and not counted.people and not counted.values
+    if sight is not None and rows and counts_values(look.block):
+        profile = _profile(look.block, counted, sight)
+        parts = parts_of(look.block, divided=weighed.divided, own=weighed.own is not None)[0]
+        held["values_per_unit"] = values_cap(
+            look.block, profile, price.among(parts), cells=cells_of(look.block, profile),
+            most=ceil(cap),
+        )  # fmt: skip
     if not counted.sums or weighed.divided or sight is None or sums_of(look.block):
         shown = counted.shown(cap)
         words.append(
@@ -325,8 +335,10 @@ def _cap(
     differ = _SIDES if ratios == RANKS else weighed.differ
     if profile.most is not None and profile.is_best_whole(each, cells=cells):
         return min(profile.most, most, CAP_MAX)
-    best = profile.best(each, cells=cells, ratios=ratios, differ=differ)
-    return min(best, most, CAP_MAX)
+    best = min(profile.best(each, cells=cells, ratios=ratios, differ=differ), most, CAP_MAX)
+    if counted.values:
+        return values_cap(block, profile, each, cells=cells, most=best)
+    return best
 
 
 def _beside(pairs: Sequence[tuple[Look, Sight | None]]) -> Seen:

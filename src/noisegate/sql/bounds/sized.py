@@ -9,7 +9,7 @@ cap of their own, in which a unit has one weight; or they are quotients.
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from fractions import Fraction
-from math import ceil, hypot, prod, sqrt
+from math import ceil, exp, hypot, inf, prod, sqrt
 from typing import Final, TypeAlias, final
 
 from noisegate.algebra.expression import Call, domain_of
@@ -19,13 +19,13 @@ from noisegate.algebra.schema import schema_of
 from noisegate.algebra.tally import Distinct, Sums, Term, Values
 from noisegate.errors import Unsupported
 from noisegate.frozen import dataclass, replace
-from noisegate.privacy.domain import Kind, TableDomain
+from noisegate.privacy.domain import Domain, Kind, TableDomain
 from noisegate.sql.drafts.draft import DraftPart, draft
 from noisegate.sql.drafts.groups import Caps, is_single
 from noisegate.sql.drafts.recipe import ADDITIVE, CHOSEN, COUNTS
 from noisegate.sql.drafts.within import alike
 from noisegate.sql.drafts.words import amount, sums_words
-from noisegate.sql.estimates.profiles import PART, Profile, rows_per_unit_query
+from noisegate.sql.estimates.profiles import PART, STEPS, Profile, rows_per_unit_query
 from noisegate.sql.estimates.tails import DIFFER
 from noisegate.sql.question import Aggregate, Block, Function
 from noisegate.transforms.query import Query
@@ -33,6 +33,7 @@ from noisegate.transforms.stability import stability_of
 
 LOOSE: Final = 1000  # bounds from here on are seldom near to what is usual
 _EVEN: Final = 10  # times the least value: values up to that differ too little for a second look
+_RARE: Final = 12  # times as many pairs of unit and value as even values would need
 _LOW: Final = 1 / 8  # of its bound: an average below is better a sum over a count
 
 
@@ -147,6 +148,44 @@ def _of_values(parts: Sequence[DraftPart], rows: Relation) -> Counted | None:
 def counts_values(block: Block) -> bool:
     """Whether different values are asked for."""
     return any(each.function is Function.COUNT_DISTINCT for each in block.aggregates)
+
+
+def values_cap(block: Block, profile: Profile, epsilon: float, *, cells: int, most: int) -> int:
+    """The different values of a unit that count, at most so many, with the least error.
+
+    Why: a value is counted if any unit has it among those that count. Under a cap C let P be the
+        pairs of unit and value that are left, of K values that there can be. Even values would be
+        in P / K pairs each, and in none with a chance of e^(-P / K); as many as are in `_RARE`
+        times fewer pairs are taken to be lost, but no more than pairs are. All of it is a guess of
+        the error, which bars do not rest on: an answer under a cap is a lower bound.
+    """
+    kinds = [
+        _kinds(domain_of(each.args[0], schema_of(block.relation)))
+        for each in block.aggregates
+        if each.function is Function.COUNT_DISTINCT
+    ]
+    known = [each for each in kinds if each]
+    if block.all_values or profile.is_blind or len(known) < len(kinds):
+        return most
+    number, best, least = max(known), most, inf
+    for cap in (*(step for step in STEPS if step < most), most):
+        noise, loss = sqrt(2) * cap / epsilon, profile.loss(cap)
+        hidden = number * exp(-loss.kept / (_RARE * number * cells))
+        error = hypot(noise, min(hidden, loss.lost / cells))
+        if noise >= least:
+            break
+        if error < least:
+            best, least = cap, error
+    return best
+
+
+def _kinds(domain: Domain) -> int | None:
+    """How many values there can be, if that is known."""
+    if domain.keys is not None:
+        return len(domain.keys)
+    if domain.low is None or domain.high is None or domain.kind not in (Kind.INTEGER, Kind.DATE):
+        return None
+    return int(domain.high - domain.low) + 1
 
 
 def _largest(plain: Sequence[DraftPart], *, former: bool, alone: bool) -> DraftPart | None:

@@ -415,7 +415,8 @@ class _Drafting:
             value = other.expression
             if other.where is not None:
                 value = Call("case", (other.where, value))
-            most = self.rows or self.caps.keys_per_unit or self._required_rows()
+            caps = self.caps
+            most = self.rows or caps.keys_per_unit or caps.values_per_unit or self._required_rows()
             listed = domain_of(other.expression, schema_of(where)).keys
             if listed is not None and self.rows is None and not self.keys:  # few pairs exist
                 most = min(most, len(listed) * prod(len(g.keys) for g in by))

@@ -193,7 +193,8 @@ class Caps:
     With ``sums_per_unit`` direct sums are weighed apart from all else, by what a unit adds to them:
     so many times what a row adds at most, or such a part of it. ``divided``: an average is such a
     sum over a count, where its values lie far below their bounds. ``averages_per_unit``: the rows
-    of a unit that count in averages and the like, where these are weighed for themselves.
+    of a unit that count in averages and the like, where these are weighed for themselves;
+    ``values_per_unit``: its different values that count, where that is another number.
     """
 
     rows_per_unit: int | None = None
@@ -202,6 +203,7 @@ class Caps:
     sums_per_unit: Fraction | None = None
     divided: bool = False
     averages_per_unit: int | None = None
+    values_per_unit: int | None = None
 
 
 def key_questions(block: Block, caps: Caps) -> tuple[Keys, ...]:

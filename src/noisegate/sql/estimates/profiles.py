@@ -33,11 +33,6 @@ PART: Final = Fraction(1, 4096)
 _SHRINK, _REACHED = Fraction(3, 4), 72  # of bins of values: by how much they differ, and how many
 BIN: Final = Field("bin")  # what sizes are grouped by
 _VALUE: Final = Field("value")  # of which bounds are looked for
-CAPS_SINCE: Final = "2026-11-18T05"  # ledgers that began later hold no numbers under former caps
-VALUES_SINCE: Final = "2026-11-19T23"  # nor counts of different values bounded by rows
-OWN_SINCE: Final = "2026-11-18T09"  # nor averages under the cap of counts beside them
-# nor numbers of near bounds under it, or with noise about 0, or of far bounds as declared
-SUMS_SINCE: Final = "2026-11-19T13"
 DIGITS: Final = 64  # binary digits of a value before and after the point
 DIGIT_BINS: Final = tuple(2.0 ** (power + 1) for power in range(-DIGITS, DIGITS + 1))
 _POWERS: Final = tuple(Fraction(2) ** power for power in range(1 - DIGITS, DIGITS + 1))
