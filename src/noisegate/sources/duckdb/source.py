@@ -420,12 +420,12 @@ class DuckDBSource(Source):
         Where every row is one unit, keys are grouped by as they were read, mostly dictionaries.
         Rows of units with whole numbers in a small range are added up in an array, by number: in
         half the time of a hash table, but each thread has a cell for each number in the range. So
-        there may be a cell for 16 bytes of the largest file, and 16 million for all threads.
+        there may be a cell for 16 bytes of the largest file, and 4 million for all threads.
         """
         slow, cells = ["type_pushdown"], 12  # as a power of two: the engine's own limit
         if any(table.unit is not None and table.unit.column for table in self._tables.values()):
             size = max(mark[0] if mark else 0 for mark in map(mark_of, self._data.values()))
-            most = 24 - (os.cpu_count() or 1).bit_length()
+            most = 22 - (os.cpu_count() or 1).bit_length()
             cells = max(cells, min(most, (size // 16).bit_length()))
         else:
             slow.append("compressed_materialization")
