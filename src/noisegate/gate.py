@@ -30,6 +30,7 @@ from noisegate.sql.order import SqlOrder
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from contextlib import AbstractContextManager
+    from datetime import datetime
 
     from noisegate.desk.answer import Answer
     from noisegate.desk.job import Job
@@ -60,7 +61,7 @@ class Gate(Asks):
     def __init__(
         self, curator: Curator, rules: Rules, *, read: dict[Any, Any] | None = None
     ) -> None:
-        self._curator, self._rules = curator, rules
+        self._curator, self._rules, self._read = curator, rules, read
         self._desk = Desk(curator, rules, read)
 
     def _planned(self, order: Order[R, E], *, fresh: bool) -> Plan[E]:
@@ -237,6 +238,10 @@ class Gate(Asks):
     def close(self) -> None:
         """Let go of the ledger's file or connection. The next question opens it again."""
         self._curator.ledger.close()
+
+    def as_of(self, moment: "datetime") -> "Gate":
+        """The gate for what was asked at another moment, in UTC: times are said from then."""
+        return Gate(self._curator, replace(self._rules, moment=moment), read=self._read)
 
     def _repr_html_(self) -> str:
         left, tables = f"{self.remaining:left}", ", ".join(self.tables)

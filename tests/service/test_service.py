@@ -21,6 +21,7 @@ from noisegate.errors import (
     Unauthenticated,
 )
 from noisegate.orders import order_from
+from noisegate.server import views
 from noisegate.server.access import AuditLog
 from noisegate.server.people import People
 from noisegate.server.queue import FairQueue
@@ -511,3 +512,28 @@ def test_a_run_that_is_cancelled_at_work_says_so_at_once():
     run.stop.set()  # as a clock does, at a time of the ladder
     with pytest.raises(Cancelled):
         run.tell(0.5, "half")
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_run_is_as_of_the_moment_when_it_was_begun(service, callers, clinic, monkeypatch, fresh):
+    """Found on another day it has its own numbers and price, though today's question was asked."""
+    today = sql(
+        "SELECT CURRENT_DATE AS today, COUNT(*) AS n FROM visits WHERE day < CURRENT_DATE",
+        epsilon="0.1",
+    )
+    monkeypatch.setattr(views, "now", lambda: "2024-05-01T23:59:59.999+00:00")
+    run = service.view(callers["ana"], "clinic").ask(today, key="k", fresh=fresh)
+    service.close()
+    monkeypatch.setattr(views, "now", lambda: "2024-05-02T00:00:00.000+00:00")
+    with closing(Service([clinic], settings=Settings(quantum=0))) as later:
+        view = later.view(callers["ana"], "clinic")
+        other = view.ask(today).result().to_dict()
+        found = [view.ask(today, key="k", fresh=fresh).result().to_dict()]
+        later._runs.clear()
+        (again := later.run_of(callers["ana"], run.id)).wait(30)
+        found.append(again.result().to_dict())
+        for each in found:
+            assert each["rows"] == run.result().to_dict()["rows"]
+            assert each["price"] == 0.1
+        assert (found[0]["rows"][0][0], other["rows"][0][0]) == ("2024-05-01", "2024-05-02")
+        assert view.gate.spent.epsilon == Fraction(1, 5)

@@ -2,7 +2,6 @@
 
 import asyncio
 from contextlib import closing
-from datetime import datetime
 
 import httpx
 import pytest
@@ -10,11 +9,11 @@ from served import PEOPLE, serving
 
 from noisegate.errors import Paused, SpecError
 from noisegate.orders import order_from
+from noisegate.server import views
 from noisegate.server.access import AuditLog
 from noisegate.server.http.asked import Strokes
 from noisegate.server.service import Service
 from noisegate.server.settings import Settings
-from noisegate.sql import job
 
 PLACE = "/datasets/clinic/orders"
 COUNT = {"kind": "sql", "sql": "SELECT COUNT(*) AS n FROM visits", "epsilon": "0.1"}
@@ -64,11 +63,21 @@ def test_it_is_told_again_for_free_and_without_the_queue(site, ask, monkeypatch)
 def test_what_was_made_of_the_clock_is_asked_again_by_what_it_says_now(ask, monkeypatch, order):
     prices = []
     for moment in ("2024-05-01 08:00", "2024-05-01 09:00", "2024-05-02 08:00"):
-        monkeypatch.setattr(job, "_now", lambda said=moment: datetime.fromisoformat(said))
+        monkeypatch.setattr(views, "now", lambda said=moment: f"{said}+00:00")
         told = ask("ana", order).json()
         prices.append(told["price"])
         assert moment[:10] in str(told)
     assert prices == [0.1, 0.0, 0.1]
+
+
+def test_explain_tells_the_price_of_now(ask):
+    """A question is free once it was paid for, and has its price again once it is another one."""
+    explained = COUNT | {"sql": f"EXPLAIN {COUNT['sql']}"}
+    before = ask("ana", explained).json()["rows"]
+    ask("ana")
+    after = ask("ana", explained).json()["rows"]
+    assert ["price", "ε = 0.1"] in before
+    assert ["price", "free: released before"] in after
 
 
 def _ana(site):

@@ -68,13 +68,19 @@ class Result:
 
     @property
     def is_lasting(self) -> bool:
-        """Whether it is a value with a price of its own, which can be shown again for nothing.
+        """Whether it is a value from the ledger, which can be shown again for nothing.
 
-        What was made of the clock is not: the same words may ask something else by now.
+        What was made of the clock is not: the same words may ask something else by now. Nor is what
+        rests on no stored question: public rows may be others, and a price told by EXPLAIN, too.
         """
-        names = {each.name for each in fields(self.made)} if is_dataclass(self.made) else set()
         held = getattr(self.made, "held", self.made)
-        return {"cost", "remaining"} <= names and TIMED not in getattr(held, "caveats", ())
+        timed = TIMED in getattr(held, "caveats", ())
+        return self._has_price and not timed and getattr(held, "questions", None) != ()
+
+    @property
+    def _has_price(self) -> bool:
+        names = {each.name for each in fields(self.made)} if is_dataclass(self.made) else set()
+        return {"cost", "remaining"} <= names
 
     def again(self, left: ApproxDP) -> "Result":
         """The same, shown again: at no cost, with what is left now."""
@@ -83,7 +89,7 @@ class Result:
 
     def at(self, cost: ApproxDP) -> "Result":
         """The same, as it was when it was paid for."""
-        made = replace(self.made, cost=cost) if self.is_lasting else self.made
+        made = replace(self.made, cost=cost) if self._has_price else self.made
         return replace(self, made=made, planned=cost)
 
     def to_dict(self, confidence: Number = 0.95) -> dict[str, Any]:

@@ -38,6 +38,7 @@ from asyncio import AbstractEventLoop, Future
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from datetime import datetime
 from fractions import Fraction
 from functools import cached_property, partial
 from threading import Condition, Timer
@@ -307,6 +308,11 @@ class Run:
             "created": self.created, "practice": self.practice, "fresh": self.fresh,
             "order": self.order.to_dict(), "purpose": self.purpose, "error": error,
         }  # fmt: skip
+
+    @property
+    def moment(self) -> datetime:
+        """When it was begun, in UTC: times in its question are said from then."""
+        return datetime.fromisoformat(self.created).replace(microsecond=0, tzinfo=None)
 
     @cached_property
     def said(self) -> dict[str, Any]:

@@ -382,17 +382,20 @@ class View:
         return lines.getvalue().encode(), head or {}
 
     def gate_for(self, run: Run) -> Gate:
-        """The gate that a run asks; new draws of a run with a key have names made of it."""
+        """The gate that a run asks, as of the moment when it was begun, whenever it is tried.
+
+        New draws of a run with a key have names made of it.
+        """
         if run.practice:
-            return self.practice
+            return self.practice.as_of(run.moment)
         if not (run.fresh or run.finding):
-            return self.gate
+            return self.gate.as_of(run.moment)
         name = run.key if run.key is not None else run.id
         digest = sha256(f"{run.person}\n{run.dataset}\n{name}\n{run.text}".encode()).hexdigest()
         opened = self.hosted.found if run.finding else self.hosted.gate
         return opened(
             run.person, allowed=run.allow, request=digest, window=run.window, purpose=run.purpose
-        )
+        ).as_of(run.moment)
 
     def _require_asker(self) -> None:
         if not self.may_ask:
@@ -434,14 +437,15 @@ class View:
         """
         caller, above = self.caller, self._service.settings.approve_above
         unlimited = (caller.epsilon_question, caller.epsilon_hour, above) == (None, None, None)
+        gate = self.gate.as_of(run.moment)
         try:
-            run.settled_order = run.settled_order or self.settled(run.order, fresh=run.fresh)
+            run.settled_order = run.settled_order or gate.settled(run.order, fresh=run.fresh)
         except UserError:
             if not unlimited:
                 raise
         if unlimited:
             return None  # what is refused is refused as it is worked on
-        price = self.plan(run.settled_order or run.order, fresh=run.fresh).price.epsilon
+        price = gate.plan(run.settled_order or run.order, fresh=run.fresh).price.epsilon
         if caller.epsilon_question is not None and price > caller.epsilon_question:
             raise _over("one question", caller.epsilon_question)
         return price

@@ -244,7 +244,7 @@ def _drawn(
 
 def question_job(desk: Desk, sql: str, terms: Terms, *, fresh: bool = False) -> QuestionJob:
     """What a question asks for; whatever is wrong with it is refused here, for nothing."""
-    reading = _reading(desk, sql, terms, {}, _now())
+    reading = _reading(desk, sql, terms, {}, desk.rules.moment or _now())
     agreed, firsts = agreed_of(desk.rules, terms, reading.question), bool(reading.firsts)
     goal = goal_of(agreed, reading.question, firsts=firsts)
     if goal is not None:

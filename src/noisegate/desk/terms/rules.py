@@ -1,6 +1,7 @@
 """What a policy says about questions."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from fractions import Fraction
 from typing import Final, final
 
@@ -25,6 +26,7 @@ class Rules:
     rows_max: Mapping[str, int] = field(default_factory=dict)  # of each table that declares it
     state_named: bool = True  # whether the policy names the state of its rows: parts rest on it
     former: bool = False  # where ρ adds up, an ε buys ρ = ε²/2, as it did once
+    moment: datetime | None = None  # in UTC, from which times are said; None: that of each question
 
     def require_state(self) -> None:
         """Refuse parts of rows that may change: a unit that moves would be in two, and pay once."""
