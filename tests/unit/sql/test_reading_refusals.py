@@ -183,6 +183,7 @@ REFUSED = {
     "SELECT region, n, COUNT(*) FROM patients JOIN (SELECT region AS r, COUNT(*) AS n FROM patients GROUP BY r ORDER BY n LIMIT 1) s ON r = region GROUP BY region, n": "released",
     "SELECT region, COUNT(*) FROM patients LEFT JOIN (SELECT region AS r, COUNT(*) AS n FROM patients GROUP BY r ORDER BY n LIMIT 1) s ON r = region GROUP BY region": "released",
     "SELECT region, COUNT(*) FROM patients JOIN (SELECT region AS r, COUNT(*) AS n FROM patients GROUP BY r ORDER BY n LIMIT 1) s ON r > region GROUP BY region": "released",
+    "SELECT c.code, COUNT(*) FROM codes c JOIN (SELECT code AS y, COUNT(*) AS n FROM visits GROUP BY y ORDER BY n LIMIT 1) s ON c.code = y RIGHT JOIN visits v ON v.code = c.code GROUP BY c.code": "released",
     "SELECT region, COUNT(*) FROM patients JOIN (SELECT region AS r, COUNT(*) AS n FROM patients GROUP BY r, smoker ORDER BY n LIMIT 1) s ON r = region GROUP BY region": "released",
     "SELECT COUNT(*) FROM patients JOIN (SELECT country, COUNT(*) AS n FROM regions GROUP BY 1) c ON c.country = region": "public-aggregate",
     "SELECT COUNT(*) FROM patients WHERE (region, name) NOT IN (SELECT region, country FROM regions)": "null EXISTS",

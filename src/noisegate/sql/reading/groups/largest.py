@@ -16,7 +16,10 @@ from noisegate.sql.reading.words import Node, fold
 def kept_by_having(statement: Node) -> None:
     """Write each such join as the condition on groups that it is."""
     for select in list(statement.find_all(exp.Select)):
-        for join in list(select.args.get("joins") or ()):
+        joins = list(select.args.get("joins") or ())
+        for place, join in enumerate(joins):
+            if any(later.side in ("RIGHT", "FULL") for later in joins[place + 1 :]):
+                continue  # which keeps rows of its own, in whatever group
             condition = _condition(select, join)
             if condition is not None:
                 join.pop()
