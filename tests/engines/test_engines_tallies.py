@@ -14,6 +14,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
+import test_link_sensitivity as linked
 import test_sensitivity as made
 from hypothesis import given, settings
 
@@ -273,6 +274,13 @@ def test_a_linked_key_that_repeats_has_the_rows_of_plain_sql(engine, request, ki
                     made.require_claim(query, None, full, held)
     for (_, name, cap), held in shown.items():
         assert cap == 2 or held.tolist() == [[LINKED[name]]], name
+
+
+@pytest.mark.parametrize("seed", mostly_long((0, 1, 2), 0))
+def test_questions_along_links_move_by_at_most_their_claim(engine, request, seed):
+    if engine.name == "Postgres":
+        engine = type(engine)(request.getfixturevalue("database"))
+    assert linked.require_neighbours(seed, engine.show)
 
 
 SIZED = {

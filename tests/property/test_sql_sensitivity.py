@@ -1,7 +1,7 @@
 """Random SQL over random rows: what is measured for it moves by at most the claim.
 
-The questions are those of `random_questions`, whose answers are held to be DuckDB's own; the rows
-here are odder, so that no unit is like another: rows without owners, owners without rows, visits
+The questions are those of `random_questions`, whose answers are held to be DuckDB's own, and others
+by bins of numbers; the rows here are odder, so that no unit is like another: rows without owners, owners without rows, visits
 of one number with two patients, values beyond their bounds. Every tally that the question is made
 of is collected with and without each patient. Nothing here draws noise.
 """
@@ -93,6 +93,35 @@ def source_of(rows):
     return DuckDBSource(frames, TABLES)
 
 
+BINNED = {
+    "patients p": ["weight", "age"],
+    "visits v": ["cost"],
+    "bills b": ["amount"],
+    "bills b JOIN visits v USING (visit_id)": ["amount", "cost"],
+    "visits v LEFT JOIN bills b ON v.visit_id = b.visit_id": ["amount", "cost"],
+    "patients p LEFT JOIN visits v USING (patient_id)": ["weight", "cost"],
+}
+BINS = [
+    "FLOOR({} / 12.5) * 12.5", "FLOOR(({} - -0.7) / 30) * 30 + -0.7", "ROUND({}, -1)", "ROUND({} / 100, 1)",
+    "CAST({} / 50 AS INTEGER) * 50", "CAST({} / 40 AS DECIMAL(9, 1))", "TRUNC({} / 4) / 10", "-CEIL({} / 0.2e2) * 2.5",
+    "COALESCE(ROUND({}, -2), 0.5)",
+]  # fmt: skip
+
+
+def binned(pick):
+    """A question by one or two keys that are numbers, some of them made in a sub-query."""
+    source, columns = pick.choice(sorted(BINNED.items()))
+    keys = [pick.choice(BINS).format(pick.choice(columns)) for _ in range(pick.randint(1, 2))]
+    asked = pick.choice(["COUNT(*)", "SUM({})", "AVG({})", "COUNT(DISTINCT {})", "MEDIAN({})"])
+    asked = asked.format(pick.choice(columns))
+    if pick.random() < 0.3:
+        source = f"(SELECT {keys[0]} AS x, {pick.choice(columns)} AS y FROM {source}) WHERE x > 3"
+        keys, asked = ["x", "ROUND(x, 0)"], "SUM(y)"
+    named = ", ".join(f"{key} AS k{place}" for place, key in enumerate(keys))
+    by = pick.choice(["ALL", f"CUBE ({', '.join(keys)})"])
+    return f"SELECT {named}, {asked} AS a FROM {source} GROUP BY {by}"
+
+
 def tallies_of(sql, cap):
     """Every query that the question would measure, as far as it can be told beforehand."""
     for block in read(sql, TABLES, lines=True).blocks:
@@ -102,7 +131,8 @@ def tallies_of(sql, cap):
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_what_random_sql_measures_moves_by_at_most_its_claim(seed, monkeypatch):
+@pytest.mark.parametrize("made", [question, binned])
+def test_what_random_sql_measures_moves_by_at_most_its_claim(made, seed, monkeypatch):
     connect = duckdb.connect
     monkeypatch.setattr(duckdb, "connect", lambda path: connect(path, config={"threads": 1}))
     pick = Random(seed)
@@ -111,7 +141,7 @@ def test_what_random_sql_measures_moves_by_at_most_its_claim(seed, monkeypatch):
     others = [source_of(without(rows, patient)) for patient in range(PATIENTS)]
     asked = moved = 0
     while asked < QUESTIONS:
-        sql = question(pick)
+        sql = made(pick)
         try:
             queries = list(tallies_of(sql, pick.choice([1, 2, 5])))
         except Unsupported:
