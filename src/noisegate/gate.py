@@ -5,6 +5,7 @@ orders of what is said to them: see `noisegate.orders.asking`.
 """
 
 from collections.abc import Collection, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, final
 
 from noisegate.curator.curator import Curator
@@ -30,7 +31,6 @@ from noisegate.sql.order import SqlOrder
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from contextlib import AbstractContextManager
-    from datetime import datetime
 
     from noisegate.desk.answer import Answer
     from noisegate.desk.job import Job
@@ -239,8 +239,9 @@ class Gate(Asks):
         """Let go of the ledger's file or connection. The next question opens it again."""
         self._curator.ledger.close()
 
-    def as_of(self, moment: "datetime") -> "Gate":
+    def as_of(self, moment: datetime) -> "Gate":
         """The gate for what was asked at another moment, in UTC: times are said from then."""
+        moment = moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment
         return Gate(self._curator, replace(self._rules, moment=moment), read=self._read)
 
     def _repr_html_(self) -> str:

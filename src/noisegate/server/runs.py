@@ -311,8 +311,8 @@ class Run:
 
     @property
     def moment(self) -> datetime:
-        """When it was begun, in UTC: times in its question are said from then."""
-        return datetime.fromisoformat(self.created).replace(microsecond=0, tzinfo=None)
+        """When it was begun: times in its question are said from then."""
+        return datetime.fromisoformat(self.created).replace(microsecond=0)
 
     @cached_property
     def said(self) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Times from today on mean what their value means, are told, and cost once as long as it stays."""
 
-from datetime import date, datetime, timedelta
+from datetime import date, datetime, timedelta, timezone
 
 import pyarrow as pa
 import pytest
@@ -143,3 +143,15 @@ def test_numbers_that_come_first_are_asked_at_the_same_moment(monkeypatch):
     mean = sum(x for x, kept in zip(rows["x"].to_pylist(), exact, strict=True) if kept) / sum(exact)
     truth = sum(x > mean - 2 and kept for x, kept in zip(rows["x"].to_pylist(), exact, strict=True))
     assert answer.table["n"].to_pylist() == [truth]
+
+
+def test_a_gate_as_of_another_moment_finds_what_was_asked_then():
+    days = pa.table({"day": [date(2024, 5, 1), date(2024, 5, 2)] * 20})
+    gate = ng.open(days, epsilon=2)
+    sql = "SELECT CURRENT_DATE AS today, COUNT(*) AS n FROM data WHERE day < CURRENT_DATE"
+    first = gate.as_of(datetime(2024, 5, 2, 23, 59)).sql(sql, epsilon=1)  # noqa: DTZ001 - of UTC
+    east = timezone(timedelta(hours=2))
+    again = gate.as_of(datetime(2024, 5, 3, 1, 30, tzinfo=east)).sql(sql, epsilon=1)
+    assert first.rows == again.rows
+    assert first.rows[0][0] == date(2024, 5, 2)
+    assert gate.spent.epsilon == 1
