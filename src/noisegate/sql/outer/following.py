@@ -185,7 +185,11 @@ class Follower:
             unsigned=isinstance(node, exp.Abs)
             or (isinstance(node, _FROM_ZERO) and all(each.unsigned for each in signed)),
             amount=amount,
-            lower=amount and any(each.lower for each in known),
+            # of what no cap reduces, a lower bound makes a lower bound again, also per unit
+            lower=isinstance(node, _FROM_ZERO)
+            and all(each.amount or each.lower for each in signed)
+            and not (isinstance(node, exp.Div) and known[1].lower)
+            and any(each.lower for each in known),
         )
 
     def _number(self, node: exp.Subquery) -> Item | None:
