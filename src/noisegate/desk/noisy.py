@@ -4,7 +4,16 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import date
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from noisegate.desk.display.numbers import LEAST, ZERO, bare, is_noise, marked, percent, with_margin
+from noisegate.desk.display.numbers import (
+    LEAST,
+    OPEN,
+    ZERO,
+    bare,
+    is_noise,
+    marked,
+    percent,
+    with_margin,
+)
 from noisegate.errors import SpecError
 from noisegate.exact import Number, fraction
 from noisegate.frozen import dataclass
@@ -201,8 +210,11 @@ class NoisyTable:
         line = paid if self.remaining is None else f"{paid} · left {self.remaining:left}"
         if self.table.num_rows and any(each is not None for each in self.half_widths(confidence)):
             line += f" · ± at {percent(confidence)} confidence"
-        if any(ZERO in cell for row in self.cells(confidence) for cell in row):
+        cells = [cell for row in self.cells(confidence) for cell in row]
+        if any(ZERO in cell for cell in cells):
             line += f"; {ZERO.strip()}: may be noise alone"
+        if any(cell.endswith(OPEN) for cell in cells):
+            line += f"; {OPEN.strip()}: no bound on the error is known"
         if self.lower():
             line += f"; {LEAST.strip()}: a contribution bound leaves some out, by an unknown amount"
         return "\n".join([line, *self._caveats()])

@@ -110,11 +110,12 @@ def test_cells_show_the_places_that_the_margin_leaves():
 
 
 def test_the_footer_says_price_balance_and_caveats():
-    lines = answer().footer("0.999").split("\n")
-    assert lines == [
-        "price ε = 0.1 · left ε = 0.9 · ± at 99.9% confidence; ≈ 0: may be noise alone",
-        "At most 8 rows of one person count.",
-    ]
+    paid, *caveats = answer().footer("0.999").split("\n")
+    assert paid == (
+        "price ε = 0.1 · left ε = 0.9 · ± at 99.9% confidence; ≈ 0: may be noise alone; "
+        "± ?: no bound on the error is known"
+    )
+    assert caveats == ["At most 8 rows of one person count."]
     free = answer(cost=ApproxDP(0), widths=[None] * 4, caveats=())
     assert free.free
     assert free.footer() == "free: answered from the ledger · left ε = 0.9"

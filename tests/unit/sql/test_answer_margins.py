@@ -207,7 +207,9 @@ def test_roots_of_what_cannot_be_negative_begin_at_0():
     ],
 )
 def test_what_cannot_be_followed_has_no_bar_and_spoils_no_other(item):
-    assert bars(f"SELECT a0, {item} AS x FROM noisegate_0") == [(5, 5, 5), None]
+    known, other = bars(f"SELECT a0, {item} AS x FROM noisegate_0")
+    assert known == (5, 5, 5)
+    assert not any(other or ())
 
 
 @pytest.mark.parametrize(
@@ -223,7 +225,7 @@ def test_what_cannot_be_followed_has_no_bar_and_spoils_no_other(item):
     ],
 )
 def test_what_rows_have_in_common_has_no_bar_if_it_is_not_known(sql):
-    assert all(each is None for each in bars(sql))
+    assert not any(width for each in bars(sql) for width in each or ())
 
 
 def powers(weights, _):
@@ -314,9 +316,25 @@ def test_it_is_said_when_noise_chooses_the_rows():
         assert margins(sql).chosen is chosen, sql
 
 
-def test_a_column_without_half_widths_is_none():
+def test_a_noisy_column_without_half_widths_has_none_in_any_row():
     block = ReleasedBlock(table=TABLE, noisy=("a0",), half_widths=lambda *_: None)
-    assert margins("SELECT a0, a0 + 1 AS x FROM noisegate_0", block=block).at(0.95) == [None, None]
+    found = margins("SELECT k0, a0, a0 + 1 AS x FROM noisegate_0", block=block).at(0.95)
+    assert found == [None, (None,) * 3, (None,) * 3]
+
+
+def test_a_ratio_to_what_may_be_0_is_shown_as_without_bound_and_not_as_exact():
+    rows = pa.table({"x": [4.0] * 20})
+    gate = noisegate.open(rows, table="t", epsilon=9, columns={"x": {"between": [0, 10]}})
+    answer = gate.sql("SELECT SUM(x) / (COUNT(*) - 20) AS a, COUNT(*) AS n FROM t", epsilon="0.1")
+    assert answer.margins()["a"] == (None,)
+    assert "a_margin" in answer.to_arrow("0.95").column_names
+    pytest.importorskip("altair")
+    assert answer.plot().to_dict()
+    shown, known = answer.cells()[0]
+    assert shown.endswith(" ± ?")
+    assert not known.endswith(" ± ?")
+    assert "± ?: no bound on the error is known" in answer.footer()
+    assert "± ?" not in gate.sql("SELECT COUNT(*) AS n FROM t", epsilon="0.1").footer()
 
 
 def test_a_confidence_that_is_none_is_refused():

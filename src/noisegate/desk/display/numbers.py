@@ -11,6 +11,7 @@ from noisegate.inert import html, line, lines
 LEFT: Final = ' style="text-align:left"'  # words: Jupyter would put them on the right
 LEAST: Final = "≥ "  # before a number of which a cap cuts off some
 ZERO: Final = " ≈ 0"  # behind a number that may be noise alone
+OPEN: Final = " ± ?"  # behind a number whose error has no bound
 CHOSEN: Final = (
     "Noisy numbers decided which rows are shown: an extreme number may be extreme by its noise."
 )
@@ -46,7 +47,7 @@ def with_margin(value: Any, margin: float | None) -> str:  # noqa: ANN401 - a ce
         unit = "h" if isinstance(value, datetime) else "d"
         return f"{value} ± {'?' if margin is None else f'{ceil(margin):,} {unit}'}"
     if margin is None or not isfinite(margin):
-        return f"{value:,} ± ?" if isinstance(value, int) else f"{value:,.6g} ± ?"
+        return (f"{value:,}" if isinstance(value, int) else f"{value:,.6g}") + OPEN
     if margin == 0 or isinstance(value, int):
         return f"{value:,} ± {ceil(margin):,}"
     places = max(0, min(12, 1 - floor(log10(margin))))

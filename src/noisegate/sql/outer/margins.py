@@ -115,7 +115,10 @@ class Margins:
         return self._known(lambda item: item.parts and item.lower)
 
     def at(self, confidence: Number) -> list[HalfWidths | None]:
-        """For each shown column: the half-width of each row, or None if it has no error bar."""
+        """For each shown column: the half-width of each row, or None if it has no error bar.
+
+        A row has None where its number has no bound, such as a ratio to what may be 0.
+        """
         failure = failure_of(fraction(confidence, name="confidence"))
         if failure not in self._widths:
             self._widths[failure] = self._at(failure)
@@ -131,8 +134,7 @@ class Margins:
             table = run(confidence)
             if table is None:
                 return None
-            widths = self._half_widths(item, shown, table, confidence)
-            return widths if not widths or any(width is not None for width in widths) else None
+            return self._half_widths(item, shown, table, confidence)
 
         found: list[HalfWidths | None] = []
         for item, shown in zip(self._followed.items, self.shown.columns, strict=True):
