@@ -160,9 +160,12 @@ def _value(node: Node, function: Function, sight: SelectReader) -> Expression:
     if kind is Kind.BOOLEAN and function not in _ORDERED:
         return Call("to_integer", (found,))
     if not (kind.is_ordered if function in _ORDERED else kind.is_numeric):
+        timed = kind in (Kind.DATE, Kind.TIMESTAMP)
         raise Unsupported(
             f"{function.value} of {kind.value} is not supported.",
-            fix="Declare the column's bounds (between), which makes it numeric, or CAST it.",
+            fix="Use MEDIAN(x), or the number of seconds EPOCH(x)."
+            if timed
+            else "Declare the column's bounds (between), which makes it numeric, or CAST it.",
             about="type",
         )
     return found
