@@ -38,7 +38,13 @@ def groups_of(select: exp.Select, sight: SelectReader, *, lines: bool = False) -
     """What a SELECT groups by; no GROUP BY is the one group of all rows.
 
     With ``lines``, a constant is not a key, and a key moved by a whole number is the plain one.
+    Numbers are counted in steps where keys are shown, and not where each group is of one unit.
     """
+    found = _groups_of(select, sight, lines=lines, steps=lines)
+    return _groups_of(select, sight, lines=lines, steps=False) if found.by_owner else found
+
+
+def _groups_of(select: exp.Select, sight: SelectReader, *, lines: bool, steps: bool) -> Groups:
     names = sight.rows.names if sight.rows.unit is not None else ()
     found = Groups(frozenset(Field(one.field) for one in names if one.single and one.field))
     lacking = {Field(one.field): one.name for one in names if one.lacking and one.field}
@@ -51,7 +57,7 @@ def groups_of(select: exp.Select, sight: SelectReader, *, lines: bool = False) -
     if group.args.get("all"):
         nodes = [item_of(one) for one in select.expressions if not aggregates_in(one)]
         nodes = [one for one in nodes if not isinstance(one, exp.Query) or one in sight.known]
-    reader = _Sets(select, sight, found, lines)
+    reader = _Sets(select, sight, found, lines, steps)
     for parts in product(*(reader.sets(node) for node in nodes)):
         merged = tuple(dict.fromkeys(index for part in parts for index in part))
         found.sets.append(merged)
@@ -88,6 +94,7 @@ class _Sets:
     sight: SelectReader
     found: Groups
     lines: bool
+    steps: bool
 
     def sets(self, node: Node) -> list[tuple[int, ...]]:
         """The grouping sets that one element of GROUP BY stands for."""
@@ -137,7 +144,7 @@ class _Sets:
     def index(self, node: Node) -> int:
         target = self.sight.target(self._item(node))
         if self.lines and not isinstance(target, Name):
-            target = core_of_key(target, self.sight.rows.relation)
+            target = core_of_key(target, self.sight.rows.relation, steps=self.steps)
         if target not in self.found.targets:
             self.found.targets.append(target)
         return self.found.targets.index(target)

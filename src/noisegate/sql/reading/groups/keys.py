@@ -19,14 +19,14 @@ from noisegate.sql.reading.values.decimals import exact, scale_of, units
 from noisegate.sql.reading.words import Node
 
 
-def core_of_key(key: Expression, relation: Relation) -> Expression:
+def core_of_key(key: Expression, relation: Relation, *, steps: bool = True) -> Expression:
     """The key without the constants that it is multiplied with or moved by: the same groups."""
-    return line_of_key(key, relation)[0]
+    return line_of_key(key, relation, steps=steps)[0]
 
 
-def line_of_key(key: Expression, relation: Relation) -> Line:
-    """The key as factor · core + shift, if the core is a whole number."""
-    if domain_of(key, schema_of(relation)).kind is Kind.NUMBER:
+def line_of_key(key: Expression, relation: Relation, *, steps: bool = True) -> Line:
+    """The key as factor · core + shift, if the core is a whole number; ``steps``: of any number."""
+    if steps and domain_of(key, schema_of(relation)).kind is Kind.NUMBER:
         line = _stepped(key, relation)
         plain = True
     else:
