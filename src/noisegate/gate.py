@@ -239,11 +239,6 @@ class Gate(Asks):
         """Let go of the ledger's file or connection. The next question opens it again."""
         self._curator.ledger.close()
 
-    def as_of(self, moment: datetime) -> "Gate":
-        """The gate for what was asked at another moment, in UTC: times are said from then."""
-        moment = moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment
-        return Gate(self._curator, replace(self._rules, moment=moment), read=self._read)
-
     def _repr_html_(self) -> str:
         left, tables = f"{self.remaining:left}", ", ".join(self.tables)
         return facts_html([("tables", tables), ("spent", str(self.spent)), ("left", left)])
@@ -256,3 +251,10 @@ class Gate(Asks):
             f"<Gate of {names}: {mode}protects {protected(units_of(self.tables.values()))}; "
             f"spent {self.spent}, left {self.remaining:left}; {kept}>"
         )
+
+
+def as_of(gate: Gate, moment: datetime) -> Gate:
+    """The gate for what was asked at another moment, in UTC: times are said from then."""
+    moment = moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment
+    rules = replace(gate._rules, moment=moment)  # noqa: SLF001 - its own module
+    return Gate(gate._curator, rules, read=gate._read)  # noqa: SLF001

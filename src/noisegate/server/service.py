@@ -445,10 +445,8 @@ class Service:
             return known  # one that was cancelled goes on when its work is over
         over = kept.window != run.window
         run.id, run.window, run.created, run.again = kept.id, kept.window, kept.created, True
-        run.settled_order, run.cost = (
-            kept.settled_order,
-            kept.cost,
-        )  # what is left by now does not matter
+        run.settled_order = kept.settled_order  # what is left by now does not matter
+        run.cost = kept.cost
         if not run.practice and (row[_STATE] == "done" or over):
             run.finding, run.price, run.state = True, None, "queued"
         return None

@@ -16,7 +16,7 @@ from noisegate.desk.order import Order
 from noisegate.desk.plan import Expected, Plan
 from noisegate.desk.sent import loss_texts
 from noisegate.errors import Forbidden, Paused, SpecError, UserError
-from noisegate.gate import Gate
+from noisegate.gate import Gate, as_of
 from noisegate.ledger.account import Balance, room_of
 from noisegate.ledger.ledger import Ledger
 from noisegate.ledger.signing import Signer
@@ -387,15 +387,16 @@ class View:
         New draws of a run with a key have names made of it.
         """
         if run.practice:
-            return self.practice.as_of(run.moment)
+            return as_of(self.practice, run.moment)
         if not (run.fresh or run.finding):
-            return self.gate.as_of(run.moment)
+            return as_of(self.gate, run.moment)
         name = run.key if run.key is not None else run.id
         digest = sha256(f"{run.person}\n{run.dataset}\n{name}\n{run.text}".encode()).hexdigest()
         opened = self.hosted.found if run.finding else self.hosted.gate
-        return opened(
+        made = opened(
             run.person, allowed=run.allow, request=digest, window=run.window, purpose=run.purpose
-        ).as_of(run.moment)
+        )
+        return as_of(made, run.moment)
 
     def _require_asker(self) -> None:
         if not self.may_ask:
@@ -437,7 +438,7 @@ class View:
         """
         caller, above = self.caller, self._service.settings.approve_above
         unlimited = (caller.epsilon_question, caller.epsilon_hour, above) == (None, None, None)
-        gate = self.gate.as_of(run.moment)
+        gate = as_of(self.gate, run.moment)
         try:
             run.settled_order = run.settled_order or gate.settled(run.order, fresh=run.fresh)
         except UserError:

@@ -9,6 +9,7 @@ from reading_oracle import TABLES
 import noisegate as ng
 from noisegate.desk.display.numbers import TIMED
 from noisegate.errors import Unsupported
+from noisegate.gate import as_of
 from noisegate.sql import job
 from noisegate.sql.outer.engine import run_outer
 from noisegate.sql.reading.clock import Clock
@@ -149,9 +150,9 @@ def test_a_gate_as_of_another_moment_finds_what_was_asked_then():
     days = pa.table({"day": [date(2024, 5, 1), date(2024, 5, 2)] * 20})
     gate = ng.open(days, epsilon=2)
     sql = "SELECT CURRENT_DATE AS today, COUNT(*) AS n FROM data WHERE day < CURRENT_DATE"
-    first = gate.as_of(datetime(2024, 5, 2, 23, 59)).sql(sql, epsilon=1)  # noqa: DTZ001 - of UTC
+    first = as_of(gate, datetime(2024, 5, 2, 23, 59)).sql(sql, epsilon=1)  # noqa: DTZ001 - of UTC
     east = timezone(timedelta(hours=2))
-    again = gate.as_of(datetime(2024, 5, 3, 1, 30, tzinfo=east)).sql(sql, epsilon=1)
+    again = as_of(gate, datetime(2024, 5, 3, 1, 30, tzinfo=east)).sql(sql, epsilon=1)
     assert first.rows == again.rows
     assert first.rows[0][0] == date(2024, 5, 2)
     assert gate.spent.epsilon == 1
