@@ -130,12 +130,12 @@ def test_what_was_bought_with_wider_bounds_is_found_in_older_ledgers(monkeypatch
         once.setattr("noisegate.sql.job._read", wide)
         bought = opened(ledger=tmp_path / "v.ledger").sql(sql, epsilon=1)
     gate = opened(ledger=tmp_path / "v.ledger")
-    monkeypatch.setattr("noisegate.sql.job.SINCE", "9999-12-31")
+    monkeypatch.setattr("noisegate.sql.steps.formerly.SINCE", "9999-12-31")
     assert gate.plan(sql, epsilon=1).free
     assert gate.sql(sql, epsilon=1).rows == bought.rows
     assert not gate.plan(sql, epsilon=1, fresh=True).free
     assert not gate.plan(sql.replace("< 5", "< 6"), epsilon=1).free
-    monkeypatch.setattr("noisegate.sql.job.SINCE", "2000-01-01")
+    monkeypatch.setattr("noisegate.sql.steps.formerly.SINCE", "2000-01-01")
     assert not gate.plan(sql, epsilon=1).free
 
 
